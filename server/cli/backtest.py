@@ -1,6 +1,7 @@
 """The command `kindcast backtest`: which events of a server or an archive an expression would have matched."""
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,7 +60,7 @@ def backtest(
         files = [part for path in ontology or [] for part in ("--ontology", ontology_path(path))]
         given = ["--time", time_from] if time_from else []
         asked = ["--expression", expression, "--language", lang]
-        report = run_job(["backtest", "--archive", archive, *files, *given, *asked])
+        report: Mapping[str, Any] = run_job(["backtest", "--archive", archive, *files, *given, *asked])
     else:
         with connected(server) as client:
             try:
@@ -74,7 +75,7 @@ def backtest(
 
 def _by_server(
     client: "Client", expression: str, since: str | None, until: str | None, versions: list[str], lang: str
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     body: dict[str, Any] = {"expression": expression}
     body |= {name: value for name, value in (("since", since), ("until", until)) if value}
     if versions:
@@ -94,11 +95,10 @@ def _by_server(
             job = client.backtest(job["id"])
     if job["status"] == "failed":
         raise ProblemError.of(job["problem"])
-    report: dict[str, Any] = job["result"]
-    return report
+    return job["result"]
 
 
-def _show(report: dict[str, Any]) -> None:
+def _show(report: Mapping[str, Any]) -> None:
     screen = output.screen()
     screen.print(Text(report["canonical"], style="bold"), soft_wrap=True)
     unread = f", {report['unreadable']:,} could not be read" if report["unreadable"] else ""

@@ -1,6 +1,7 @@
 """The commands `kindcast backup`, `kindcast restore` and `kindcast check`: all of a server in a folder, and back;
 `kindcast status`: how a running one is."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +94,7 @@ def status(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> N
         raise typer.Exit(1)
 
 
-def _show_status(told: dict[str, Any]) -> None:
+def _show_status(told: Mapping[str, Any]) -> None:
     sums, queue = told["ledger"], told["queue"]
     by_status = ", ".join(f"{number:,} {name}" for name, number in sorted(told["subscriptions"].items()))
     rows = [

@@ -1,5 +1,6 @@
 """The commands `kindcast concept`: find a concept by any of its names, and show its place in the hierarchy."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -69,7 +70,10 @@ def show(
 
 
 def _show_concept(
-    concept: dict[str, Any], ancestors: list[dict[str, Any]], children: list[dict[str, Any]], lang: str | None
+    concept: Mapping[str, Any],
+    ancestors: Sequence[Mapping[str, Any]],
+    children: Sequence[Mapping[str, Any]],
+    lang: str | None,
 ) -> None:
     output.paragraph(_label(concept, lang), "bold")
     output.paragraph(concept["iri"], "dim")
@@ -87,7 +91,7 @@ def _show_concept(
     output.screen().print(tree)
 
 
-def _label(concept: dict[str, Any], lang: str | None) -> str:
+def _label(concept: Mapping[str, Any], lang: str | None) -> str:
     """The label in a language, where there is one; else the one that the server chose."""
     for label in concept.get("labels", ()) if lang else ():
         if label.get("lang") == lang:
@@ -95,7 +99,7 @@ def _label(concept: dict[str, Any], lang: str | None) -> str:
     return str(concept.get("label", concept["iri"]))
 
 
-def _hit(found: dict[str, Any]) -> str:
+def _hit(found: Mapping[str, Any]) -> str:
     matched = found.get("matched") or found.get("label", "")
     if isinstance(matched, dict):
         tongue = f" ({matched['lang']})" if matched.get("lang") else ""

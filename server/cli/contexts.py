@@ -1,7 +1,8 @@
 """The commands `kindcast context`: JSON-LD contexts, by the URLs that documents refer to them by."""
 
+from collections.abc import Mapping
 from json import dumps
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +40,7 @@ def load(
 def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show the contexts that are uploaded, and those that are shipped."""
     with connected(server) as client:
-        found = client.contexts()
+        found: Mapping[str, Any] = client.contexts()
     if json:
         output.print_json(found)
         return

@@ -1,5 +1,6 @@
 """The commands `kindcast declare`: attributes, synonyms, conversion rates, event types, code systems and aliases."""
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any
 
@@ -216,6 +217,6 @@ def _table(file: str) -> "dict[str, Any] | bytes":
     return csv_file(file) if file.lower().removesuffix(".gz").endswith(".csv") else json_file(file)
 
 
-def _short(declared: dict[str, Any]) -> str:
+def _short(declared: Mapping[str, Any]) -> str:
     text = ", ".join(f"{key}: {value}" for key, value in declared["declaration"].items())
     return text if len(text) <= 100 else text[:99] + "…"

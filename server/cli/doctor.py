@@ -15,7 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from errno import EADDRINUSE
@@ -258,7 +258,7 @@ def files() -> Findings:
         yield Finding("files", OK, "a process may open any number" if soft < 0 else f"a process may open {soft:,}")
 
 
-def port(host: str, number: int, running: dict[str, Any] | None) -> Findings:
+def port(host: str, number: int, running: Mapping[str, Any] | None) -> Findings:
     """Whether a server could listen, or which one does."""
     if running is not None:
         yield Finding("port", OK, f"the server of this data folder listens on {running['listening']}")
@@ -355,7 +355,7 @@ def _synchronised() -> bool | None:
 # ── the data folder ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def stored(settings: Any, running: dict[str, Any] | None) -> Findings:
+def stored(settings: Any, running: Mapping[str, Any] | None) -> Findings:
     """Whether what is stored is whole: the server says so, else the files are read."""
     if running is not None:
         yield from _of_server(str(running["listening"]), settings.data)

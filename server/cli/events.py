@@ -1,6 +1,7 @@
 """The commands `kindcast events`, `trace`, `why` and `dead-letters`: what was accepted, and what became of it."""
 
 import json as json_text
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -117,7 +118,7 @@ def dead_letters(
     with connected(server) as client:
         if redrive:
             assert subscription is not None
-            answer = client.redrive(subscription, ticket=ticket)
+            answer: Mapping[str, Any] = client.redrive(subscription, ticket=ticket)
         else:
             answer = client.dead_letters(subscription=subscription)
     if json:

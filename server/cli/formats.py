@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any
 
@@ -55,10 +55,10 @@ def chosen(format: Format | None, json: bool) -> Format:
 
 
 def write_messages(
-    messages: Iterable[dict[str, Any]],
+    messages: Iterable[Mapping[str, Any]],
     format: Format,
     columns: str = "",
-    after_each: Callable[[dict[str, Any]], object] = lambda message: None,
+    after_each: Callable[[Mapping[str, Any]], object] = lambda message: None,
 ) -> int:
     """Writes each message when it comes, and calls `after_each` with it. Returns their number."""
     names = [name for name in (each.strip() for each in columns.split(",")) if name]
@@ -82,7 +82,7 @@ def write_messages(
     return count
 
 
-Writer = tuple[Callable[[], None], Callable[[dict[str, Any], int], None], Callable[[], None]]
+Writer = tuple[Callable[[], None], Callable[[Mapping[str, Any], int], None], Callable[[], None]]
 
 
 def _writer(format: Format, columns: Sequence[str]) -> Writer:
@@ -95,7 +95,7 @@ def _writer(format: Format, columns: Sequence[str]) -> Writer:
         return nothing, lambda message, _: output.screen().print(message_line(message), soft_wrap=True), nothing
     if format is Format.JSON:
 
-        def item(message: dict[str, Any], number: int) -> None:
+        def item(message: Mapping[str, Any], number: int) -> None:
             _write(("\n" if number == 0 else ",\n") + json.dumps(message, ensure_ascii=False))
 
         return lambda: _write("["), item, lambda: _write("\n]\n")
@@ -106,7 +106,7 @@ def _writer(format: Format, columns: Sequence[str]) -> Writer:
     )
 
 
-def _cells(message: dict[str, Any], columns: Sequence[str]) -> list[str]:
+def _cells(message: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     event = message["event"]
     data = event.get("data", event.get("data_base64"))
     values = [message["cursor"], *(event.get(name) for name in CONTEXT[1:])]
@@ -170,7 +170,7 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def message_line(message: dict[str, Any]) -> Text:
+def message_line(message: Mapping[str, Any]) -> Text:
     """A message on one line: its cursor, where the event is from, and its data."""
     event = message["event"]
     data = event.get("data", event)

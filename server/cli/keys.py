@@ -4,7 +4,7 @@ With `--data` the keys are made in a data folder, whether its server runs or not
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +58,7 @@ def create(
     """Make a key. It is shown only this once."""
     if data is not None:
         with _store(data, database) as store:
-            made = _create(store, role, of, name, ttl)
+            made: Mapping[str, Any] = _create(store, role, of, name, ttl)
     else:
         ends = None if ttl is None else datetime.fromtimestamp(time.time() + ttl, UTC).isoformat()
         with connected(server) as client:
@@ -76,7 +76,7 @@ def list_all(
     """List the keys, without the keys themselves."""
     if data is not None:
         with _store(data, database) as store:
-            answer = {"keys": [each.shown() for each in store.load()[1]]}
+            answer: Mapping[str, Any] = {"keys": [each.shown() for each in store.load()[1]]}
     else:
         with connected(server) as client:
             answer = client.keys()
@@ -159,7 +159,7 @@ def read_audit(
 ) -> None:
     """Show who changed what, from where, and with which outcome."""
     with connected(server) as client:
-        answer = client.audit(after=after, limit=limit, who=who)
+        answer: Mapping[str, Any] = client.audit(after=after, limit=limit, who=who)
     if json:
         output.print_json(answer)
         return
@@ -173,7 +173,7 @@ def export_audit(server: ServerOption = DEFAULT_SERVER) -> None:
     after, more = 0, True
     with connected(server) as client:
         while more:
-            answer = client.audit(after=after, limit=PAGE)
+            answer: Mapping[str, Any] = client.audit(after=after, limit=PAGE)
             for each in answer["entries"]:
                 output.print_json(each)
             after, more = int(answer["cursor"]), len(answer["entries"]) == PAGE
@@ -238,7 +238,7 @@ def _create(store: Any, role: str, tenant: str | None, name: str, ttl: float | N
     return {**made.shown(), "key": key}
 
 
-def _show_made(made: dict[str, Any], json: bool) -> None:
+def _show_made(made: Mapping[str, Any], json: bool) -> None:
     if json:
         output.print_json(made)
         return

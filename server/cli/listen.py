@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -86,7 +86,7 @@ def _follow(
     form: Format,
     columns: str,
 ) -> None:
-    def acknowledge(message: dict[str, Any]) -> None:
+    def acknowledge(message: Mapping[str, Any]) -> None:
         if ack:
             client.ack(id, message["cursor"], ticket=ticket)
 
@@ -113,14 +113,14 @@ def matches(
         output.hint("Nothing that is kept has matched it." if after == "0" else f"Nothing is kept after {after}.")
 
 
-def _stored(client: "Client", id: str, after: str) -> Iterator[dict[str, Any]]:
+def _stored(client: "Client", id: str, after: str) -> Iterator[Mapping[str, Any]]:
     """The messages that are there, a page at a time."""
     while (page := client.pull(id, after=after, limit=PAGE))["events"]:
         yield from page["events"]
         after = str(page["cursor"])
 
 
-def _while_they_come(client: "Client", id: str, after: str | None, wait: float) -> Iterator[dict[str, Any]]:
+def _while_they_come(client: "Client", id: str, after: str | None, wait: float) -> Iterator[Mapping[str, Any]]:
     """Messages until none came for `wait` seconds."""
     deadline = time.monotonic() + wait
     while True:

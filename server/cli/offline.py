@@ -1,7 +1,7 @@
 """The commands `kindcast match` and `kindcast explain`: the matcher alone, without a server."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +18,7 @@ from kindcast.server.cli.problems import CommandFailed
 # Rendering of explanations: why an event matched or did not, as a tree of clauses, predicates and values.
 
 
-def show(explanation: dict[str, Any]) -> None:
+def show(explanation: Mapping[str, Any]) -> None:
     """Prints the tree, then the summary."""
     output.screen().print(draw(explanation))
     output.paragraph(explanation["summary"], "bold")
@@ -26,7 +26,7 @@ def show(explanation: dict[str, Any]) -> None:
         output.warn(f"{note['attribute']}: {note['detail']}" if note.get("attribute") else str(note["detail"]))
 
 
-def draw(explanation: dict[str, Any]) -> Tree:
+def draw(explanation: Mapping[str, Any]) -> Tree:
     """The explanation as a tree; each line starts with yes or no."""
     tree = Tree(_verdict(explanation["matches"], "match" if explanation["matches"] else "no match"))
     clauses = explanation["clauses"]

@@ -1,7 +1,7 @@
 """The commands `kindcast ontology`: check a file offline, load it into a server, list what is loaded."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -281,7 +281,7 @@ def tree(
         output.hint(f"Only {limit} concepts are shown: choose a narrower one, or --limit.")
 
 
-def _show_report(report: dict[str, Any]) -> None:
+def _show_report(report: Mapping[str, Any]) -> None:
     output.table(("", ""), [(name.replace("_", " "), str(report[name])) for name in REPORTED if report.get(name)])
     if report.get("languages"):
         # An untagged label stands under the empty tag.
@@ -341,7 +341,7 @@ def versions(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: Js
     show_versions(found["versions"], ("concepts",))
 
 
-def show_versions(found: list[dict[str, Any]], columns: Sequence[str] = ()) -> None:
+def show_versions(found: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
     """Versions of something that was uploaded, with more columns of each."""
     rows = [
         (
@@ -370,7 +370,7 @@ def diff(
 ) -> None:
     """Show what changed from one version to another."""
     with connected(server) as client:
-        found = client.ontology_diff(name, before=before, to=to)
+        found: Mapping[str, Any] = client.ontology_diff(name, before=before, to=to)
     if json:
         output.print_json(found)
         return
@@ -427,7 +427,7 @@ def rules(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> No
     show_impact({"impact": told["impact"], "subscriptions": told["impact"]["subscriptions"]})
 
 
-def _show(name: str, told: dict[str, Any], json: bool) -> None:
+def _show(name: str, told: Mapping[str, Any], json: bool) -> None:
     if json:
         output.print_json(told)
         return
@@ -436,7 +436,7 @@ def _show(name: str, told: dict[str, Any], json: bool) -> None:
     show_impact(told)
 
 
-def _changed_concept(concept: dict[str, Any]) -> str:
+def _changed_concept(concept: Mapping[str, Any]) -> str:
     """One concept of a difference on one line."""
     if "iris" in concept:
         return " = ".join(concept["iris"])
@@ -465,7 +465,7 @@ MAX_NAMES = 10
 """Entries of a list that are shown; --json has more."""
 
 
-def show_declared(what: str, told: dict[str, Any], json: bool) -> None:
+def show_declared(what: str, told: Mapping[str, Any], json: bool) -> None:
     """What was declared, or would be, and what it changes."""
     if json:
         output.print_json(told)
@@ -475,7 +475,7 @@ def show_declared(what: str, told: dict[str, Any], json: bool) -> None:
     show_impact(told)
 
 
-def show_taken_back(what: str, told: dict[str, Any], dry_run: bool, json: bool) -> None:
+def show_taken_back(what: str, told: Mapping[str, Any], dry_run: bool, json: bool) -> None:
     """What is no longer declared, or would not be, and what that changes."""
     if json:
         output.print_json(told)
@@ -484,7 +484,7 @@ def show_taken_back(what: str, told: dict[str, Any], dry_run: bool, json: bool) 
     show_impact(told)
 
 
-def show_impact(told: dict[str, Any]) -> None:
+def show_impact(told: Mapping[str, Any]) -> None:
     """Which concepts, attributes, units and words change, for how many subscriptions, and which lose their meaning."""
     impact, subscriptions = told.get("impact"), told.get("subscriptions")
     if impact is None or subscriptions is None:
@@ -510,7 +510,7 @@ def show_impact(told: dict[str, Any]) -> None:
         output.hint(f"{are} no longer flagged: what was removed is back")
 
 
-def _changed_subscription(part: str, each: dict[str, Any]) -> str:
+def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:
     """One thing that changes on one line."""
     if part == "terms":
         subject = f"{each.get('relation', {}).get('label') or each['test']} {each['label'] or each['iri']}"
@@ -547,5 +547,5 @@ def _some(names: list[str], count: int) -> str:
     return shown if count <= MAX_NAMES else f"{shown} and {count - MAX_NAMES} more"
 
 
-def _fields(declaration: dict[str, Any] | None) -> str:
+def _fields(declaration: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name} {value}" for name, value in declaration.items()) if declaration else "nothing"

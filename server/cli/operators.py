@@ -1,5 +1,6 @@
 """The commands `kindcast operators`: list operators and their cost, and manage remote ones."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -118,7 +119,7 @@ def retry(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> No
     output.paragraph(f"{told['again']} candidates are tried again")
 
 
-def _row(each: dict[str, Any]) -> tuple[str, ...]:
+def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
     learned = each["learned"]
     circuit = each.get("circuit", {}).get("state", "-")
     return (

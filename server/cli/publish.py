@@ -1,7 +1,7 @@
 """The command `kindcast publish`: events from a file, a pipe or the command line."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,7 +68,7 @@ class Tally:
     refused: int = 0
     told: list[dict[str, Any]] = field(default_factory=list)
 
-    def take(self, answer: dict[str, Any]) -> None:
+    def take(self, answer: Mapping[str, Any]) -> None:
         """Adds the answer to one request."""
         self.accepted += int(answer.get("accepted") or 0)
         self.duplicates += _count(answer.get("duplicates"))
@@ -115,11 +115,11 @@ def _send(client: "Client", lines: list[Line], context: dict[str, str], tally: T
         return
     answer = client.publish([event for _, event in good], **context)
     tally.take(answer)
-    for refusal in answer.get("rejected") or ():
+    for refusal in answer["rejected"]:
         tally.refused += 1
-        problem = refusal.get("problem") or {}
-        number = good[int(refusal["index"])][0]
-        problems.show(CommandFailed(f"event {number}: {problem.get('detail') or problem.get('title') or problem}"))
+        problem = refusal["problem"]
+        number = good[refusal["index"]][0]
+        problems.show(CommandFailed(f"event {number}: {problem['detail'] or problem['title']}"))
     if json:
         output.print_json(answer)
 

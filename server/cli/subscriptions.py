@@ -3,6 +3,7 @@
 import json as json_text
 import os
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -149,7 +150,7 @@ def _way(
     return way
 
 
-def _show_created(created: dict[str, Any]) -> None:
+def _show_created(created: Mapping[str, Any]) -> None:
     rows = [("id", created["id"]), ("means", created["canonical"]), ("ticket", created["ticket"])]
     if created.get("secret"):
         rows.append(("secret", created["secret"]))
@@ -300,7 +301,7 @@ def delete(
         output.paragraph(f"deleted {id}")
 
 
-def _show(found: dict[str, Any], json: bool) -> None:
+def _show(found: Mapping[str, Any], json: bool) -> None:
     if json:
         output.print_json(found)
         return

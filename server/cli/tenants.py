@@ -1,5 +1,6 @@
 """The commands `kindcast tenant`: the teams that share a server."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -67,7 +68,7 @@ def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: Json
         output.paragraph(f"deleted {name}")
 
 
-def _show(tenants: list[dict[str, Any]], answer: dict[str, Any], json: bool) -> None:
+def _show(tenants: Sequence[Mapping[str, Any]], answer: Mapping[str, Any], json: bool) -> None:
     if json:
         output.print_json(answer)
         return

@@ -14,6 +14,7 @@ from uuid import uuid4
 import httpx
 import msgspec
 
+from kindcast.server import answers
 from kindcast.server.client.problem_error import Json, ProblemError
 
 __all__ = [
@@ -185,12 +186,12 @@ class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
         return whole.replace(parameters=[*whole.parameters.values()][1:])
 
 
-def get(path: str, **params: Any) -> Call[Json]:
+def get(path: str, **params: Any) -> Call[Any]:
     """A GET that answers with an object; parameters that are None are left out."""
     return Call(method="GET", path=path, read=_same, params=present(**params), repeatable=True)
 
 
-def post(path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Call[Json]:
+def post(path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Call[Any]:
     """A POST of JSON (of nothing, when `body` is None) that answers with an object."""
     content = None if body is None else msgspec.json.encode(body)
     kind = {} if body is None else {"Content-Type": "application/json"}
@@ -258,8 +259,8 @@ def problem(answer: httpx.Response) -> ProblemError:
     return ProblemError.of({**told, "status": answer.status_code}, reason=answer.reason_phrase)
 
 
-def _same(answer: Any) -> Json:
-    return cast("Json", answer)
+def _same(answer: Any) -> Any:
+    return answer
 
 
 # ── ontologies and declarations ───────────────────────────────────────────────────────────────────────────────────────
@@ -272,93 +273,109 @@ class VocabularyCalls:
     # ── versions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @described
-    def ontology_versions(self, name: str) -> Call[Json]:
+    def ontology_versions(self, name: str) -> Call[answers.OntologyVersions]:
         """Every version of an ontology, newest first."""
         return get(path_of("ontologies", name, "versions"))
 
     @described
     def ontology_diff(
         self, name: str, *, before: int | None = None, to: int | None = None, limit: int | None = None
-    ) -> Call[Json]:
+    ) -> Call[answers.OntologyDifference]:
         """What changed from one version to another; by default from the active to the newest one."""
         return get(path_of("ontologies", name, "diff"), **{"from": before}, to=to, limit=limit)
 
     @described
-    def activate_ontology(self, name: str, version: int, *, dry_run: bool = False) -> Call[Json]:
+    def activate_ontology(self, name: str, version: int, *, dry_run: bool = False) -> Call[answers.ActivatedOntology]:
         """Activates a version, which may be an earlier one."""
         return _changing("POST", path_of("ontologies", name, "activate"), dry_run, version=version)
 
     @described
-    def rollback_ontology(self, name: str, *, dry_run: bool = False) -> Call[Json]:
+    def rollback_ontology(self, name: str, *, dry_run: bool = False) -> Call[answers.ActivatedOntology]:
         """Activates the version that was active before the present one."""
         return _changing("POST", path_of("ontologies", name, "rollback"), dry_run)
 
     @described
-    def rules(self) -> Call[Json]:
+    def rules(self) -> Call[answers.Rules]:
         """The number of the rules of matching, and what they changed here when they came into force."""
         return get(path_of("rules"))
 
     # ── declarations ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @described
-    def declare_attribute(self, name: str, declaration: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+    def declare_attribute(
+        self, name: str, declaration: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Says what an attribute holds: `kind`, `range`, `unit`, `unit_from`, `quantity` and others."""
         return _changing("PUT", path_of("attributes", name), dry_run, declaration)
 
     @described
-    def declare_synonyms(self, name: str, table: Mapping[str, str] | bytes, *, dry_run: bool = False) -> Call[Json]:
+    def declare_synonyms(
+        self, name: str, table: Mapping[str, str] | bytes, *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Uploads a table of word → root word, or the bytes of a CSV file of two columns."""
         return _changing("PUT", path_of("synonyms", name), dry_run, table)
 
     @described
-    def declare_rates(self, rates: Mapping[str, Mapping[str, Any]] | bytes, *, dry_run: bool = False) -> Call[Json]:
+    def declare_rates(
+        self, rates: Mapping[str, Mapping[str, Any]] | bytes, *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Uploads the exchange rates, in place of those before: a mapping, or the bytes of a CSV file."""
         return _changing("PUT", path_of("rates"), dry_run, rates)
 
     @described
     def declare_schema(
         self, type: str, schema: Mapping[str, Any], *, dry_run: bool = False, replace: bool = False
-    ) -> Call[Json]:
+    ) -> Call[answers.DeclarationChange]:
         """Declares an event type by a JSON Schema, or extends it; `replace` lets it change in any way."""
         return _changing("PUT", path_of("schemas", type), dry_run, schema, **({"replace": "true"} if replace else {}))
 
     @described
-    def put_context(self, url: str, document: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+    def put_context(
+        self, url: str, document: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Uploads a JSON-LD context under the URL that documents refer to it by."""
         return _changing("PUT", path_of("contexts"), dry_run, document, url=url)
 
     @described
-    def contexts(self) -> Call[Json]:
+    def contexts(self) -> Call[answers.Contexts]:
         """The uploaded contexts, and the URLs of those that are shipped."""
         return get(path_of("contexts"))
 
     @described
-    def context(self, url: str) -> Call[Json]:
+    def context(self, url: str) -> Call[answers.Contexts]:
         """One context, uploaded or shipped, as `declaration`, and its versions."""
         return get(path_of("contexts"), url=url)
 
     @described
-    def delete_context(self, url: str, *, dry_run: bool = False) -> Call[Json]:
+    def delete_context(self, url: str, *, dry_run: bool = False) -> Call[answers.DeclarationChange]:
         """Deletes a context that no other refers to."""
         return _changing("DELETE", path_of("contexts"), dry_run, url=url)
 
     @described
-    def declare_code_system(self, name: str, system: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+    def declare_code_system(
+        self, name: str, system: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Declares a system of codes: `identifiers`, `iri`, `notation`."""
         return _changing("PUT", path_of("code-systems", name), dry_run, system)
 
     @described
-    def declare_aliases(self, name: str, table: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+    def declare_aliases(
+        self, name: str, table: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Declares which forms of IRIs stand for others: `iris`, `prefixes`, `patterns`."""
         return _changing("PUT", path_of("aliases", name), dry_run, table)
 
     @described
-    def declare_split(self, name: str, split: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+    def declare_split(
+        self, name: str, split: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Declares an envelope of several events: `split`, `inherit`, `where`, `id`, `revision`."""
         return _changing("PUT", path_of("splits", name), dry_run, split)
 
     @described
-    def declare_relation(self, name: str, relation: Mapping[str, Any], *, dry_run: bool = False) -> Call[Json]:
+    def declare_relation(
+        self, name: str, relation: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Declares a union of relations: `{"union": [names]}`."""
         return _changing("PUT", path_of("relations", name), dry_run, relation)
 
@@ -369,17 +386,19 @@ class VocabularyCalls:
         return get(path_of(kind))
 
     @described
-    def declaration(self, kind: str, name: str = "") -> Call[Json]:
+    def declaration(self, kind: str, name: str = "") -> Call[answers.Declaration]:
         """One declaration, with its versions. The kind `rates` has no names."""
         return get(path_of(kind, name) if name else path_of(kind))
 
     @described
-    def delete_declaration(self, kind: str, name: str = "", *, dry_run: bool = False) -> Call[Json]:
+    def delete_declaration(
+        self, kind: str, name: str = "", *, dry_run: bool = False
+    ) -> Call[answers.DeclarationChange]:
         """Takes a declaration back."""
         return _changing("DELETE", path_of(kind, name) if name else path_of(kind), dry_run)
 
 
-def _changing(method: str, path: str, dry_run: bool, body: Any = None, **params: Any) -> Call[Json]:
+def _changing(method: str, path: str, dry_run: bool, body: Any = None, **params: Any) -> Call[Any]:
     """A call that changes the vocabulary, or only tells what it would do."""
     kind, content = None, None
     if isinstance(body, bytes):
@@ -389,7 +408,7 @@ def _changing(method: str, path: str, dry_run: bool, body: Any = None, **params:
     return Call(
         method=method,
         path=path,
-        read=dict,
+        read=_same,
         params=params | ({"dry_run": "true"} if dry_run else {}),
         headers=present(**{"Content-Type": kind}),
         content=content,
@@ -404,30 +423,30 @@ class OperatorCalls:
     """Changes need nothing else on this machine's loopback, where everybody is an administrator."""
 
     @described
-    def operators(self) -> Call[Json]:
+    def operators(self) -> Call[answers.OperatorList]:
         """All operators, with what was declared and what was learned of them."""
         return get(path_of("operators"))
 
     @described
-    def operator(self, name: str) -> Call[Json]:
+    def operator(self, name: str) -> Call[answers.OperatorDetail]:
         """One operator, with the calls that were made most."""
         return get(path_of("operators", name))
 
     @described
-    def register_operator(self, name: str, registration: Mapping[str, Any]) -> Call[Json]:
+    def register_operator(self, name: str, registration: Mapping[str, Any]) -> Call[answers.OperatorState]:
         """Registers a remote operator (`url`, and what else it says of itself), or changes it."""
         return Call(
             method="PUT",
             path=path_of("operators", name),
-            read=dict,
+            read=_same,
             content=as_json(dict(registration)),
             headers={"Content-Type": "application/json"},
         )
 
     @described
-    def delete_operator(self, name: str) -> Call[Json]:
+    def delete_operator(self, name: str) -> Call[answers.DeletedOperator]:
         """Deletes a remote operator that no subscription calls."""
-        return Call(method="DELETE", path=path_of("operators", name), read=dict)
+        return Call(method="DELETE", path=path_of("operators", name), read=_same)
 
     # ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -440,43 +459,43 @@ class OperatorCalls:
         name: str | None = None,
         expires_at: str | None = None,
         limits: Mapping[str, float] | None = None,
-    ) -> Call[Json]:
+    ) -> Call[answers.NewApiKey]:
         """Makes a key; the answer holds it as `key`, this once."""
         body = present(role=role, tenant=tenant, name=name, expires_at=expires_at, limits=limits)
         return post(path_of("keys"), body)
 
     @described
-    def keys(self) -> Call[Json]:
+    def keys(self) -> Call[answers.ApiKeys]:
         """Every key, without the keys themselves."""
         return get(path_of("keys"))
 
     @described
-    def rotate_key(self, id: str, *, overlap_seconds: float | None = None) -> Call[Json]:
+    def rotate_key(self, id: str, *, overlap_seconds: float | None = None) -> Call[answers.RotatedApiKey]:
         """Makes a key in place of another one, which goes on working for a day, or so many seconds."""
         return post(path_of("keys", id, "rotate"), present(overlap_seconds=overlap_seconds))
 
     @described
-    def revoke_key(self, id: str) -> Call[Json]:
+    def revoke_key(self, id: str) -> Call[answers.ApiKey]:
         """Ends a key at once."""
         return Call(method="DELETE", path=path_of("keys", id), read=_same)
 
     @described
-    def who_am_i(self) -> Call[Json]:
+    def who_am_i(self) -> Call[answers.BrowserSession]:
         """Role, tenant and permissions of the client's key."""
         return get(path_of("session"))
 
     @described
-    def tenants(self) -> Call[Json]:
+    def tenants(self) -> Call[answers.Tenants]:
         """The tenants: of a tenant's administrator, its own."""
         return get(path_of("tenants"))
 
     @described
-    def create_tenant(self, name: str, *, limits: Mapping[str, float] | None = None) -> Call[Json]:
+    def create_tenant(self, name: str, *, limits: Mapping[str, float] | None = None) -> Call[answers.Tenant]:
         """Makes a tenant."""
         return post(path_of("tenants"), present(name=name, limits=limits))
 
     @described
-    def limit_tenant(self, name: str, limits: Mapping[str, float]) -> Call[Json]:
+    def limit_tenant(self, name: str, limits: Mapping[str, float]) -> Call[answers.Tenant]:
         """Sets the limits of a tenant, in place of those that it had."""
         return Call(
             method="PATCH",
@@ -487,39 +506,39 @@ class OperatorCalls:
         )
 
     @described
-    def delete_tenant(self, name: str) -> Call[Json]:
+    def delete_tenant(self, name: str) -> Call[answers.Tenant]:
         """Deletes a tenant that has no keys any more, with all that it has."""
         return Call(method="DELETE", path=path_of("tenants", name), read=_same)
 
     @described
     def audit(
         self, *, after: int | None = None, limit: int | None = None, who: str | None = None, since: str | None = None
-    ) -> Call[Json]:
+    ) -> Call[answers.AuditPage]:
         """Entries of the audit log, oldest first."""
         return get(path_of("audit"), after=after, limit=limit, who=who, since=since)
 
     @described
-    def usage(self, *, days: int | None = None) -> Call[Json]:
+    def usage(self, *, days: int | None = None) -> Call[answers.Usage]:
         """Requests, events and bytes by day and key."""
         return get(path_of("usage"), days=days)
 
     @described
-    def status(self) -> Call[Json]:
+    def status(self) -> Call[answers.ServerStatus]:
         """The server, its queue and lag, the ledger, and the servers that share its database."""
         return get(path_of("status"))
 
     @described
-    def confirm_clock(self) -> Call[Json]:
+    def confirm_clock(self) -> Call[answers.ClockConfirmed]:
         """Say that the time of the server's machine is right, after it jumped ahead."""
         return post(path_of("clock", "confirm"), {})
 
     @described
-    def retry_operators(self) -> Call[Json]:
+    def retry_operators(self) -> Call[answers.Retried]:
         """Tries again all that operators could not decide in all their tries."""
         return post(path_of("operators", "retry"), {})
 
     @described
-    def subscription_plan(self, id: str) -> Call[Json]:
+    def subscription_plan(self, id: str) -> Call[answers.SubscriptionPlan]:
         """What the operators of a subscription are expected to cost, call by call."""
         return get(path_of("subscriptions", id, "plan"))
 
@@ -528,7 +547,7 @@ class OperatorCalls:
 
 
 class Calls(VocabularyCalls, OperatorCalls):
-    """Answers are the server's JSON as dicts; failures raise `ProblemError`."""
+    """Answers are the server's JSON as dicts, typed by `kindcast.server.answers`; failures raise `ProblemError`."""
 
     tickets: dict[str, str]
 
@@ -546,7 +565,7 @@ class Calls(VocabularyCalls, OperatorCalls):
         relations: Iterable[str] = (),
         activate: bool = True,
         dry_run: bool = False,
-    ) -> Call[Json]:
+    ) -> Call[answers.LoadedOntology]:
         """Uploads an ontology and returns its load report. Name its syntax by media type or by format; `reason` is
         `none`, `rdfs` or `owl`; `relations` may be asked for beside is-a; without `activate` it is only stored; with
         `dry_run` nothing is stored, and the answer says what it would do."""
@@ -564,53 +583,53 @@ class Calls(VocabularyCalls, OperatorCalls):
         relations: Iterable[str] = (),
         activate: bool = True,
         dry_run: bool = False,
-    ) -> Call[Json]:
+    ) -> Call[answers.Job]:
         """Uploads an ontology without waiting for it to be read; returns the job, to be asked for with `job`."""
         call = _upload(name, document, content_type, format, reason, relations, activate, dry_run)
         return replace(call, headers={**call.headers, "Prefer": "respond-async"})
 
     @described
-    def job(self, id: str) -> Call[Json]:
+    def job(self, id: str) -> Call[answers.Job]:
         """How far a job is: its `status` (`running`, `done`, `failed`), `progress`, then `result` or `problem`."""
         return get(path_of("jobs", id))
 
     @described
-    def ontologies(self) -> Call[Json]:
+    def ontologies(self) -> Call[answers.OntologyList]:
         """All loaded ontologies."""
         return get(path_of("ontologies"))
 
     @described
-    def ontology(self, name: str) -> Call[Json]:
+    def ontology(self, name: str) -> Call[answers.Ontology]:
         """One ontology."""
         return get(path_of("ontologies", name))
 
     @described
-    def delete_ontology(self, name: str, *, dry_run: bool = False) -> Call[Json]:
+    def delete_ontology(self, name: str, *, dry_run: bool = False) -> Call[answers.DeletedOntology]:
         """Removes an ontology; refused while subscriptions depend on it. With `dry_run` nothing changes."""
         return _changing("DELETE", path_of("ontologies", name), dry_run)
 
     @described
-    def concepts(self, q: str, *, lang: str | None = None, limit: int | None = None) -> Call[Json]:
+    def concepts(self, q: str, *, lang: str | None = None, limit: int | None = None) -> Call[answers.FoundConcepts]:
         """Concepts whose labels or names hold `q`."""
         return get(path_of("concepts"), q=q, lang=lang, limit=limit)
 
     @described
-    def resolve(self, term: str) -> Call[Json]:
+    def resolve(self, term: str) -> Call[answers.ResolvedTerm]:
         """What a label, short form, CURIE or IRI means."""
         return get(path_of("concepts", "resolve"), term=term)
 
     @described
-    def ancestors(self, term: str) -> Call[Json]:
+    def ancestors(self, term: str) -> Call[answers.ConceptPage]:
         """Everything broader than the concept."""
         return get(path_of("concepts", "ancestors"), term=term)
 
     @described
-    def descendants(self, term: str) -> Call[Json]:
+    def descendants(self, term: str) -> Call[answers.ConceptPage]:
         """Everything beneath the concept."""
         return get(path_of("concepts", "descendants"), term=term)
 
     @described
-    def children(self, term: str) -> Call[Json]:
+    def children(self, term: str) -> Call[answers.ConceptPage]:
         """The direct children of the concept."""
         return get(path_of("concepts", "children"), term=term)
 
@@ -626,7 +645,7 @@ class Calls(VocabularyCalls, OperatorCalls):
         sink: str | None = None,
         ttl_seconds: float | None = None,
         **more: Any,
-    ) -> Call[Json]:
+    ) -> Call[answers.CreatedSubscription]:
         """Subscribes by text or by tree (`where`), with further fields of the API as keywords. The answer holds the
         ticket and, for a webhook, the secret: neither is ever shown again. It is sent again where no answer comes, and
         makes one subscription all the same."""
@@ -635,77 +654,83 @@ class Calls(VocabularyCalls, OperatorCalls):
         return replace(call, read=functools.partial(_remember, self.tickets), repeatable=True)
 
     @described
-    def subscriptions(self) -> Call[Json]:
+    def subscriptions(self) -> Call[answers.SubscriptionList]:
         """All subscriptions."""
         return get(path_of("subscriptions"))
 
     @described
-    def import_subscriptions(self, lines: bytes) -> Call[Json]:
+    def import_subscriptions(self, lines: bytes) -> Call[answers.Imported]:
         """Makes subscriptions of the lines of an export (NDJSON): tells which were `created`, with new tickets, and
         which were `rejected`. It is sent again where no answer comes, and makes each once all the same."""
         headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": str(uuid4())}
         path = path_of("subscriptions", "import")
-        return Call(method="POST", path=path, read=dict, headers=headers, content=lines, timeout=600.0, repeatable=True)
+        return Call(
+            method="POST", path=path, read=_same, headers=headers, content=lines, timeout=600.0, repeatable=True
+        )
 
     @described
-    def stream_token(self, id: str) -> Call[Json]:
+    def stream_token(self, id: str) -> Call[answers.StreamToken]:
         """A `token` that opens the stream of a subscription once, within a minute, as `?token=`: for pages in
         browsers."""
         return post(path_of("subscriptions", id, "stream-tokens"), {})
 
     @described
-    def subscription(self, id: str) -> Call[Json]:
+    def subscription(self, id: str) -> Call[answers.SubscriptionState]:
         """One subscription, with its status, counters and last failure."""
         return get(path_of("subscriptions", id))
 
     @described
-    def renew(self, id: str, *, ttl_seconds: float | None = None, ticket: str | None = None) -> Call[Json]:
+    def renew(
+        self, id: str, *, ttl_seconds: float | None = None, ticket: str | None = None
+    ) -> Call[answers.Subscription]:
         """Lets a subscription live longer, also one that expired up to a week ago."""
         body = present(ttl_seconds=ttl_seconds)
         return post(path_of("subscriptions", id, "renew"), body, headers=self.ticket_header(id, ticket))
 
     @described
-    def change(self, id: str, /, *, ticket: str | None = None, **fields: Any) -> Call[Json]:
+    def change(self, id: str, /, *, ticket: str | None = None, **fields: Any) -> Call[answers.ChangedSubscription]:
         """Changes where and how a subscription is delivered, its metadata, or when it ends; None takes a value away."""
         call = post(path_of("subscriptions", id), fields, headers=self.ticket_header(id, ticket))
         return replace(call, method="PATCH")
 
     @described
-    def pause(self, id: str, *, ticket: str | None = None) -> Call[Json]:
+    def pause(self, id: str, *, ticket: str | None = None) -> Call[answers.Subscription]:
         """Stops matching until `resume`."""
         return post(path_of("subscriptions", id, "pause"), None, headers=self.ticket_header(id, ticket))
 
     @described
-    def resume(self, id: str, *, ticket: str | None = None) -> Call[Json]:
+    def resume(self, id: str, *, ticket: str | None = None) -> Call[answers.Subscription]:
         """Resumes after `pause`, or after a webhook was disabled by failures."""
         return post(path_of("subscriptions", id, "resume"), None, headers=self.ticket_header(id, ticket))
 
     @described
-    def rotate_secret(self, id: str, *, overlap_seconds: float | None = None, ticket: str | None = None) -> Call[Json]:
+    def rotate_secret(
+        self, id: str, *, overlap_seconds: float | None = None, ticket: str | None = None
+    ) -> Call[answers.ChangedSubscription]:
         """A new webhook `secret`; the present one signs as well for so long, by default a day."""
         body = present(overlap_seconds=overlap_seconds)
         return post(path_of("subscriptions", id, "rotate-secret"), body, headers=self.ticket_header(id, ticket))
 
     @described
-    def test_sink(self, id: str, *, ticket: str | None = None) -> Call[Json]:
+    def test_sink(self, id: str, *, ticket: str | None = None) -> Call[answers.TestDelivery]:
         """Sends a signed test message to the webhook of a subscription, once, and tells how it was taken."""
         return post(path_of("subscriptions", id, "test"), None, headers=self.ticket_header(id, ticket))
 
     @described
     def replay(
         self, id: str, *, after: str | int | None = None, since: str | None = None, ticket: str | None = None
-    ) -> Call[Json]:
+    ) -> Call[answers.Subscription]:
         """Delivers again what came after a cursor, or since a moment (RFC 3339); without either, all that is kept."""
         body = present(after=None if after is None else str(after), since=since)
         return post(path_of("subscriptions", id, "replay"), body, headers=self.ticket_header(id, ticket))
 
     @described
-    def dead_letters(self, *, subscription: str | None = None, cursor: str | None = None) -> Call[Json]:
+    def dead_letters(self, *, subscription: str | None = None, cursor: str | None = None) -> Call[answers.DeadLetters]:
         """What webhooks did not take before they were disabled by failures."""
         return get(path_of("dead-letters"), subscription=subscription, cursor=cursor)
 
     @described
-    def redrive(self, subscription: str, *, ticket: str | None = None) -> Call[Json]:
+    def redrive(self, subscription: str, *, ticket: str | None = None) -> Call[answers.Redriven]:
         """Sends the dead letters of a subscription again."""
         headers = self.ticket_header(subscription, ticket)
         return post(path_of("dead-letters", "redrive"), {"subscription": subscription}, headers=headers)
@@ -719,7 +744,9 @@ class Calls(VocabularyCalls, OperatorCalls):
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @described
-    def publish(self, /, events: Mapping[str, Any] | Iterable[Mapping[str, Any]], **context: str) -> Call[Json]:
+    def publish(
+        self, /, events: Mapping[str, Any] | Iterable[Mapping[str, Any]], **context: str
+    ) -> Call[answers.Published]:
         """Publishes one event, or several as NDJSON; they are on disk when this returns.
 
         An object with `specversion` is a CloudEvent as it stands. Any other is the data of one, whose `type`, `source`,
@@ -739,44 +766,44 @@ class Calls(VocabularyCalls, OperatorCalls):
             repeatable = all("specversion" in event for event in events)
         headers = {"Content-Type": kind} | {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in context.items()}
         return Call(
-            method="POST", path=path_of("events"), read=dict, headers=headers, content=content, repeatable=repeatable
+            method="POST", path=path_of("events"), read=_same, headers=headers, content=content, repeatable=repeatable
         )
 
     @described
     def events(
         self, *, after: str | int | None = None, type: str | None = None, limit: int | None = None
-    ) -> Call[Json]:
+    ) -> Call[answers.EventPage]:
         """Reads back what was accepted."""
         return get(path_of("events"), after=after, type=type, limit=limit)
 
     @described
-    def trace(self, sequence: str | int, *, subscription: str | None = None) -> Call[Json]:
+    def trace(self, sequence: str | int, *, subscription: str | None = None) -> Call[answers.Trace]:
         """The trace of an event: its matches and every delivery attempt; with a subscription, why it did or did not
         match."""
         return get(path_of("events", str(sequence), "trace"), subscription=subscription)
 
     @described
-    def match(self, events: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Call[Json]:
+    def match(self, events: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Call[answers.Matched]:
         """The subscriptions that would match, with their bindings; nothing is stored."""
         one = isinstance(events, Mapping)
         call = post(path_of("match"), {"event": events} if one else {"events": list(events)})
         return replace(call, repeatable=True)
 
     @described
-    def explain(self, event: Mapping[str, Any], subscription: str) -> Call[Json]:
+    def explain(self, event: Mapping[str, Any], subscription: str) -> Call[answers.Explanation]:
         """Why the event does, or does not, match a subscription (its id, or an expression)."""
         return replace(post(path_of("explain"), {"event": event, "subscription": subscription}), repeatable=True)
 
     # ── backtests ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @described
-    def start_backtest(self, asked: Mapping[str, Any], *, lang: str | None = None) -> Call[Json]:
+    def start_backtest(self, asked: Mapping[str, Any], *, lang: str | None = None) -> Call[answers.BacktestJob]:
         """Begins to match an expression against the stored events: `expression` or `where`, `since`, `until`,
         `ontologies` (versions by name). A job: see `backtest`."""
         return replace(post(path_of("backtests"), dict(asked)), params=present(lang=lang))
 
     @described
-    def backtest(self, id: str) -> Call[Json]:
+    def backtest(self, id: str) -> Call[answers.BacktestJob]:
         """How far a backtest is; `result` once it is done."""
         return get(path_of("backtests", id))
 
@@ -785,19 +812,19 @@ class Calls(VocabularyCalls, OperatorCalls):
     @described
     def pull(
         self, id: str, *, after: str | int | None = None, limit: int | None = None, wait: float | None = None
-    ) -> Call[Json]:
+    ) -> Call[answers.MessagePage]:
         """Messages after a cursor, by default the acknowledged one. `wait`: seconds (at most 30) for the first."""
         return Call(
             method="GET",
             path=path_of("subscriptions", id, "events"),
-            read=dict,
+            read=_same,
             params=present(after=after, limit=limit, wait=wait),
             timeout=TIMEOUT_SECONDS + (wait or 0.0),
             repeatable=True,
         )
 
     @described
-    def ack(self, id: str, cursor: str | int, *, ticket: str | None = None) -> Call[Json]:
+    def ack(self, id: str, cursor: str | int, *, ticket: str | None = None) -> Call[answers.Cursor]:
         """Acknowledges everything up to the cursor."""
         headers = self.ticket_header(id, ticket)
         return post(path_of("subscriptions", id, "ack"), {"cursor": str(cursor)}, headers=headers)
@@ -826,7 +853,7 @@ def _upload(
     relations: Iterable[str],
     activate: bool,
     dry_run: bool,
-) -> Call[Json]:
+) -> Call[Any]:
     asked = present(
         format=format,
         reason=reason,
@@ -837,14 +864,14 @@ def _upload(
     return Call(
         method="PUT",
         path=path_of("ontologies", name),
-        read=dict,
+        read=_same,
         params=asked,
         headers={"Content-Type": content_type or "application/octet-stream"},
         content=document,
     )
 
 
-def _remember(tickets: dict[str, str], created: Json) -> Json:
+def _remember(tickets: dict[str, str], created: answers.CreatedSubscription) -> answers.CreatedSubscription:
     tickets[created["id"]] = created["ticket"]
     return created
 

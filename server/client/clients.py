@@ -16,13 +16,13 @@ from typing import Any, Self, TypeVar
 import httpx
 import msgspec
 
+from kindcast.server import answers
 from kindcast.server.client.calls import (
     RETRY_SECONDS,
     TIMEOUT_SECONDS,
     Attempts,
     Call,
     Calls,
-    Json,
     path_of,
     problem,
     reaching,
@@ -71,7 +71,7 @@ class StreamReader:
         """A connection was accepted. What the last one left unfinished is dropped: it comes again."""
         self._rest, self._fields = b"", {}
 
-    def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
+    def feed(self, chunk: bytes) -> Iterator[answers.Message]:
         """Takes the next bytes; yields the messages that they complete. `cursor` is that of the last one yielded.
 
         Only line feeds end a line: `str.splitlines` would also split at characters that JSON text may hold (U+2028).
@@ -100,10 +100,10 @@ class StreamReader:
             self._pause_seconds = int(value) / 1_000
         self._fields[name] = value
 
-    def _finished(self) -> dict[str, Any] | None:
+    def _finished(self) -> answers.Message | None:
         fields, self._fields = self._fields, {}
         if fields.get("event") == "match" and "data" in fields:
-            message: dict[str, Any] = msgspec.json.decode(fields["data"])
+            message: answers.Message = msgspec.json.decode(fields["data"])
             self.cursor = fields.get("id", self.cursor)
             self._failures = 0
             return message
@@ -185,7 +185,7 @@ class Client(Calls):
                 raise problem(answer)
             yield from answer.iter_bytes()
 
-    def listen(self, id: str, *, after: str | int | None = None) -> Generator[Json]:
+    def listen(self, id: str, *, after: str | int | None = None) -> Generator[answers.Message]:
         """Messages as they come, without end: a broken connection is opened again at the last cursor.
 
         Ends when the subscription is deleted or expires. Raises `ProblemError` when the server refuses for good.
@@ -265,7 +265,7 @@ class AsyncClient(Calls):
                 async for chunk in answer.aiter_bytes():
                     yield chunk
 
-    async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[Json]:
+    async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[answers.Message]:
         """As `Client.listen`."""
         reader = StreamReader(after)
         while not reader.ended:

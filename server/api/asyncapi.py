@@ -11,7 +11,7 @@ The payloads are the types of `kindcast.server.answers`, as in the OpenAPI docum
 
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Required
 
 from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter
@@ -68,10 +68,10 @@ class NoticeMessage(TypedDict):
 class CloudEvent(TypedDict, total=False):
     """CloudEvents 1.0 in JSON, with any extension attributes."""
 
-    specversion: str
-    id: str
-    source: str
-    type: str
+    specversion: Required[str]
+    id: Required[str]
+    source: Required[str]
+    type: Required[str]
     time: str
     subject: str
     datacontenttype: str
@@ -81,7 +81,9 @@ class CloudEvent(TypedDict, total=False):
 
 PAYLOADS = {
     "event": (CloudEvent, "application/cloudevents+json", "An event, as it is published"),
+    "events": (list[CloudEvent], "application/cloudevents-batch+json", "Several events in one request"),
     "match": (Message, JSON, "An event that a subscription gets"),
+    "matches": (list[Message], JSON, "Several messages in one request, where `protocolsettings.batch` allows them"),
     "acknowledgement": (Acknowledgement, JSON, "How far a reader has come"),
     "acknowledged": (Acknowledged, JSON, "An acknowledgement is on disk"),
     "refused": (Refused, JSON, "What was wrong with a frame of a reader"),
@@ -90,6 +92,15 @@ PAYLOADS = {
     "ended": (Ended, JSON, "Why no more comes"),
 }
 
+SIGNED = {
+    "signedMatch": "match",
+    "signedMatches": "matches",
+    "signedEvent": "event",
+    "signedEvents": "events",
+    "signedNotice": "notice",
+}
+"""What a webhook gets, and what it is without its signature."""
+
 WEBHOOK_HEADERS = {
     "type": "object",
     "required": ["webhook-id", "webhook-timestamp", "webhook-signature"],
@@ -97,6 +108,7 @@ WEBHOOK_HEADERS = {
         "webhook-id": {"type": "string", "description": "The same on every attempt."},
         "webhook-timestamp": {"type": "string", "description": "Unix seconds of this attempt."},
         "webhook-signature": {"type": "string", "description": "Standard Webhooks: `v1,` and base64, one or more."},
+        "traceparent": {"type": "string", "description": "W3C Trace Context, where the server records traces."},
     },
 }
 
@@ -123,8 +135,9 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
         name: {"name": name, "title": title, "contentType": media_type, "payload": made[name, "serialization"]}
         for name, (_, media_type, title) in PAYLOADS.items()
     }
-    messages["signedMatch"] = {**messages["match"], "name": "signedMatch", "headers": WEBHOOK_HEADERS}
-    messages["signedNotice"] = {**messages.pop("notice"), "name": "signedNotice", "headers": WEBHOOK_HEADERS}
+    for signed, plain in SIGNED.items():
+        messages[signed] = {**messages[plain], "name": signed, "headers": WEBHOOK_HEADERS}
+    del messages["notice"], messages["matches"]
     http, websocket = ("https", "wss") if secure else ("http", "ws")
     id_parameter = {"id": {"description": "The id of the subscription."}}
     return {
@@ -140,7 +153,7 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
             "websocket": {"host": host, "protocol": websocket, "protocolVersion": "13"},
         },
         "channels": {
-            "events": _channel("/v1/events", "http", "event"),
+            "events": _channel("/v1/events", "http", "event", "events"),
             "stream": {**_channel(STREAM_PATH, "http", "match", "expiring", "ended"), "parameters": id_parameter},
             "websocket": {
                 **_channel(
@@ -154,18 +167,17 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
             },
             "webhook": {
                 "address": None,
-                "description": "The sink of a subscription.",
-                "messages": {
-                    name: {"$ref": f"#/components/messages/{name}"} for name in ("signedMatch", "signedNotice")
-                },
+                "description": "The sink of a subscription: matches, or with the format `cloudevents` events; several "
+                "in one request where the subscription asks for batches.",
+                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in SIGNED},
             },
         },
         "operations": {
-            "publish": _operation("receive", "events", "event", http={"method": "POST"}),
+            "publish": _operation("receive", "events", "event", "events", http={"method": "POST"}),
             "stream": _operation("send", "stream", "match", "expiring", "ended", http={"method": "GET"}),
             "push": _operation("send", "websocket", "match", "acknowledged", "refused", "expiring", "ended"),
             "acknowledge": _operation("receive", "websocket", "acknowledgement"),
-            "deliver": _operation("send", "webhook", "signedMatch", "signedNotice", http={"method": "POST"}),
+            "deliver": _operation("send", "webhook", *SIGNED, http={"method": "POST"}),
         },
         "components": {"schemas": definitions.get("$defs", {}), "messages": messages},
     }

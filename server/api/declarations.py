@@ -39,28 +39,35 @@ Name = Annotated[str, Path(min_length=1, max_length=200)]
 Url = Annotated[str, Query(min_length=1, max_length=LONGEST_URL, description="The URL by which documents refer to it.")]
 DryRun = Annotated[bool, Query(description="Only tell what it would do.")]
 
+TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+"""One, or several. Generators of clients understand `oneOf`, and not all of them a list of types."""
+
+
+def _named_members(*names: str) -> dict[str, Any]:
+    """Yes or no, or an object that names members."""
+    members = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    return {"oneOf": [{"type": "boolean"}, members]}
+
+
 ATTRIBUTE = {
     "type": "object",
     "properties": {
         "kind": {"enum": ["concept", "text", "number", "instant", "boolean", "version", "ip"]},
-        "range": {"type": ["string", "array"], "items": {"type": "string"}, "description": "IRIs of concepts"},
+        "range": TEXTS | {"description": "IRIs of concepts"},
         "unit": {"type": "string", "description": "of bare numbers"},
         "unit_from": {"type": "string", "description": "the sibling attribute that holds the unit"},
         "values": {"enum": ["unique", "multiple"]},
         "enum": {"type": "array", "items": {"type": "string"}, "description": "the members of an enumeration"},
         "order": {"description": "of the members: chains from low to high, or listed"},
         "derived": {"type": "string", "description": "what it is worth where an event lacks it: gross - tare"},
-        "labels": {"type": ["string", "array", "object"], "description": "other names, by language or in a list"},
-        "quantity": {
-            "type": ["boolean", "object"],
-            "properties": {"number": {"type": "string"}, "unit": {"type": "string"}},
-            "description": "its objects state quantities: by known members, or by these",
+        "labels": {
+            "oneOf": [*TEXTS["oneOf"], {"type": "object"}],
+            "description": "other names, by language or in a list",
         },
-        "code": {
-            "type": ["boolean", "object"],
-            "properties": {"code": {"type": "string"}, "system": {"type": "string"}, "in": {"type": "string"}},
-            "description": "its objects state codes: by known members, or by these; in: the system of plain texts",
-        },
+        "quantity": _named_members("number", "unit")
+        | {"description": "its objects state quantities: by known members, or by these"},
+        "code": _named_members("code", "system", "in")
+        | {"description": "its objects state codes: by known members, or by these; in: the system of plain texts"},
         "readable_by": {"type": "array", "items": {"enum": list(ROLES)}, "description": "whose roles may read it"},
         "matchable_by": {"type": "array", "items": {"enum": list(ROLES)}, "description": "and subscribe to it"},
         "reads": {
@@ -74,7 +81,7 @@ CODE_SYSTEM = {
     "type": "object",
     "required": ["identifiers"],
     "properties": {
-        "identifiers": {"type": ["string", "array"], "items": {"type": "string"}, "description": "URIs, OIDs"},
+        "identifiers": TEXTS | {"description": "URIs, OIDs"},
         "iri": {"description": 'the IRI of a code: a text with {code}, or {"match": pattern, "as": text with {1}}'},
         "notation": {"type": "string", "description": "the property that holds codes, by default skos:notation"},
     },

@@ -144,12 +144,22 @@ async def send_test(request: Request, id: SubscriptionId, ticket: Ticket) -> Res
     )
 
 
+STREAM_TOKEN = {
+    "name": "token",
+    "in": "query",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "In place of a key, from `POST /v1/subscriptions/{id}/stream-tokens`: for `EventSource`.",
+}
+
+
 # Not `response_class=EventSourceResponse`: FastAPI then takes the function itself for the generator of events.
 @router.get(
     "/stream",
     summary="Stream messages",
     response_class=Response,
     responses={200: {"content": {"text/event-stream": {}}, "description": "The stream"}, 204: {"description": "Over"}},
+    openapi_extra={"parameters": [STREAM_TOKEN]},
 )
 async def stream_messages(
     request: Request,

@@ -27,8 +27,10 @@ MEDIA_TYPES: dict[Kind, str] = {
 
 
 def _body(kind: Kind) -> dict[str, Any]:
-    schema = {} if kind == "tables" else {"type": "object"}
-    return {"requestBody": {"required": True, "content": {MEDIA_TYPES[kind]: {"schema": schema}}}}
+    content: dict[str, Any] = {MEDIA_TYPES[kind]: {"schema": {"type": "string" if kind == "tables" else "object"}}}
+    if kind == "tables":  # generators of clients know no CSV
+        content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 @router.get("", summary="List what the built-in operators know")

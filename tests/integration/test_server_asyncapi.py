@@ -12,6 +12,7 @@ from cloudevents.v1.http import from_json
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from tests.harness.application import publish, running_application, subscribe
+from tests.harness.receiver import running_receiver
 
 SCHEMA = Path(__file__).resolve().parents[1] / "fixtures" / "asyncapi" / "3.0.0.json.gz"
 
@@ -76,6 +77,36 @@ def test_messages_are_as_described_and_cloudevents_reads_their_events(
     read = from_json(json.dumps(messages[1]["event"]))
     assert (read["id"], read["source"], read["type"], read["subject"]) == ("7", "/till", "sale", "Ünï")
     assert read.data == {"n": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "signedMatch"),
+        ({"batch": 5}, "signedMatches"),
+        ({"format": "cloudevents"}, "signedEvent"),
+        ({"format": "cloudevents", "batch": 5}, "signedEvents"),
+    ],
+)
+def test_webhooks_are_as_described(
+    settings: dict[str, Any], name: str, document: dict[str, Any], tmp_path: Path
+) -> None:
+    """Each form that a subscriber may choose, as a real receiver gets it, and no other."""
+    messages = document["components"]["messages"]
+    with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:
+        subscribe(client, "n exists", sink=f"{receiver.url}/a", protocolsettings=settings)
+        publish(client, n=1)
+        (got,) = receiver.wait_for("/a", 1)
+    described = messages[name]
+    assert described["contentType"] == got.headers["content-type"]
+    assert set(described["headers"]["required"]) <= set(got.headers)
+    components = {"components": document["components"]}
+    fits = {
+        each
+        for each in ("signedMatch", "signedMatches", "signedEvent", "signedEvents")
+        if Draft202012Validator(messages[each]["payload"] | components).is_valid(got.message)
+    }
+    assert fits == {name}
 
 
 def references(value: Any) -> Iterator[str]:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempt", "attempt", "carrying", "is_wanted", "name_request", "storing", "telemetry"]
 
+_log = logging.getLogger("kindcast.server")
+
 TRACEPARENT = "traceparent"
+_ENDPOINTS = frozenset({"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"})
 _TRACER = trace.get_tracer("kindcast")
 _PROPAGATOR = TraceContextTextMapPropagator()
 _STREAMS = re.compile(r"/(stream|ws|healthz|readyz|metrics)$")
@@ -54,12 +58,15 @@ def telemetry() -> "TelemetryConfig":
     wanted = is_wanted()
     if wanted:
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # else each try to reach a collector is told
+    can_send = find_spec("opentelemetry.sdk") is not None
+    if not can_send and not _ENDPOINTS.isdisjoint(os.environ):
+        _log.warning("no traces are sent: their libraries are not installed: pip install 'kindcast[telemetry]'")
     return {
         "tracing": wanted,
         "metrics": False,
         "logs": False,
         "operation_spans": False,
-        "auto_configure": wanted,
+        "auto_configure": wanted and can_send,
         "exclude": _is_left_out,
     }
 

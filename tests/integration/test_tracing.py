@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from kindcast.server import tracing
 from kindcast.server.cloudevents import digest_of
 from tests.harness.application import running_application
 from tests.harness.ports import free_port
@@ -184,6 +186,18 @@ def test_a_collector_that_is_not_there_harms_nobody(tmp_path: Path) -> None:
     assert "stopped" in told
     assert "Failed to export" in told
     assert "Transient" not in told
+
+
+def test_libraries_that_are_not_installed_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only where traces are to be sent. That they are missing is pretended: the tests need them."""
+    monkeypatch.setattr(tracing, "find_spec", lambda name: None)
+    assert not tracing.telemetry()["auto_configure"]
+    assert caplog.text == ""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    assert not tracing.telemetry()["auto_configure"]
+    assert "pip install 'kindcast[telemetry]'" in caplog.text
 
 
 def test_an_event_sent_again_under_another_trace_is_the_same(tmp_path: Path) -> None:

@@ -749,10 +749,14 @@ class Outbox:
             await sender.close()
 
     async def _waiting(self) -> list[int]:
-        """Which of the announced subscriptions have something to deliver. One that waits for its next attempt has a
-        timer, which only the first look at all of them has to set."""
+        """Which of the announced subscriptions have something to deliver. One that waits for its next attempt, or for
+        the next one that it wants, has a timer; another match changes nothing of that."""
         announced, self._announced = self._announced, set()
         changed, due_at = self._sinks.take_changed(), None if announced is None else time.time()
+        if announced is not None:
+            announced -= self._timers.keys() - changed
+            if not announced and not changed:
+                return []
 
         def look(connection: Connection) -> tuple[list[int], set[int]]:
             waiting = awaiting_webhooks(connection, announced, due_at=due_at)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from kindcast.server.delivery.outbox import _groups, _throttled_until
+from kindcast.server.delivery.outbox import Courier, _groups, _throttled_until
 from kindcast.server.store.deliveries import StoredMatch, Subscriber
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket
 from tests.harness.receiver import Receiver, running_receiver
@@ -127,6 +127,31 @@ def test_time_between_two_requests_is_kept_and_nothing_is_lost(client: httpx.Cli
     assert all(later - earlier >= 0.6 for earlier, later in itertools.pairwise(times))
     client.patch(f"/v1/subscriptions/{made['id']}", json={"throttling": None}, headers=ticket(made)).raise_for_status()
     assert show(client, made).json()["throttling"] is None
+
+
+def test_more_matches_of_a_subscription_that_rests_are_not_looked_at(
+    client: httpx.Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its time has come, or its owner changes it."""
+    looked: list[int] = []
+    deliver = Courier.deliver
+
+    async def counted(courier: Courier, number: int, announced: Any) -> float | None:
+        looked.append(number)
+        return await deliver(courier, number, announced)
+
+    made, path = prepared(client, receiver, 1, throttling=3_600)
+    settled(client, receiver, made, 1)
+    client.post("/v1/events", json={"path": path, "n": 1}).raise_for_status()
+    time.sleep(0.3)  # it has found out that it has to wait
+    monkeypatch.setattr(Courier, "deliver", counted)
+    for n in range(2, 22):
+        client.post("/v1/events", json={"path": path, "n": n}).raise_for_status()
+    time.sleep(0.3)
+    assert len(looked) <= 1, looked
+    client.patch(f"/v1/subscriptions/{made['id']}", json={"throttling": None}, headers=ticket(made)).raise_for_status()
+    settled(client, receiver, made, 22)
+    assert looked != []
 
 
 def test_digest_of_a_while_is_throttling_with_batches(client: httpx.Client, receiver: Receiver) -> None:

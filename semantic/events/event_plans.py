@@ -14,7 +14,7 @@ event then goes through `Canonicaliser` and `Lowering`, the only place that defi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
@@ -41,6 +41,8 @@ LONGEST_OF_IRIS = 600
 MOST_NAMES = 200
 """Names of an object that is read here."""
 CONTEXT, TYPE = "ce", "@type"
+NAMES_ADVISED = 200
+"""Names of one event, its first ones, that are compared with those that are known: each costs some 50 µs."""
 CONTEXT_DEPTH = -1
 """Instead of a depth: the context of an event is not an object in its data."""
 
@@ -292,18 +294,17 @@ class EventPlans:
                 found.update(dict.fromkeys(noted))
                 if len(found) >= most:
                     return list(found)[:most]
-        for shape, _, depth, _, _ in groups:
-            if depth != CONTEXT_DEPTH:
-                for member in shape.members:
-                    found.update(dict.fromkeys(self._strange(member)))
+        members = chain.from_iterable(shape.members for shape, _, depth, _, _ in groups if depth != CONTEXT_DEPTH)
+        for member in islice(members, NAMES_ADVISED):
+            found.update(dict.fromkeys(self._strange(member)))
         return list(found)[:most]
 
     def advice(self, event: CanonicalEvent) -> Iterator[Note]:
         """What an event's publisher should know beside its notes."""
-        for name, values in event.attributes.items():
+        for number, (name, values) in enumerate(event.attributes.items()):
             if name.startswith(f"{CONTEXT}."):
                 continue
-            if not self._lowering.may_ask(name):
+            if number < NAMES_ADVISED and not self._lowering.may_ask(name):
                 yield from advice_on_name(name, self._known_names())
             readings = self._lowering.readings(name)
             for value in values:

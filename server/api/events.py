@@ -102,8 +102,9 @@ async def publish(
     """Accepts events: CloudEvents (binary, structured, batch), plain JSON, NDJSON. What is answered with 202 is on disk
     and matched against every subscription that was acknowledged before. An event that cannot be read does not stop the
     others of its request; those that the store does not take any more, after it took others, are rejected. When none is
-    accepted, the answer is an error. Notes tell of every attribute of an event, 100 at most; with `verbose=false` none
-    are made or kept, and only what subscriptions ask about is read."""
+    accepted, the answer is an error. Notes tell of every attribute of an event, 100 at most, and of
+    misspelt names among its first 200; with `verbose=false` none are made or kept, and only what subscriptions ask
+    about is read."""
     decoded = await _decoded(request, reader)
     count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]

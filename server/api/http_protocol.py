@@ -186,7 +186,7 @@ class ConnectionLimits:
         return len(self._connections)
 
     def now(self) -> float:
-        """Monotonic seconds in which this server could read what came: a client is not to blame for others."""
+        """Monotonic seconds, without those in which this server stood still: clients are not to blame for them."""
         return time.monotonic() - self._stalled
 
     def enter(self, connection: "Connection") -> None:

@@ -1,5 +1,6 @@
 """The types of all answers: in the OpenAPI document, and of what is really answered."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -32,6 +33,26 @@ def test_every_answer_of_the_document_has_a_schema(app: FastAPI) -> None:
                     schemas = [each["schema"] for each in answer["content"].values()]
                     assert schemas, f"{method} {path} {status}"
                     assert all(schemas), f"{method} {path} {status}"
+
+
+def test_generators_of_clients_understand_every_body(app: FastAPI) -> None:
+    """They know JSON, forms and bytes, and `oneOf` in place of a list of types with an object or an array in it."""
+    for path, operations in app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            if content := operation.get("requestBody", {}).get("content"):
+                assert any("json" in each or each == "application/octet-stream" for each in content), (method, path)
+                assert list(_mixed(content)) == [], (method, path)
+
+
+def _mixed(value: object) -> Iterator[object]:
+    """Schemas that list types of which one has parts."""
+    if isinstance(value, dict):
+        if isinstance(value.get("type"), list) and {"object", "array"} & set(value["type"]):
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _mixed(each)
 
 
 def test_every_reference_of_the_document_leads_somewhere(app: FastAPI) -> None:

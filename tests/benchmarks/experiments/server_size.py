@@ -49,7 +49,7 @@ def measure(*, n: int, events: int) -> dict[str, Any]:
             server.stop()
             of_subscriptions = _bytes(folder)
             server.start()
-            _publish(server, n, events)
+            sent = _publish(server, n, events)
             time.sleep(SETTLE_SECONDS)
             working = server.resident_megabytes()
             server.stop()
@@ -65,20 +65,25 @@ def measure(*, n: int, events: int) -> dict[str, Any]:
         "started_mb": idle,
         "disk_bytes_a_subscription": round(of_subscriptions / n),
         "disk_bytes_an_event": round(of_events / events),
+        "sent_bytes_an_event": round(sent / events),
         "start_seconds": round(min(starts), 2),
         "start_anew_seconds": round(anew, 2),
     }
 
 
-def _publish(server: ServerProcess, n: int, events: int) -> None:
+def _publish(server: ServerProcess, n: int, events: int) -> int:
+    """The bytes that were sent."""
+    sent = 0
     headers = {"Content-Type": "application/x-ndjson"}
     with httpx.Client(base_url=server.url, timeout=600, trust_env=False) as client:
         for body in islice(bodies(n, IN_A_REQUEST), events // IN_A_REQUEST):
             client.post("/v1/events?verbose=false", content=body, headers=headers).raise_for_status()
+            sent += len(body)
+    return sent
 
 
 def _start(server: ServerProcess) -> float:
-    """Seconds until it is ready, of one that does not run any more afterwards or from now on."""
+    """Seconds until it is ready; one that runs is stopped before."""
     if server.running:
         server.stop()
     began = time.perf_counter()

@@ -143,6 +143,17 @@ def test_notes_cover_every_value_up_to_a_bound(matcher: Matcher) -> None:
     assert len(read.notes(2)) == 2
 
 
+@pytest.mark.parametrize("first", [0, 250])
+def test_misspelt_names_are_looked_for_among_the_first_ones(matcher: Matcher, first: int) -> None:
+    """However many an event has: each costs more than reading its value. The same by a plan and of an event that is
+    read whole."""
+    many = {f"part{part}": {f"filler{part}x{number}": 1 for number in range(50)} for part in range(first // 50)}
+    data = {**many, "seller": {"ratin": 5}}
+    assert matcher._plans.planned(data) is not None
+    for read in (matcher.read(data), matcher.read(matcher.canonicalise(data))):
+        assert [note.attribute for note in read.notes(100)] == ["seller.ratin"] * (first == 0)
+
+
 def test_events_are_held_to_the_limits_of_events() -> None:
     """As few values as are allowed, and no depth at all where none is allowed."""
     for limits in (EventLimits(values=1), EventLimits(depth=0)):

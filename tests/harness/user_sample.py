@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
 
 from kindcast import (
     AsyncClient,
@@ -59,7 +60,7 @@ def sent(server: str) -> int:
         return 0
 
 
-async def sent_too(server: str) -> dict[str, object]:
+async def sent_too(server: str) -> Mapping[str, object]:
     """The same in asyncio."""
     async with AsyncClient(server) as client:
         return await client.publish({"target": "Notebook"})

@@ -312,6 +312,19 @@ class Published(TypedDict):
     events: NotRequired[list[AcceptedEvent]]
 
 
+class DeliveredMatches(TypedDict):
+    """`accepted` and `duplicates` count events; `matched`, `repeated` and `unmatched` count matches; `silent` names
+    subscriptions that are not there, or get nothing now."""
+
+    accepted: int
+    duplicates: int
+    matched: int
+    repeated: int
+    unmatched: int
+    silent: list[str]
+    rejected: list[RejectedEvent]
+
+
 class StoredEvent(TypedDict):
     sequence: int
     event: Json
@@ -1326,6 +1339,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "GET /v1/events/{sequence}/trace": {200: Trace},
     "POST /v1/ngsi-ld/notifications": {202: Published},
     "POST /v1/onerecord/notifications": {202: Published},
+    "POST /v1/matches": {202: DeliveredMatches},
     "POST /v1/match": {200: Matched},
     "POST /v1/explain": {200: Explanation},
     "POST /v1/backtests": {202: BacktestJob},

@@ -37,6 +37,7 @@ from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = [
     "DEFAULTS",
+    "LINES",
     "RECEIVED",
     "SPECVERSION",
     "BadRequestMode",

@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--window", default="1 hour", help="within which an event counts as repeated")
             command.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="between micro-batches")
             command.add_argument("--once", action="store_true", help="end when all that is there is matched")
+            command.add_argument("--outbox", action="store_true", help="write matches for POST /v1/matches, too")
         if name == "backtest":
             command.add_argument("--expression", required=True, metavar="TEXT")
             command.add_argument("--language", default="en", metavar="TAG", help="of labels in explanations")
@@ -170,6 +171,7 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
         window=given.window,
         trigger_seconds=None if given.once else given.every,
         chosen=Chosen(explode=given.explode, matched_only=given.matched_only),
+        outbox=given.outbox,
         told=told,
     )
     stopping = threading.Event()

@@ -26,6 +26,8 @@ from kindcast.spark_jobs.schemas import NO_DAY
 
 __all__ = [
     "ANONYMOUS",
+    "BOM",
+    "PLAIN_TYPE",
     "ArchivedEvent",
     "EventBatch",
     "Rejected",

@@ -6,7 +6,7 @@ several groups  read ─▶ match ─▶ a part for each group ─▶ joined by 
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -212,10 +212,15 @@ def match(events: DataFrame, snapshot: Snapshot, *, explode: bool = False) -> Da
 
 
 def matched_rows(
-    batches: Iterable[EventBatch], snapshot: Snapshot, chosen: Chosen, rejected: list[Rejected] | None = None
+    batches: Iterable[EventBatch],
+    snapshot: Snapshot,
+    chosen: Chosen,
+    rejected: list[Rejected] | None = None,
+    seen: Callable[[ShardMatcher, Matched], None] | None = None,
 ) -> Iterator[pa.Table]:
     """The rows of each batch. With several groups of shards all batches are held while one after the other is asked:
-    it would be opened again for every batch. `rejected` gets what cannot be read."""
+    it would be opened again for every batch. `rejected` gets what cannot be read; `seen` is called with what each group
+    of shards found of a batch."""
     rows = exploded_rows if chosen.explode else listed_rows
     version = snapshot.vocabulary_version
     groups = snapshot.groups()
@@ -229,6 +234,8 @@ def matched_rows(
             matched = matcher.match(batch)
             if rejected is not None and number == 0:
                 rejected += matched.rejected
+            if seen is not None:
+                seen(matcher, matched)
             table = rows(matcher, matched, version)
             if len(groups) == 1 or chosen.explode:
                 yield table

@@ -6,17 +6,24 @@ A batch writes one folder, which is renamed into place; Spark's checkpoint says 
 interrupted is done again; readers saw nothing of it. Changes of subscriptions and ontologies are read between batches
 and count from the next batch on; each row names its version of the vocabulary.
 
+With an outbox, a batch also has its matches as a server takes them (`POST /v1/matches`), in `_outbox`. Whoever delivers
+them removes the files: what is there is not delivered yet. It comes with the batch, whole or not at all.
+
 An event is repeated if another one with the same source and id *arrived* within the window. The time of arrival counts
 and not the time in the event, because Spark drops events that are older than its watermark.
 """
 
+import hashlib
 import json
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,14 +31,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kindcast.semantic.explanations import as_json
 from kindcast.spark_jobs.archive import splits_of
-from kindcast.spark_jobs.event_batch import EventBatch, Rejected, Unreadable, event_of, from_events, json_of
+from kindcast.spark_jobs.event_batch import (
+    BOM,
+    PLAIN_TYPE,
+    EventBatch,
+    Rejected,
+    Unreadable,
+    event_of,
+    from_events,
+    json_of,
+)
 from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, decoded, matched_rows
 from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
 from kindcast.spark_jobs.report import UnusableOutput, silent
 from kindcast.spark_jobs.schemas import EVENTS, QUARANTINE, spark_schema
 from kindcast.spark_jobs.snapshot import Snapshot
+from kindcast.spark_jobs.workers import Matched, ShardMatcher
 
 __all__ = ["FILES", "quarantined", "read_events", "readable", "start_stream", "stream_events"]
 
@@ -147,6 +165,9 @@ Told = Callable[[int, int, int], None]
 
 OWN = "_kindcast"
 QUARANTINED = "_quarantine"
+OUTBOX = "_outbox"
+IDS_A_LINE = 10_000
+"""Subscriptions in one line of an outbox: a server takes some of these lines at a time."""
 WRITTEN = pa.schema([("file", pa.string()), ("events", pa.int64()), ("matches", pa.int64())])
 
 
@@ -158,10 +179,12 @@ def start_stream(
     window: str = "1 hour",
     trigger_seconds: float | None = 1.0,
     chosen: Chosen = A_ROW_AN_EVENT,
+    outbox: bool = False,
     told: Told = lambda batch, events, matches: None,
 ) -> StreamingQuery:
     """Start matching `events` (of `stream_events`). `newest` gives the snapshot of each batch; without
-    `trigger_seconds` the stream ends when all that is there now is matched. Raises `UnusableOutput`."""
+    `trigger_seconds` the stream ends when all that is there now is matched. `outbox`: whether each batch has its
+    matches for a server. Raises `UnusableOutput`."""
     output = output.absolute()  # workers run in folders of their own
     output.mkdir(parents=True, exist_ok=True)
     checkpoint = output / OWN / "checkpoint"
@@ -171,7 +194,7 @@ def start_stream(
     shutil.rmtree(output / OWN / "building", ignore_errors=True)
 
     def batch(frame: DataFrame, number: int) -> None:
-        told(number, *_write_batch(frame, number, output, newest(), chosen))
+        told(number, *_write_batch(frame, number, output, newest(), chosen, outbox=outbox))
 
     writer = (
         _without_repeated(events, window)
@@ -192,10 +215,13 @@ def _without_repeated(events: DataFrame, window: str) -> DataFrame:
     return named.withWatermark("arrived", window).dropDuplicatesWithinWatermark(["source", "id"]).drop("arrived")
 
 
-def _write_batch(frame: DataFrame, number: int, output: Path, snapshot: Snapshot, chosen: Chosen) -> tuple[int, int]:
+def _write_batch(
+    frame: DataFrame, number: int, output: Path, snapshot: Snapshot, chosen: Chosen, *, outbox: bool
+) -> tuple[int, int]:
     """Write the folder of a batch, whole or not at all; returns its events and matches."""
     place = output / f"batch={number:09}"
     if place.is_dir():  # a crash came after the batch, and before the checkpoint said so
+        frame.write.format("noop").mode("overwrite").save()  # Spark wants to know which events came, too
         counts = json.loads((place / "_batch.json").read_text(encoding="utf-8"))
         return counts["events"], counts["matches"]
     building = output / OWN / "building" / place.name
@@ -205,14 +231,17 @@ def _write_batch(frame: DataFrame, number: int, output: Path, snapshot: Snapshot
     try:
         rows = (
             readable(frame)
-            .mapInArrow(_writer(building, snapshot.for_workers(frame.sparkSession), chosen), spark_schema(WRITTEN))
+            .mapInArrow(
+                _writer(building, snapshot.for_workers(frame.sparkSession), chosen, outbox=outbox),
+                spark_schema(WRITTEN),
+            )
             .collect()
         )
         bad = quarantined(frame).collect()
     finally:
         frame.unpersist()
     kept = {row["file"] for row in rows}
-    for path in list(building.rglob("*.parquet")):
+    for path in [*building.rglob("*.parquet"), *building.glob(f"{OUTBOX}/*")]:
         if str(path.relative_to(building)) not in kept:
             path.unlink()  # of an attempt that failed
     if bad:
@@ -229,7 +258,7 @@ def _write_batch(frame: DataFrame, number: int, output: Path, snapshot: Snapshot
 
 
 def _writer(
-    building: Path, snapshot: Snapshot, chosen: Chosen
+    building: Path, snapshot: Snapshot, chosen: Chosen, *, outbox: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The work of a task: match its part of a batch, write it by day, return the files."""
 
@@ -238,8 +267,13 @@ def _writer(
         files: dict[str, pq.ParquetWriter] = {}
         counts: dict[str, list[int]] = {}
         rejected: list[Rejected] = []
+        sent: list[bytes] = []
+
+        def seen(matcher: ShardMatcher, matched: Matched) -> None:
+            sent.extend(_outgoing(matcher, matched))
+
         read = (found for batch in batches for found in [decoded(batch)[0]] if len(found))
-        for table in matched_rows(read, snapshot, chosen, rejected):
+        for table in matched_rows(read, snapshot, chosen, rejected, seen if outbox else None):
             for folder, part in by_day(table) if len(table) else ():
                 path = f"{folder}/part-{attempt}.parquet"
                 if path not in files:
@@ -254,6 +288,11 @@ def _writer(
             (building / QUARANTINED).mkdir(exist_ok=True)
             pq.write_table(rejected_rows(rejected), building / path)
             counts[path] = [0, 0]
+        if sent:
+            path = f"{OUTBOX}/part-{attempt}.ndjson"
+            (building / OUTBOX).mkdir(exist_ok=True)
+            (building / path).write_bytes(b"".join(sent))
+            counts[path] = [0, 0]
         for writer in files.values():
             writer.close()
         for path in counts:
@@ -262,6 +301,39 @@ def _writer(
         yield pa.RecordBatch.from_pylist(rows, WRITTEN)
 
     return write
+
+
+def _outgoing(matcher: ShardMatcher, matched: Matched) -> Iterator[bytes]:
+    """The matches of a batch as lines: an event with subscriptions, or with one and its bindings."""
+    table, batch = matched.table, matched.batch
+    bounds, ids = table.offsets.tolist(), matcher.ids(table).to_pylist()
+    sources, names = batch.keys["source"].to_pylist(), batch.keys["id"].to_pylist()
+    for row in np.flatnonzero(np.diff(table.offsets)).tolist():
+        event = _whole(batch.bodies[row], sources[row], names[row])
+        places = range(bounds[row], bounds[row + 1])
+        bound = {place for place in places if table.bindings is not None and table.bindings[place]}
+        plain = [ids[place] for place in places if place not in bound]
+        for start in range(0, len(plain), IDS_A_LINE):
+            yield _line(event, subscriptions=plain[start : start + IDS_A_LINE])
+        for place in sorted(bound):
+            assert table.bindings is not None
+            told = [{name: as_json(value) for name, value in each} for each in table.bindings[place]]
+            yield _line(event, subscription=ids[place], bindings=told)
+
+
+def _line(event: msgspec.Raw, **more: Any) -> bytes:
+    return msgspec.json.encode({"event": event, **more}) + b"\n"
+
+
+def _whole(body: str, source: str, id: str) -> msgspec.Raw:
+    """The CloudEvent that a line is, or is the data of. One without a name is named by its place and what it says: in
+    another archive another event may stand at that place."""
+    text = msgspec.json.format(body.encode().removeprefix(BOM), indent=-1)  # on one line
+    if "specversion" in msgspec.json.decode(text, type=dict[str, msgspec.Raw]):
+        return msgspec.Raw(text)
+    digest = hashlib.blake2b(text, digest_size=8).hexdigest()
+    context = {"specversion": "1.0", "id": f"{id}:{digest}", "source": source, "type": PLAIN_TYPE}
+    return msgspec.Raw(msgspec.json.encode({**context, "data": msgspec.Raw(text)}))
 
 
 def _matches(table: pa.Table) -> int:

@@ -36,6 +36,7 @@ from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.graph_reading import GraphReading
 from kindcast.server.broker.group import Group, Touched
 from kindcast.server.broker.membership import Leases, Membership
+from kindcast.server.broker.outside_matches import Accepted, Wanted, accept_matches
 from kindcast.server.broker.publishing import (
     EventMatches,
     Outcome,
@@ -68,6 +69,9 @@ from kindcast.server.worker_threads import short_turns
 __all__ = ["Broker"]
 
 T = TypeVar("T")
+
+MATCHED_OUTSIDE = 200
+"""Events of a command whose matches were found elsewhere: some hundredths of a second."""
 
 SLICE_SECONDS = 0.01
 """For which events that are not published may keep the broker's thread at one time, more or less."""
@@ -333,6 +337,26 @@ class Broker:
         publication = Publication(events, verbose, self._most(max_matches))
         with tracing.storing(len(events)):
             return await self._submit(lambda group: publish_together(group, publication, observe), weight=len(events))
+
+    async def accept_matches(
+        self, events: Sequence[DecodedEvent], wanted: Sequence[Wanted], *, max_matches: int | None = None
+    ) -> Accepted:
+        """Store matches that were found elsewhere: `wanted` are those of each event. Some events at a time, each time
+        on disk, and others are served in between. Raises `BrokerBusy`, `StoreUnavailable`: then it is to be sent again,
+        and what is there already counts once."""
+        events = await self._graphs.read(tracing.carrying(events), self.vocabulary) if events else []
+        if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
+            raise BrokerBusy
+        told = Accepted([], 0, 0, {})
+        for start in range(0, len(events), MATCHED_OUTSIDE):
+            some = slice(start, start + MATCHED_OUTSIDE)
+            publication = Publication(events[some], False, self._most(max_matches))
+            with tracing.storing(len(publication.events)):
+                told += await self._submit(
+                    partial(accept_matches, publication=publication, wanted=wanted[some]),
+                    weight=len(publication.events),
+                )
+        return told
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:
         """What each event would match now, all under one vocabulary; nothing is stored. The events are matched some at

@@ -16,7 +16,7 @@ from kindcast.server.store import pending as pending_store
 from kindcast.server.store.matches import MatchList, insert_matches, packed
 from kindcast.server.store.pending import Retry
 
-__all__ = ["LateDecisions", "record_decisions", "retry_given_up"]
+__all__ = ["LateDecisions", "LateMatches", "record_decisions", "retry_given_up"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,33 +32,52 @@ class LateDecisions:
 
 def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
     """Stores all decisions. Costs a few statements and one row per event."""
-    connection, state = group.connection, group.state
-    before = (state.sequence, state.last_accepted_at)
-
-    def undo() -> None:
-        state.sequence, state.last_accepted_at = before
-
-    group.on_undo(undo)
-    state.last_accepted_at = max(group.now, state.last_accepted_at)
-    lists: list[MatchList] = []
+    late = LateMatches(group)
     retries: list[Retry] = []
-    told: dict[int, list[int]] = {}
     for each in decisions:
         retries += each.retries
-        there = pending_store.take(connection, each.event, [*each.matched, *each.unmatched])
-        late = [number for number in each.matched if number in there]
-        group.totals.update(parked_matched=len(late), parked_unmatched=len(there) - len(late))
-        if not late:
-            continue
+        there = pending_store.take(group.connection, each.event, [*each.matched, *each.unmatched])
+        matched = {number: told for number, told in each.matched.items() if number in there}
+        group.totals.update(parked_matched=len(matched), parked_unmatched=len(there) - len(matched))
+        late.add(each.event, matched)
+    late.store()
+    group.totals["parked_given_up"] += pending_store.postpone(group.connection, retries, group.now)
+
+
+class LateMatches:
+    """Matches of events that are stored already, each event's at the next position."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._lists: list[MatchList] = []
+        self._told: dict[int, list[int]] = {}
+        state = group.state
+        before = (state.sequence, state.last_accepted_at)
+
+        def undo() -> None:
+            state.sequence, state.last_accepted_at = before
+
+        group.on_undo(undo)
+        state.last_accepted_at = max(group.now, state.last_accepted_at)
+
+    def add(self, event: int, matched: Mapping[int, str | None]) -> None:
+        """The subscriptions that get an event now, by number with the bindings as JSON text or None; nobody who has
+        it. One event at most once."""
+        if not matched:
+            return
+        group, state = self._group, self._group.state
         state.sequence += 1
-        first = pending_store.note_late(connection, state.sequence, each.event, state.last_accepted_at, len(late))
-        group.totals.update(matches=len(late), matched=int(first))
-        group.touched.update(late)
-        told[each.event] = late
-        lists.append(packed(state.sequence, each.event, {number: each.matched[number] for number in late}))
-    insert_matches(connection, lists)
-    retract_late(group, told)
-    group.totals["parked_given_up"] += pending_store.postpone(connection, retries, group.now)
+        at = state.last_accepted_at
+        first = pending_store.note_late(group.connection, state.sequence, event, at, len(matched))
+        group.totals.update(matches=len(matched), matched=int(first))
+        group.touched.update(matched)
+        self._told[event] = list(matched)
+        self._lists.append(packed(state.sequence, event, matched))
+
+    def store(self) -> None:
+        """Insert them."""
+        insert_matches(self._group.connection, self._lists)
+        retract_late(self._group, self._told)
 
 
 def retry_given_up(group: Group) -> int:

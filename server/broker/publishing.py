@@ -11,10 +11,10 @@ is looked up.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,6 +41,7 @@ __all__ = [
     "Ahead",
     "EventMatches",
     "EventNote",
+    "Given",
     "Outcome",
     "Publication",
     "Results",
@@ -49,6 +50,7 @@ __all__ = [
     "keep_parked_vocabulary",
     "match_events",
     "publish",
+    "publish_matched",
     "publish_together",
 ]
 
@@ -112,6 +114,9 @@ class Publication:
     verbose: bool = True
     max_matches: int | None = None
 
+
+Given = Mapping[int, str | None]
+"""The matches of an event that were found elsewhere: numbers of subscriptions, with the bindings as JSON or None."""
 
 Refused = InvalidEvent | TooManyMatches | StoreUnavailable | BrokerBusy
 """Why an event is not accepted."""
@@ -212,9 +217,10 @@ def _published(
     left: list[float],
     observe: Callable[[float, int], None],
     ahead: Ahead | None = None,
+    given: Sequence[Given] | None = None,
 ) -> list[Outcome | Refused | None]:
     """What became of each event; None for those of a publication, which `asked_by` numbers, that has no more seconds
-    `left`."""
+    `left`. Where their matches are `given`, none are looked for."""
     state = group.state
     said = _corrections(state, events)
     keys = [
@@ -251,14 +257,18 @@ def _published(
         now = time.perf_counter()
         left[number] -= now - began
         began = now
-    matching = [read for _, _, read, _ in fresh]
-    known_table = None if ahead is None else ahead.table(matching)
-    table = known_table if known_table is not None else state.matcher.match_read(matching)
-    seconds = time.perf_counter() - started
-    if ahead is not None:
-        seconds, ahead.seconds = seconds + ahead.seconds, 0.0
-    observe(seconds, len(fresh))
-    rows = _Rows(group, table)
+    if given is not None:
+        found = _as_given([given[index] for index, *_ in fresh])
+    else:
+        matching = [read for _, _, read, _ in fresh]
+        known_table = None if ahead is None else ahead.table(matching)
+        table = known_table if known_table is not None else state.matcher.match_read(matching)
+        seconds = time.perf_counter() - started
+        if ahead is not None:
+            seconds, ahead.seconds = seconds + ahead.seconds, 0.0
+        observe(seconds, len(fresh))
+        found = _in_order(state, table, group.now)
+    rows = _Rows(group, found)
     for number, (index, each, _, noted) in enumerate(fresh):
         publication = publications[asked_by[index]]
         limit = publication.max_matches
@@ -312,6 +322,18 @@ def publish_together(group: Group, publication: Publication, observe: Callable[[
     return [each for each in results if isinstance(each, Outcome)]
 
 
+def publish_matched(group: Group, publication: Publication, given: Sequence[Given]) -> Results:
+    """Accept events whose matches were found elsewhere: `given` are those of each event. Nothing is matched, and
+    nothing parked. An event that was accepted before keeps the matches that it has: its `Outcome` is a duplicate."""
+    events = publication.events
+    results = _published(group, events, [0] * len(events), [publication], [math.inf], _unobserved, given=given)
+    return [each for each in results if each is not None]
+
+
+def _unobserved(seconds: float, events: int) -> None:
+    """Nothing was matched."""
+
+
 def match_events(group: Group, events: Sequence[Event], graphs: Sequence[ReadGraph | None]) -> list[EventMatches]:
     """What each event would match if it were published now; `graphs` are what they were read as. Changes nothing."""
     state = group.state
@@ -338,9 +360,19 @@ def match_events(group: Group, events: Sequence[Event], graphs: Sequence[ReadGra
     return found
 
 
-def _in_order(state: State, table: MatchTable, now: float) -> tuple[Numbers, Numbers, list[str | None] | None]:
-    """The subscriptions of the matches whose time is not over: their numbers, ascending for each event; where those of
-    each event begin, and the last one's end; and the bindings of each as JSON, if any has some."""
+class _Found(NamedTuple):
+    """What some events match: the numbers of the subscriptions, ascending for each event; where those of each event
+    begin, and the last one's end; the bindings of each as JSON, if any has some; and what operators have to decide, by
+    event and slot."""
+
+    numbers: Numbers
+    bounds: Numbers
+    bindings: list[str | None] | None
+    undecided: Mapping[int, Failures]
+
+
+def _in_order(state: State, table: MatchTable, now: float) -> _Found:
+    """The matches of a table of subscriptions whose time is not over."""
     numbers = state.live_subscriptions.numbers_in_time(table.slots, now)
     keys = np.repeat(np.arange(len(table), dtype=np.int64), np.diff(table.offsets)) << NUMBER_BITS | numbers
     bindings: list[str | None] | None = None
@@ -352,18 +384,27 @@ def _in_order(state: State, table: MatchTable, now: float) -> tuple[Numbers, Num
         keys = keys[order]
         bindings = [as_bindings(table.bindings[at]) for at in order.tolist()]
     bounds = np.searchsorted(keys, np.arange(len(table) + 1, dtype=np.int64) << NUMBER_BITS)
-    return keys & (1 << NUMBER_BITS) - 1, bounds, bindings
+    return _Found(keys & (1 << NUMBER_BITS) - 1, bounds, bindings, table.undecided)
+
+
+def _as_given(given: Sequence[Given]) -> _Found:
+    """The matches that somebody else found."""
+    pairs = [pair for each in given for pair in sorted(each.items())]
+    bounds = np.zeros(len(given) + 1, dtype=np.int64)
+    np.cumsum([len(each) for each in given], out=bounds[1:])
+    numbers = np.array([number for number, _ in pairs], dtype=np.int64)
+    bindings = [told for _, told in pairs]
+    return _Found(numbers, bounds, bindings if any(bindings) else None, {})
 
 
 class _Rows:
-    """The rows of one command's events, numbered as they come; `table` has what they match."""
+    """The rows of one command's events, numbered as they come; `found` has what they match."""
 
-    def __init__(self, group: Group, table: MatchTable) -> None:
+    def __init__(self, group: Group, found: _Found) -> None:
         self._group = group
-        self._table = table
-        self._numbers, self._bounds, self._bindings = _in_order(group.state, table, group.now)
-        self._packed = pack_lists(self._numbers, self._bounds)
-        self._ends: list[int] = self._bounds.tolist()
+        self._found = found
+        self._packed = pack_lists(found.numbers, found.bounds)
+        self._ends: list[int] = found.bounds.tolist()
         self._version = group.state.vocabulary.version
         self._events: list[EventRow] = []
         self._matches: list[MatchList] = []
@@ -382,15 +423,15 @@ class _Rows:
         return self._ends[number + 1] - self._ends[number]
 
     def add(self, number: int, event: DecodedEvent, notes: Sequence[Note], *, key: str) -> Outcome:
-        """The rows of one event, which has this number in the table; `key` is what it is known by again."""
-        group, state, table = self._group, self._group.state, self._table
+        """The rows of one event, which has this number among those found; `key` is what it is known by again."""
+        group, state, found = self._group, self._group.state, self._found
         state.sequence += 1
         matched = self.matched(number)
         if matched:
             start, end = self._ends[number : number + 2]
-            bound = None if self._bindings is None else pack_bindings(self._bindings[start:end])
+            bound = None if found.bindings is None else pack_bindings(found.bindings[start:end])
             self._matches.append(MatchList(state.sequence, None, matched, self._packed[number], bound))
-        waiting = _in_time(state, table.undecided.get(number, {}), group.now)
+        waiting = _in_time(state, found.undecided.get(number, {}), group.now)
         self._parked += [self._parked_row(subscription, failure) for _, subscription, failure in waiting]
         told = [EventNote(note.code, note.attribute, note.detail) for note in notes]
         self._events.append(
@@ -413,7 +454,7 @@ class _Rows:
         """Insert them, and count them."""
         insert_events(self._group.connection, self._events)
         insert_matches(self._group.connection, self._matches)
-        self._group.touch(self._numbers)
+        self._group.touch(self._found.numbers)
         matches = sum(each.size for each in self._matches)
         self._group.totals.update(accepted=len(self._events), matched=len(self._matches), matches=matches)
         if self._parked:

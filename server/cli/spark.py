@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from kindcast.server.cli.connection import JsonOption, connected
 from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.spark_delivery import Outbox
 from kindcast.server.client import ProblemError
 
 if TYPE_CHECKING:
@@ -332,19 +334,33 @@ def stream(
     once: Annotated[bool, typer.Option("--once", help="Stop when all present data is matched.")] = False,
     explode: Explode = False,
     matched_only: MatchedOnly = False,
+    deliver: Annotated[
+        str | None,
+        typer.Option(
+            "--deliver",
+            metavar="URL",
+            help="The server that delivers the matches, by webhook, stream and pull: often that of --server.",
+        ),
+    ] = None,
     shards: Shards = None,
     time: Time = None,
     master: Master = None,
     json: JsonOption = False,
 ) -> None:
     """Match a stream against all subscriptions until interrupted. Changes on the server take effect with the next
-    micro-batch."""
+    micro-batch. With --deliver the matches go into the queues of a server, each once."""
     files = _files(ontology, relations, declarations, subscriptions)
     options = [part for each in option or [] for part in ("--option", each)]
     with _inputs(server, data, files, refresh=True) as inputs:
         told = ["--source", source, "--window", window, "--every", str(every), *options, *(["--once"] if once else [])]
-        flags = _flags(explode, matched_only, shards)
-        _show(run_job(["stream", *inputs, *told, *flags, *_given(archive, output, time, "", master)]), json)
+        flags = [*_flags(explode, matched_only, shards), *(["--outbox"] if deliver else [])]
+        job = ["stream", *inputs, *told, *flags, *_given(archive, output, time, "", master)]
+        if deliver is None:
+            _show(run_job(job), json)
+            return
+        with Outbox(Path(output), deliver) as outbox:
+            result = run_job(job)
+            _show(result | {"delivered": outbox.rest()}, json)
 
 
 def _given(archive: str | None, output: str, time: str | None, numbers: str, master: str | None) -> list[str]:
@@ -385,7 +401,8 @@ def _inputs(server: str | None, data: str | None, files: list[str], *, refresh: 
         folder = Path(name) / "inputs"
         _read(server, data, folder)
         ended = threading.Event()
-        again = threading.Thread(target=_read_again, args=(server, data, folder, ended), daemon=True)
+        context = copy_context()  # it has the key
+        again = threading.Thread(target=context.run, args=(_read_again, server, data, folder, ended), daemon=True)
         if refresh:
             again.start()
         try:

@@ -770,6 +770,16 @@ class Calls(VocabularyCalls, OperatorCalls):
         )
 
     @described
+    def deliver_matches(self, matches: Iterable[Mapping[str, Any]] | bytes) -> Call[answers.DeliveredMatches]:
+        """Delivers matches that were found elsewhere, `{"event": a CloudEvent, "subscription": an id}` or with several
+        `subscriptions`, also as NDJSON: 10,000 events and 50,000 matches at a time at most. They may be sent again."""
+        content = matches if isinstance(matches, bytes) else b"".join(as_json(each) + b"\n" for each in matches)
+        headers = {"Content-Type": "application/x-ndjson"}
+        return Call(
+            method="POST", path=path_of("matches"), read=_same, headers=headers, content=content, repeatable=True
+        )
+
+    @described
     def events(
         self, *, after: str | int | None = None, type: str | None = None, limit: int | None = None
     ) -> Call[answers.EventPage]:

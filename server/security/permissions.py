@@ -176,6 +176,7 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "GET /v1/events/{sequence}/trace": (Permission.SEE_EVENTS, Permission.EXPLAIN),
     "POST /v1/ngsi-ld/notifications": Permission.PUBLISH,
     "POST /v1/onerecord/notifications": Permission.PUBLISH,
+    "POST /v1/matches": Permission.PUBLISH,
     "POST /v1/match": Permission.MATCH,
     "POST /v1/explain": Permission.EXPLAIN,
     "POST /v1/backtests": Permission.EXPLAIN,

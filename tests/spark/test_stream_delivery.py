@@ -1,0 +1,153 @@
+"""Matches that Spark found, in the queues of a server: each once, over kills of the server and of the stream."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kindcast import Client
+from kindcast.semantic.shipped_vocabularies import shipped
+from tests.harness.server_process import ServerProcess
+from tests.spark.test_stream_sources import IN_A_FILE, offer, put, wanted
+from tests.unit.semantic.operators.builtin.test_pictures import png
+
+PATIENCE_SECONDS = 120.0
+CHEAP, COMPUTERS = "price < 10", "target isa Computer"
+
+
+class Shop:
+    """A server with keys, its subscriptions, and streams that deliver to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = ServerProcess(folder / "server")
+        command = [sys.executable, "-m", "kindcast.server.cli", "key", "create", "--role", "admin", "--json"]
+        (folder / "in").mkdir()
+        self.server.data.mkdir()
+        made = subprocess.run([*command, "--data", str(self.server.data)], check=True, capture_output=True)
+        self.key: str = json.loads(made.stdout)["key"]
+        self.server.start()
+        with self.client() as client:
+            client.put_ontology("shop", shipped("shop").read_bytes(), format="turtle")
+            self.ids = {"cheap": self.subscribe(client, CHEAP), "computers": self.subscribe(client, COMPUTERS)}
+
+    def client(self) -> Client:
+        return Client(self.server.url, key=self.key)
+
+    def subscribe(self, client: Client, expression: str) -> str:
+        return str(client.subscribe(expression)["id"])
+
+    def stream(self, *more: str, to: str = "") -> "subprocess.Popen[bytes]":
+        """`kindcast spark stream --deliver`, in a process group with all that it starts."""
+        places = ["--archive", str(self.folder / "in"), "--output", str(self.folder / "out")]
+        named = ["--server", self.server.url, "--deliver", to or self.server.url, "--master", "local[2]", "--json"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "kindcast.server.cli", "spark", "stream", *places, *named, "--every", "0.2", *more],
+            env={**os.environ, "KINDCAST_KEY": self.key},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def once(self, to: str = "") -> tuple[int, dict[str, Any], str]:
+        """Exit status, result and warnings of a run that ends by itself; it delivers to another server on request."""
+        job = self.stream("--once", to=to)
+        out, errors = job.communicate(timeout=PATIENCE_SECONDS)
+        return job.returncode, json.loads(out) if out.strip() else {}, errors.decode()
+
+    def got(self, name: str) -> list[dict[str, Any]]:
+        """The messages of a subscription."""
+        with self.client() as client:
+            return [dict(each) for each in client.pull(self.ids[name], limit=1000)["events"]]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    found = Shop(tmp_path)
+    try:
+        yield found
+    finally:
+        found.server.kill()
+
+
+def until(holds: Callable[[], Any], job: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert job.poll() is None, job.communicate()
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
+
+
+def test_matches_of_a_stream_arrive_once_each_over_kills(shop: Shop) -> None:
+    """The server is killed while the stream goes on, then the stream with its outbox; the next run delivers the rest.
+    The server never matched an event."""
+    files = 6
+    put(shop.folder, 0)
+    job = shop.stream()
+    try:
+        until(lambda: len(shop.got("cheap")) >= IN_A_FILE // 2, job)
+        shop.server.kill()
+        for file in range(1, 4):
+            put(shop.folder, file)
+        outboxes = shop.folder / "out"
+        until(lambda: any(outboxes.glob("batch=*/_outbox/*.ndjson")), job)
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+    shop.server.start()
+    for file in range(4, files):
+        put(shop.folder, file)
+    status, told, errors = shop.once()
+    assert status == 0, errors
+    assert not list(outboxes.glob("batch=*/_outbox"))
+    assert told["delivered"]["refused"] == told["delivered"]["unmatched"] == 0
+    for name in shop.ids:
+        numbers = [int(message["event"]["id"]) for message in shop.got(name)]
+        assert Counter(numbers) == Counter(each for each in range(files * IN_A_FILE) if name in wanted(each))
+    with shop.client() as client:
+        assert client.publish(offer(0))["duplicates"] == 1
+
+
+def test_what_a_stream_found_is_delivered_whole(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is away leaves all for the next run, and the exit status says so. Plain lines get a name by what
+    they say, bindings come along, and what the server cannot take is set aside with the reason."""
+    with shop.client() as client:
+        shop.ids["bright"] = shop.subscribe(client, "brightness(@image, ?b) and ?b > 0.5")
+    white = png(np.full((2, 2, 3), 255, dtype=np.uint8))
+    lines = [
+        {"target": "laptop", "price": 3},
+        {"image": white},
+        {**offer(4), "id": "odd", "count": 5_000_000_000},
+    ]
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    (shop.folder / "in" / "lines.ndjson").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("KINDCAST_RETRY_SECONDS", "0.1")
+    status, _, errors = shop.once("http://127.0.0.1:9")
+    assert status == 1
+    assert "could not be delivered to http://127.0.0.1:9" in errors
+    assert shop.got("computers") == []
+    status, told, errors = shop.once()
+    assert status == 0, errors
+    assert told["events"] == 0
+    assert told["delivered"] == {"events": 2, "matches": 3, "repeated": 0, "unmatched": 0, "refused": 1}
+    (refused,) = (
+        json.loads(line)
+        for path in (shop.folder / "out").glob("batch=*/_refused/*.ndjson")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    )
+    assert refused["match"]["event"]["id"] == "odd"
+    assert "count" in refused["reason"]
+    (message,) = shop.got("bright")
+    assert message["bindings"] == [{"b": 1.0}]
+    assert message["event"]["id"].startswith("lines.ndjson:2:")
+    (message,) = shop.got("computers")
+    assert message["event"]["data"] == lines[0]

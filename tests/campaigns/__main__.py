@@ -18,6 +18,7 @@ from tests.campaigns.campaign import STATE, Campaign, another_seed, bar
 NAMES = (
     "agreement",
     "connectors",
+    "deliveries",
     "fuzz",
     "graphs",
     "hostile",

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,65 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kindcast import Client
-from kindcast.semantic.shipped_vocabularies import shipped
-from tests.harness.server_process import ServerProcess
+from tests.harness.delivering_streams import DeliveringStreams
 from tests.spark.test_stream_sources import IN_A_FILE, offer, put, wanted
 from tests.unit.semantic.operators.builtin.test_pictures import png
 
 PATIENCE_SECONDS = 120.0
-CHEAP, COMPUTERS = "price < 10", "target isa Computer"
-
-
-class Shop:
-    """A server with keys, its subscriptions, and streams that deliver to it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.server = ServerProcess(folder / "server")
-        command = [sys.executable, "-m", "kindcast.server.cli", "key", "create", "--role", "admin", "--json"]
-        (folder / "in").mkdir()
-        self.server.data.mkdir()
-        made = subprocess.run([*command, "--data", str(self.server.data)], check=True, capture_output=True)
-        self.key: str = json.loads(made.stdout)["key"]
-        self.server.start()
-        with self.client() as client:
-            client.put_ontology("shop", shipped("shop").read_bytes(), format="turtle")
-            self.ids = {"cheap": self.subscribe(client, CHEAP), "computers": self.subscribe(client, COMPUTERS)}
-
-    def client(self) -> Client:
-        return Client(self.server.url, key=self.key)
-
-    def subscribe(self, client: Client, expression: str) -> str:
-        return str(client.subscribe(expression)["id"])
-
-    def stream(self, *more: str, to: str = "") -> "subprocess.Popen[bytes]":
-        """`kindcast spark stream --deliver`, in a process group with all that it starts."""
-        places = ["--archive", str(self.folder / "in"), "--output", str(self.folder / "out")]
-        named = ["--server", self.server.url, "--deliver", to or self.server.url, "--master", "local[2]", "--json"]
-        return subprocess.Popen(
-            [sys.executable, "-m", "kindcast.server.cli", "spark", "stream", *places, *named, "--every", "0.2", *more],
-            env={**os.environ, "KINDCAST_KEY": self.key},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-
-    def once(self, to: str = "") -> tuple[int, dict[str, Any], str]:
-        """Exit status, result and warnings of a run that ends by itself; it delivers to another server on request."""
-        job = self.stream("--once", to=to)
-        out, errors = job.communicate(timeout=PATIENCE_SECONDS)
-        return job.returncode, json.loads(out) if out.strip() else {}, errors.decode()
-
-    def got(self, name: str) -> list[dict[str, Any]]:
-        """The messages of a subscription."""
-        with self.client() as client:
-            return [dict(each) for each in client.pull(self.ids[name], limit=1000)["events"]]
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    found = Shop(tmp_path)
+def shop(tmp_path: Path) -> Iterator[DeliveringStreams]:
+    found = DeliveringStreams(tmp_path)
+    found.subscribe(cheap="price < 10", computers="target isa Computer")
     try:
         yield found
     finally:
@@ -87,7 +38,7 @@ def until(holds: Callable[[], Any], job: "subprocess.Popen[bytes]") -> None:
         time.sleep(0.05)
 
 
-def test_matches_of_a_stream_arrive_once_each_over_kills(shop: Shop) -> None:
+def test_matches_of_a_stream_arrive_once_each_over_kills(shop: DeliveringStreams) -> None:
     """The server is killed while the stream goes on, then the stream with its outbox; the next run delivers the rest.
     The server never matched an event."""
     files = 6
@@ -117,11 +68,10 @@ def test_matches_of_a_stream_arrive_once_each_over_kills(shop: Shop) -> None:
         assert client.publish(offer(0))["duplicates"] == 1
 
 
-def test_what_a_stream_found_is_delivered_whole(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_stream_found_is_delivered_whole(shop: DeliveringStreams, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is away leaves all for the next run, and the exit status says so. Plain lines get a name by what
     they say, bindings come along, and what the server cannot take is set aside with the reason."""
-    with shop.client() as client:
-        shop.ids["bright"] = shop.subscribe(client, "brightness(@image, ?b) and ?b > 0.5")
+    shop.subscribe(bright="brightness(@image, ?b) and ?b > 0.5")
     white = png(np.full((2, 2, 3), 255, dtype=np.uint8))
     lines = [
         {"target": "laptop", "price": 3},

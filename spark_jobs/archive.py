@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from kindcast.spark_jobs.report import NoArchive
 
-__all__ = ["Format", "Split", "file_system", "lines_in", "numbered", "splits_of"]
+__all__ = ["Format", "Split", "check_archive", "file_system", "lines_in", "numbered", "splits_of"]
 
 Format = Literal["lines", "csv", "parquet"]
 
@@ -93,24 +93,43 @@ def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = S
     Lines after the first split of a file are not numbered yet (`first` is 0): see `numbered`. Raises `NoArchive`, and
     `OSError` for a file that cannot be opened.
     """
-    system, root = file_system(place)
-    found = system.get_file_info(root)
-    if found.type == pa.fs.FileType.NotFound:
-        raise NoArchive(f"there is nothing at {place}")
-    if found.is_file:
-        files = [found]
-    else:
-        below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
-        files = sorted((each for each in below if each.type != pa.fs.FileType.Directory), key=lambda each: each.path)
+    root, files = _files_of(place)
     if "://" not in place:
         _check_links(root)
     sizes = SplitSizes(split_bytes, split_rows)
     splits = [split for file in files for split in _of_file(place, root, file, sizes)]
     if not splits:
-        raise NoArchive(
-            f"{place} has no readable file; supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
-        )
+        raise _nothing_in(place)
     return splits
+
+
+def check_archive(place: str) -> None:
+    """Before anything is started for it: whether there is something, by its names. Raises `NoArchive`."""
+    _, files = _files_of(place)
+    if not any(_format_of(file.path) for file in files):
+        raise _nothing_in(place)
+
+
+def _files_of(place: str) -> tuple[str, list[Any]]:
+    """The root of an archive in its file system, and what is there. Raises `NoArchive`."""
+    system, root = file_system(place)
+    found = system.get_file_info(root)
+    if found.type == pa.fs.FileType.NotFound:
+        raise NoArchive(f"there is nothing at {place}")
+    if found.is_file:
+        return root, [found]
+    below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
+    return root, sorted((each for each in below if each.type != pa.fs.FileType.Directory), key=lambda each: each.path)
+
+
+def _nothing_in(place: str) -> NoArchive:
+    return NoArchive(
+        f"{place} has no readable file; supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
+    )
+
+
+def _format_of(path: str) -> Format | None:
+    return EXTENSIONS.get(posixpath.splitext(path.removesuffix(".gz"))[1].lower())
 
 
 def _check_links(root: str) -> None:
@@ -150,7 +169,7 @@ def _of_file(place: str, root: str, file: Any, sizes: "SplitSizes") -> Iterator[
     name = posixpath.relpath(file.path, root) if file.path != root else posixpath.basename(file.path)
     if any(part.startswith(("_", ".")) for part in name.split("/")):
         return
-    format = EXTENSIONS.get(posixpath.splitext(file.path.removesuffix(".gz"))[1].lower())
+    format = _format_of(file.path)
     if format is None:
         return
     if not file.is_file:  # a pipe, for one

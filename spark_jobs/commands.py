@@ -6,6 +6,7 @@ for wrong use, 1 for failure.
 
 import argparse
 import json
+import re
 import signal
 import tempfile
 import threading
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kindcast.semantic.errors import IndexingError, SemanticError
-from kindcast.spark_jobs.report import JobFailed, as_lines, tell_problem, tell_result
+from kindcast.spark_jobs.report import JobFailed, NoArchive, UnusableOutput, as_lines, tell_problem, tell_result
 
 if TYPE_CHECKING:
     from kindcast.spark_jobs.snapshot import Inputs
 
 __all__ = ["main"]
 
+MASTERS = re.compile(r"local(\[|-cluster\[|$)|spark://|k8s://|yarn$")
 MISSING = "pyspark is not installed: pip install 'kindcast[spark]' (and Java 17 or newer)"
 
 
@@ -32,13 +34,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError:
         tell_problem(MISSING)
         return 1
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
     run: Callable[[argparse.Namespace], dict[str, Any]] = given.run
     try:
+        _check_output(given.output)
         tell_result(_with_reasons(run(given), given))
     except (JobFailed, SemanticError, IndexingError, OSError) as error:
         tell_problem(str(error))
         return 1
+    except PySparkException as error:
+        tell_problem(f"Spark refuses: {str(error).partition(chr(10))[0]}")
+        return 1
+    except Py4JJavaError as error:
+        tell_problem(f"Spark refuses: {str(error.java_exception.getMessage()).partition(chr(10))[0]}")
+        return 1
     return 0
+
+
+def _check_output(output: Path | None) -> None:
+    """Raises `UnusableOutput`."""
+    if output is not None and output.exists() and not output.is_dir():
+        raise UnusableOutput(f"{output} is a file: --output names the folder that is written")
 
 
 def _with_reasons(result: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
@@ -102,9 +120,10 @@ def _match(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.match import Chosen, match_archive
 
     chosen = Chosen(explode=given.explode, matched_only=given.matched_only)
+    archive = _archive(given)
+    _check_subscriptions(given)
     snapshot = _snapshot(given)
     session = _session(given)
-    archive = _needed(given.archive, "--archive")
     return match_archive(
         session,
         archive,
@@ -120,23 +139,23 @@ def _match(given: argparse.Namespace) -> dict[str, Any]:
 def _normalise(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.normalise import normalise_archive
 
+    archive = _archive(given)
     snapshot = _snapshot(given)
-    archive = _needed(given.archive, "--archive")
     return normalise_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
 
 
 def _learn(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.learn import learn_archive
 
+    archive = _archive(given)
     snapshot = _snapshot(given)
-    archive = _needed(given.archive, "--archive")
     return learn_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
 
 
 def _backtest(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.backtest import backtest_archive
 
-    archive = _needed(given.archive, "--archive")
+    archive = _archive(given)
     expression = json.loads(given.expression) if given.expression.startswith("{") else given.expression
     with tempfile.TemporaryDirectory(prefix="kindcast-") as below:
         snapshot = _inputs(given).snapshot(Path(below))
@@ -150,9 +169,15 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.match import Chosen
     from kindcast.spark_jobs.stream import FILES, start_stream, stream_events
 
+    for each in given.option:
+        if "=" not in each:
+            raise JobFailed(f"--option {each}: write name=value")
     options = dict(each.partition("=")[::2] for each in given.option)
     if given.source == FILES:
         options.setdefault("path", _needed(given.archive, "--archive"))
+        if "://" not in options["path"] and not Path(options["path"]).is_dir():
+            raise NoArchive(f"there is no folder {options['path']}: name the one where files arrive")
+    _check_subscriptions(given)
     inputs, below = _inputs(given), given.output / "_kindcast" / "snapshots"
     counts = {"batches": 0, "events": 0, "matches": 0}
 
@@ -183,7 +208,8 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
     query.stop()
     failure = query.exception()
     if failure is not None and not stopping.is_set():
-        raise JobFailed(f"the stream ended: {failure}")
+        reason = str(failure).partition("\n=== Streaming Query")[0].strip()
+        raise JobFailed(f"the stream ended: {reason}")
     return counts
 
 
@@ -194,6 +220,10 @@ def _session(given: argparse.Namespace) -> Any:
     from kindcast.spark_jobs.session import spark_session
 
     as_lines("start", 0, None)
+    if given.master is not None and not MASTERS.match(given.master):
+        raise JobFailed(
+            f"--master {given.master} is no Spark master: write local[2], spark://host:7077, k8s://… or yarn"
+        )
     return spark_session(master=given.master)
 
 
@@ -215,6 +245,12 @@ def _inputs(given: argparse.Namespace) -> "Inputs":
     )
 
 
+def _check_subscriptions(given: argparse.Namespace) -> None:
+    """Raises `JobFailed`."""
+    if given.subscriptions is None and given.inputs is None:
+        raise JobFailed("--subscriptions is missing: the file of subscriptions that events are matched against")
+
+
 def _read(given: argparse.Namespace) -> Any:
     from kindcast.spark_jobs.reading import ReadOptions
 
@@ -223,6 +259,15 @@ def _read(given: argparse.Namespace) -> Any:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def _archive(given: argparse.Namespace) -> str:
+    """Where the archive is. Raises `JobFailed`."""
+    from kindcast.spark_jobs.archive import check_archive
+
+    archive = _needed(given.archive, "--archive")
+    check_archive(archive)
+    return archive
 
 
 def _needed(value: str | None, option: str) -> str:

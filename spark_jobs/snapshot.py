@@ -361,6 +361,8 @@ class Inputs:
             return list(read_several(documents, limits=None, reason="none", relations=self.relations))
         except OSError as error:
             raise JobFailed(f"an ontology cannot be read: {error}") from error
+        except SemanticError as error:
+            raise JobFailed(f"{_unreadable(documents)}: {error}") from error
 
     def _declared(self) -> Mapping[str, Any]:
         path = self.folder / "declarations.json" if self.folder is not None else self.declarations
@@ -373,6 +375,8 @@ class Inputs:
             raise JobFailed(f"{path} is not a JSON file of declarations: {error}") from error
         if not isinstance(found, dict) or found.keys() - DECLARED:
             raise JobFailed(f"{path} must be an object of {', '.join(sorted(DECLARED))}")
+        for name, declared in found.items():
+            _check_declared(path, name, declared)
         return found
 
     def _subscriptions(self, bad: list[Refused]) -> Iterator[tuple[str, Any]]:
@@ -390,6 +394,28 @@ class Inputs:
                             bad.append(Refused(f"line {number}", str(error)))
         except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
             raise JobFailed(f"the subscriptions cannot be read: {path}: {error}") from error
+
+
+def _unreadable(documents: Sequence[tuple[str, bytes]]) -> str:
+    """Which of the documents cannot be read; all of them where that takes them together."""
+    for name, content in documents:
+        try:
+            read_several([(name, content)], limits=None, reason="none")
+        except SemanticError:
+            return name
+    return ", ".join(name for name, _ in documents)
+
+
+def _check_declared(path: Path, name: str, declared: Any) -> None:
+    """Raises `JobFailed` where a member of a file of declarations has another form than its kind has."""
+    try:
+        Vocabulary((), **{name: declared})
+    except SemanticError:
+        pass  # it may need the ontologies: the vocabulary of all tells
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise JobFailed(
+            f"{path}: `{name}` is an object with a declaration for each name, as the server answers it"
+        ) from error
 
 
 def _text(path: Path) -> IO[str]:

@@ -248,7 +248,7 @@ def normalise(
     """Turn raw archives into canonical events; report what changed and why, and the unknown terms."""
     files = _files(ontology, relations, declarations, None)
     with _inputs(server, data, files) as inputs:
-        _show(run_job(["normalise", *inputs, *_given(archive, output, time, numbers, master)]), json)
+        _show(run_job(["normalise", *inputs, *_given(archive, output, time, numbers, master)]), json, time)
 
 
 @commands.command(
@@ -276,7 +276,7 @@ def match(
     files = _files(ontology, relations, declarations, subscriptions)
     with _inputs(server, data, files) as inputs:
         flags = [*_flags(explode, matched_only, shards), *(["--distinct"] if distinct else [])]
-        _show(run_job(["match", *inputs, *flags, *_given(archive, output, time, numbers, master)]), json)
+        _show(run_job(["match", *inputs, *flags, *_given(archive, output, time, numbers, master)]), json, time)
 
 
 @commands.command(epilog=page("kindcast spark learn --archive events/ --output learned/ --data kindcast-data"))
@@ -431,8 +431,11 @@ def _read_again(server: str | None, data: str | None, folder: Path, ended: threa
             output.warn(f"the subscriptions stay as they are: {error}")
 
 
-def _show(result: dict[str, Any], json: bool) -> None:
-    """Raises CommandFailed where something was left out: who runs the job by a schedule reads the exit status only."""
+def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
+    """`time`: the member that was to hold the time of an event. Raises CommandFailed where something was left out: who
+    runs the job by a schedule reads the exit status only."""
+    if time is not None and result.get("events", 0) and result.get("days") == ["unknown"]:
+        output.warn(f"no event has a time in {time}: the day of all is unknown.")
     if json:
         output.print_json(result)
     else:

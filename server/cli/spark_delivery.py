@@ -71,6 +71,8 @@ class Outbox:
         self._told = Delivered()
         self._ended = threading.Event()
         self._given_up = threading.Event()
+        self._progress = 0.0
+        """When the server took something last."""
         self._failure: Exception | None = None
         """Why the last try failed."""
         context = copy_context()  # it has the key
@@ -100,7 +102,7 @@ class Outbox:
 
     def _run(self) -> None:
         """Until the stream has ended and all is delivered, or the server takes nothing for a while after that."""
-        failures, progress, last = 0, 0.0, 0.0
+        failures, last = 0, 0.0
         while not self._given_up.is_set():
             ended = self._ended.is_set()
             last = last or (time.monotonic() if ended else 0.0)
@@ -108,7 +110,7 @@ class Outbox:
                 for path in self._files():
                     with connected(self._server) as client:
                         self._deliver(client, path)
-                    failures, progress = 0, time.monotonic()
+                    failures = 0
                     if self._given_up.is_set():
                         return
                 if ended:
@@ -116,7 +118,7 @@ class Outbox:
                 self._ended.wait(LOOKED_EVERY)
             except (CommandFailed, ProblemError) as error:
                 self._failure = error
-                if ended and time.monotonic() - max(progress, last) > GIVEN_UP_AFTER:
+                if ended and time.monotonic() - max(self._progress, last) > GIVEN_UP_AFTER:
                     return
                 if failures == 0:
                     output.warn(f"matches wait in {self._folder}: {error}")
@@ -150,6 +152,7 @@ class Outbox:
                 return [each for line in lines for each in self._send(client, [line])]
             self._told.refused += 1
             return [_refused(lines[0], error.detail)]
+        self._progress = time.monotonic()
         self._told.events += answer["accepted"]
         self._told.matches += answer["matched"]
         self._told.repeated += answer["repeated"]

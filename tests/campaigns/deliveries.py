@@ -57,7 +57,10 @@ def run(options: Any, told: Told) -> Outcome:
         streams.server.kill()
     if not failures:
         shutil.rmtree(folder, ignore_errors=True)
-    summary = f"{arrived:,} matches of {events:,} events, {kills} kills of the server, {last.get('delivered', {})}"
+    left = last.get("delivered", {}).get("matches", 0)
+    summary = (
+        f"{arrived:,} matches of {events:,} events, {kills} kills of the server, {left:,} delivered by the next run"
+    )
     return Outcome(f"{summary}: {lost} lost, {repeated} twice, {wrong} wrong", failures)
 
 

@@ -34,6 +34,14 @@ OTHERS = b"""
 :Typewriter rdfs:label "Typewriter" ; owl:deprecated true ; obo:IAO_0100001 :Printer .
 :seller a owl:ObjectProperty . :email a owl:DatatypeProperty . :listPrice a owl:DatatypeProperty .
 """
+GIVEN = {
+    "not.ttl": "# Notes\n\nA page.\n",
+    "events.json": '{"price": 350}\n',
+    "good.ndjson": '{"id": "a", "expression": "price < 400"}\n',
+    "cut.json": '{"attributes": {',
+    "declarations.json": '{"attributes": 5}',
+}
+"""The files of those who make mistakes on the command line."""
 EVENT = {"amount": 31, "fee": "350 USD", "temp": "86 degF", "digits": "12"}
 """What was published before the mistakes over HTTP are made."""
 
@@ -111,8 +119,9 @@ def test_mistake_on_the_command_line_is_told(
     monkeypatch.setenv("KINDCAST_SERVER", "http://127.0.0.1:9")
     folder = tmp_path / "given"
     folder.mkdir()
-    (folder / "not.ttl").write_text("# Notes\n\nA page.\n", encoding="utf-8")
-    (folder / "events.json").write_text(json.dumps({"price": 350}), encoding="utf-8")
+    (folder / "empty").mkdir()
+    for name, text in GIVEN.items():
+        (folder / name).write_text(text, encoding="utf-8")
     ran = kindcast(*(each.replace("{folder}", str(folder)) for each in mistake["arguments"]))
     said = " ".join((ran.out + ran.err).replace("│", " ").split())
     assert mistake["says"] in said

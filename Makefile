@@ -65,7 +65,7 @@ $(SPARK_READY): $(DEV_READY) requirements-spark.lock requirements-suites.lock
 	@touch $(SPARK_READY)
 
 # The tests of connectors start message brokers of their own, and skip without. They are installed without being started.
-BROKERS := mosquitto nats-server rabbitmq-server
+BROKERS := mosquitto nats-server rabbitmq-server redis-server
 GUARD := /usr/sbin/policy-rc.d
 brokers:  ## install the message brokers that the tests of connectors start (Debian and Ubuntu, as root)
 	@set -eu; \

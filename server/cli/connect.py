@@ -22,8 +22,8 @@ def connect(
         typer.Argument(
             envvar="KINDCAST_BROKER",
             metavar="URL",
-            help="mqtt://, nats://, amqp:// or kafka:// with host and port; better in the variable where it holds a "
-            "password.",
+            help="mqtt://, nats://, amqp://, kafka:// or redis:// with host and port; better in the variable where it "
+            "holds a password.",
         ),
     ],
     topic: Annotated[
@@ -66,7 +66,7 @@ def connect(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Publish the messages of MQTT, NATS, RabbitMQ or Kafka to a server, until SIGTERM or Ctrl-C. A message is
+    """Publish the messages of MQTT, NATS, RabbitMQ, Kafka or Redis to a server, until SIGTERM or Ctrl-C. A message is
     acknowledged only after the server has stored it."""
     import asyncio
 

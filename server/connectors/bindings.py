@@ -15,7 +15,19 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-__all__ = ["AMQP", "DEFAULT_TYPE", "KAFKA", "MQTT", "NATS", "STRUCTURED", "BadMessage", "Binding", "Content", "Plain"]
+__all__ = [
+    "AMQP",
+    "DEFAULT_TYPE",
+    "KAFKA",
+    "MQTT",
+    "NATS",
+    "REDIS",
+    "STRUCTURED",
+    "BadMessage",
+    "Binding",
+    "Content",
+    "Plain",
+]
 
 STRUCTURED = "application/cloudevents+json"
 DEFAULT_TYPE = "kindcast.event"
@@ -130,6 +142,8 @@ MQTT = Binding(("",))
 NATS = Binding(("ce-",), percent=True, content_type_is_data=False)
 AMQP = Binding(("cloudEvents:", "cloudEvents_"))
 KAFKA = Binding(("ce_",))
+REDIS = Binding(("ce-", "ce_", ""))
+"""CloudEvents has no binding for Redis: the fields of an entry are read by the names of others."""
 
 
 def _is_json(kind: str) -> bool:

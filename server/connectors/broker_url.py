@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 __all__ = ["SCHEMES", "BrokerUrl", "Protocol", "Topic", "WrongUrl", "parse_topic", "parse_url"]
 
-Protocol = Literal["MQTT", "NATS", "AMQP", "KAFKA"]
+Protocol = Literal["MQTT", "NATS", "AMQP", "KAFKA", "REDIS"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ SCHEMES: Mapping[str, Scheme] = {
     "amqps": Scheme("AMQP", 5671, tls=True),
     "kafka": Scheme("KAFKA", 9092),
     "kafkas": Scheme("KAFKA", 9093, tls=True),
+    "redis": Scheme("REDIS", 6379),
+    "rediss": Scheme("REDIS", 6379, tls=True),
 }
 
 
@@ -38,8 +40,8 @@ class WrongUrl(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerUrl:
-    """A URL, taken apart. `hosts` has several entries for Kafka alone. `path` is the virtual host of AMQP. `repr` and
-    `shown` have no password."""
+    """A URL, taken apart. `hosts` has several entries for Kafka alone. `path` is the virtual host of AMQP, or the
+    number of a database of Redis. `repr` and `shown` have no password."""
 
     scheme: str
     hosts: tuple[tuple[str, int], ...]
@@ -84,6 +86,8 @@ def parse_url(url: str) -> BrokerUrl:
         raise WrongUrl(f"a URL of {known.protocol} names one host")
     if "?" in rest or "#" in rest:
         raise WrongUrl("a broker's URL has no query and no fragment")
+    if known.protocol == "REDIS" and not re.fullmatch(r"[0-9]{0,4}", path):
+        raise WrongUrl("the path of a Redis URL is the number of a database")
     return BrokerUrl(
         scheme.lower(),
         hosts,
@@ -145,6 +149,8 @@ class Topic:
 def parse_topic(text: str, protocol: Protocol) -> Topic:
     """`home/{room}/temp` reads `home/+/temp`, and each event has the level as its attribute `ce.room`. Raises
     `WrongUrl`."""
+    if protocol == "REDIS" and any(sign in text for sign in "*?[]{}"):
+        raise WrongUrl(f"{text}: a stream of Redis is named in full, without wildcards; --topic may be repeated")
     if protocol not in _SEPARATOR:
         return Topic(text)
     separator = _SEPARATOR[protocol]

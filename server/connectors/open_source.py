@@ -28,6 +28,10 @@ def open_source(url: BrokerUrl, topics: Sequence[Topic], *, group: str, batch: i
         from kindcast.server.connectors.amqp import AmqpSource
 
         return AmqpSource(url, topics, window, create=create)
+    if url.protocol == "REDIS":
+        from kindcast.server.connectors.redis_streams import RedisSource
+
+        return RedisSource(url, topics, group, create=create)
     from kindcast.server.connectors.kafka import KafkaSource
 
     return KafkaSource(url, topics, group)

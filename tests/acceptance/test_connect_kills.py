@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.brokers import running_kafka, running_mosquitto, running_nats, running_rabbitmq
+from tests.harness.brokers import running_kafka, running_mosquitto, running_nats, running_rabbitmq, running_redis
 from tests.harness.connector_kills import ENVIRONMENT, Kills
 from tests.harness.server_process import running_server
 
@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("broker", ["mosquitto", "mosquitto with ids", "nats", "rabbitmq", "kafka"])
+@pytest.mark.parametrize("broker", ["mosquitto", "mosquitto with ids", "nats", "rabbitmq", "redis", "kafka"])
 def test_connect_killed_again_and_again_loses_nothing(broker: str, tmp_path: Path) -> None:
     """Plain JSON, a tenth of it equal to each other, without ids of its own; each part is killed with SIGKILL.
 
@@ -35,12 +35,15 @@ def test_connect_killed_again_and_again_loses_nothing(broker: str, tmp_path: Pat
         "mosquitto": lambda: running_mosquitto(folder / "broker"),
         "nats": lambda: running_nats(folder / "broker"),
         "rabbitmq": lambda: running_rabbitmq(folder / "broker"),
+        "redis": lambda: running_redis(folder / "broker"),
         "kafka": running_kafka,
     }
     with brokers[broker.partition(" ")[0]]() as running, running_server(folder / "server", ENVIRONMENT) as server:
         ids = broker.endswith("with ids")
         kinds = ("connector", "server", "connection", *(() if broker == "mosquitto" else ("broker",)))
-        kills = Kills(broker=running, server=server, folder=folder / "connector", seed=SEED, ids=ids, kinds=kinds)
+        sink = broker != "redis"  # there are none at Redis
+        place = folder / "connector"
+        kills = Kills(broker=running, server=server, folder=place, seed=SEED, ids=ids, kinds=kinds, sink=sink)
         wrong = kills.run(ROUNDS)
     sys.stdout.write(f"\ndone: {json.dumps(kills.counted())}\n")  # for the campaign
     assert wrong == []

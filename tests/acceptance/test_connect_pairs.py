@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kindcast import Client
-from tests.harness.brokers import running_kafka, running_mosquitto, running_nats, running_rabbitmq
+from tests.harness.brokers import running_kafka, running_mosquitto, running_nats, running_rabbitmq, running_redis
 from tests.harness.connector_kills import Kills
 from tests.harness.server_process import ServerProcess, running_server
 
@@ -101,13 +101,14 @@ def test_events_over_http_match_as_they_should(tmp_path: Path) -> None:
         assert matched(server, texts) == EXPECTED
 
 
-@pytest.mark.parametrize("name", ["mosquitto", "nats", "rabbitmq", "kafka"])
+@pytest.mark.parametrize("name", ["mosquitto", "nats", "rabbitmq", "redis", "kafka"])
 def test_events_through_a_broker_match_as_over_http(tmp_path: Path, name: str) -> None:
     """Connector, server, connections and broker are killed, each once; Kafka's mock cluster is not."""
     brokers: dict[str, Callable[[], Any]] = {
         "mosquitto": lambda: running_mosquitto(tmp_path / "broker"),
         "nats": lambda: running_nats(tmp_path / "broker"),
         "rabbitmq": lambda: running_rabbitmq(tmp_path / "broker"),
+        "redis": lambda: running_redis(tmp_path / "broker"),
         "kafka": running_kafka,
     }
     kinds = ("connector", "server") if name == "kafka" else ("connector", "server", "connection", "broker")

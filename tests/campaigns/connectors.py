@@ -25,7 +25,7 @@ __all__ = ["ABOUT", "add_options", "run"]
 
 ABOUT = "brokers, connectors and servers that are killed lose no message, on the way in and on the way out"
 ROOT = Path(__file__).resolve().parents[2]
-BROKERS = ("mosquitto", "nats", "rabbitmq", "kafka", "mosquitto with ids")
+BROKERS = ("mosquitto", "nats", "rabbitmq", "redis", "kafka", "mosquitto with ids")
 OF_ONE_PART = 12
 SHOWN = 4_000
 

@@ -1,6 +1,6 @@
 """Real message brokers of the tests' own, on free ports, that a test may kill and start again on the same data.
 
-Where a broker is not installed, tests skip and say so (Debian: `apt install mosquitto nats-server rabbitmq-server`).
+Where a broker is not installed, tests skip and say so (Debian: `make brokers`).
 """
 
 import os
@@ -26,6 +26,7 @@ __all__ = [
     "running_mosquitto",
     "running_nats",
     "running_rabbitmq",
+    "running_redis",
 ]
 
 PATIENCE_SECONDS = 60.0
@@ -206,6 +207,24 @@ def running_rabbitmq(folder: Path, secured: Secured | None = None) -> Iterator[B
         _running(Broker("epmd", mapper, [program("epmd", "erlang-base")], folder, environment)),
         _running(Broker(scheme, port, [path], folder, environment)) as broker,
     ):
+        yield broker
+
+
+@contextmanager
+def running_redis(folder: Path, secured: Secured | None = None) -> Iterator[Broker]:
+    """Redis that writes each command to a file before it answers."""
+    path = program("redis-server", "redis-server")
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    command = [path, "--bind", "127.0.0.1", "--dir", str(folder), "--appendonly", "yes", "--save", ""]
+    if secured is None:
+        command += ["--port", str(port)]
+    else:
+        command += ["--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no"]
+        command += ["--tls-cert-file", str(secured.certificate), "--tls-key-file", str(secured.key)]
+        command += ["--tls-ca-cert-file", str(secured.certificate)]
+        command += ["--user", secured.user, "on", f">{secured.password}", "~*", "+@all", "--user", "default", "off"]
+    with _running(Broker("redis" if secured is None else "rediss", port, command, folder)) as broker:
         yield broker
 
 

@@ -269,6 +269,17 @@ class Kills:
                 raise BrokerLost(str(error)) from error
             finally:
                 await client.close()
+        elif url.protocol == "REDIS":
+            from redis import Redis
+            from redis.exceptions import RedisError
+
+            try:
+                with Redis(port=url.hosts[0][1], socket_timeout=5.0, retry=None) as opened_redis:
+                    for number, body in zip(numbers, bodies, strict=True):
+                        opened_redis.xadd(TOPIC, {"data": body})
+                        confirmed.append(number)
+            except RedisError as error:
+                raise BrokerLost(str(error)) from error
         else:
             from aio_pika.exceptions import AMQPError, DeliveryError
 

@@ -17,11 +17,14 @@ from kindcast.server.connectors.bindings import STRUCTURED, Content
 from tests.harness.brokers import (
     Broker,
     KafkaCluster,
+    Secured,
     running_kafka,
     running_mosquitto,
     running_nats,
     running_rabbitmq,
+    running_redis,
 )
+from tests.harness.certificates import Authority
 from tests.harness.connector_process import ConnectorProcess, running_connector
 from tests.harness.server_process import ServerProcess, running_server
 
@@ -54,6 +57,12 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_redis(tmp_path_factory.mktemp("redis")) as broker:
         yield broker
 
 
@@ -189,6 +198,118 @@ def test_connect_nats_without_a_stream_says_what_to_do(server: ServerProcess, na
     connector.start()
     assert connector.wait() == 1
     assert "--create" in connector.said()
+
+
+def test_connect_redis_every_form_becomes_an_event_once(server: ServerProcess, redis: Broker, tmp_path: Path) -> None:
+    """Structured, binary, plain, and mere fields; read again by another group, all are known already. Bad entries go to
+    another stream with the reason; a consumer that has ended well leaves nothing behind."""
+    from redis import Redis
+
+    options = ("--topic", "offers", "--topic", "more", "--source", "redis-forms", "--create", "--wait", "2")
+    first = ConnectorProcess(tmp_path / "first", redis.url, server.url, *options, "--dead-letters", "bad")
+    first.start()
+    assert first.wait() == 0, first.said()
+    binary = {f"ce-{name}": value for name, value in BINARY_CONTEXT.items()} | {"ce-id": "r2", "data": b'{"price": 2}'}
+    with Redis(port=redis.port) as client:
+        ids = [
+            client.xadd("offers", fields).decode()
+            for fields in (
+                {"data": b'{"price": 1}'},
+                {"price": "350", "target": "laptop", "sold": "true", "article": "007", "name": '"x"'},
+                {"data": STRUCTURED_EVENT.replace(b"s1", b"r1"), "content-type": STRUCTURED},
+                binary,
+                {"data": b"["},
+            )
+        ]
+        client.xadd("more", {"specversion": "1.0", "id": "r3", "source": "/shop", "type": "t"}, id="5-1")
+        first.start()
+        assert first.wait() == 0, first.said()
+        again = ConnectorProcess(tmp_path / "again", redis.url, server.url, *options, "--group", "again")
+        again.start()
+        assert again.wait() == 0, again.said()
+        ((_, aside),) = client.xrange("bad")
+        assert (aside[b"data"], aside[b"kindcast-topic"]) == (b"[", b"offers")
+        assert b"JSON" in aside[b"kindcast-problem"]
+        (group,) = (each for each in client.xinfo_groups("offers") if each["name"] == b"kindcast")
+        assert (group["consumers"], group["pending"]) == (0, 0)
+    plain, fields = stored(server, "redis-forms")
+    assert (plain["source"], plain["id"], plain["topic"]) == ("redis-forms/offers", ids[0], "offers")
+    assert plain["time"][:16] == fields["time"][:16]
+    assert fields["data"] == {"price": 350, "target": "laptop", "sold": True, "article": "007", "name": '"x"'}
+    others = {event["id"]: event for event in stored(server, "/shop") if event["id"] in ("r1", "r2", "r3")}
+    assert others["r1"]["data"] == {"price": 1.5}
+    assert others["r2"]["note"] == "für Ann"
+    assert others["r3"]["topic"] == "more"
+    assert (first.totals()["accepted"], first.totals()["bad"]) == (5, 1)
+    assert (again.totals()["accepted"], again.totals()["known"], again.totals()["bad"]) == (0, 5, 1)
+
+
+def test_connect_redis_says_what_to_do(server: ServerProcess, redis: Broker, tmp_path: Path) -> None:
+    """No stream, no stream of that kind, a wildcard, no database: a sentence each."""
+    from redis import Redis
+
+    with Redis(port=redis.port) as client:
+        client.set("text", "x")
+    for topic, url, status, says in (
+        ("nowhere", redis.url, 1, "--create"),
+        ("text", redis.url, 1, "WRONGTYPE"),
+        ("shop.*", redis.url, 2, "without wildcards"),
+        ("offers", f"{redis.url}/first", 2, "the number of a database"),
+    ):
+        connector = ConnectorProcess(tmp_path, url, server.url, "--topic", topic, "--wait", "1")
+        connector.start()
+        assert connector.wait() == status
+        assert says in " ".join(connector.said().split())
+
+
+def test_connect_redis_takes_over_what_another_left(server: ServerProcess, redis: Broker, tmp_path: Path) -> None:
+    """An entry that a consumer has read and never acknowledged, as one that was killed; a stream that is deleted
+    meanwhile begins again."""
+    from redis import Redis
+
+    with Redis(port=redis.port) as client:
+        client.xgroup_create("left", "kindcast", id="0", mkstream=True)
+        client.xadd("left", {"data": b'{"number": 1}'})
+        ((_, ((id, _),)),) = client.xreadgroup("kindcast", "dead", {"left": ">"})
+        client.xclaim("left", "kindcast", "dead", 0, [id], idle=60_000)
+        with running_connector(
+            tmp_path, redis.url, server.url, "--topic", "left", "--source", "redis-left", "--create"
+        ) as connector:
+            eventually(lambda: len(stored(server, "redis-left")) == 1, connector.said())
+            client.delete("left")
+            client.xadd("left", {"data": b'{"number": 2}'})
+            eventually(lambda: len(stored(server, "redis-left")) == 2, connector.said())
+            assert connector.stop() == 0
+    assert [event["data"]["number"] for event in stored(server, "redis-left")] == [1, 2]
+
+
+def test_connect_redis_by_tls_and_password(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the certificate of an authority that is named. Another password is refused for good; no password is told."""
+    from redis import Redis
+
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    with running_redis(tmp_path / "broker", Secured(certificate, key, "ann", "hush hush")) as broker:
+        with Redis(
+            port=broker.port, username="ann", password="hush hush", ssl=True, ssl_ca_certs=str(authority.file)
+        ) as client:
+            client.xadd("offers", {"data": b'{"number": 1}'})
+        connectors = {}
+        for password in ("hush%20hush", "hush!"):
+            url = broker.url.replace("://", f"://ann:{password}@")
+            place = tmp_path / password
+            connectors[password] = ConnectorProcess(
+                place, url, server.url, "--topic", "offers", "--source", "redis-tls", "--wait", "1"
+            )
+            connectors[password].start()
+        assert connectors["hush%20hush"].wait() == 0, connectors["hush%20hush"].said()
+        assert connectors["hush!"].wait() == 1
+    assert "refuses user or password" in connectors["hush!"].said()
+    assert not any("hush" in each.said() for each in connectors.values())
+    assert len(stored(server, "redis-tls")) == 1
 
 
 def amqp_publish(broker: Broker, queue: str, *messages: tuple[Content, str | None]) -> None:

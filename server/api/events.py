@@ -35,7 +35,7 @@ from kindcast.server.pending.explanation import blocking_answers
 from kindcast.server.security.payloads import Reader, check_visible
 from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store
-from kindcast.server.store.matches import has_match
+from kindcast.server.store.matches import had_by
 from kindcast.server.strict_json import decode
 
 __all__ = ["PublishRoute", "router"]
@@ -236,7 +236,7 @@ async def trace(
     truncated = len(deliveries) >= TRACED if view is not None else event.matched > len(deliveries)
     content |= {"deliveries": deliveries, "deliveries_truncated": truncated}
     if asked is not None and caller.sees_payloads:
-        got = await broker.read(lambda connection: has_match(connection, asked.number, sequence))
+        got = await broker.read(lambda connection: bool(had_by(connection, {sequence: [asked.number]})[sequence]))
         event_answers = blocking_answers(late_matching.late_matchers)
 
         def why() -> dict[str, Any]:

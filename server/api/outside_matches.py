@@ -159,7 +159,7 @@ def _read(
 ) -> tuple[list[_Match], list[Rejected], bool]:
     """The matches, each event once, and the items that are none. With a single item its problem is raised."""
     single = len(items) == 1
-    found: dict[tuple[str, str], _Match] = {}
+    found: dict[tuple[str, str, str], _Match] = {}
     refused: list[Rejected] = []
     for index, (line, item) in enumerate(items):
         try:
@@ -170,7 +170,7 @@ def _read(
                 raise
             refused.append(Rejected(index, as_document(problem_of(error)), line))
             continue
-        known = found.setdefault((event.source, event.id), _Match(index, line, event, {}))
+        known = found.setdefault((event.source, event.id, event.digest), _Match(index, line, event, {}))
         for id, bindings in wanted.items():
             known.wanted[id] = bindings if known.wanted.get(id) is None else known.wanted[id]
     return list(found.values()), refused, single

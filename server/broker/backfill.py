@@ -128,13 +128,12 @@ def _store_matches(group: Group, number: int, matched: Sequence[tuple[int, str |
     kept = [(event, bindings) for event, bindings in matched if event in there]
     first = state.sequence + 1
     state.sequence += len(kept)
-    pending_store.note_backfilled(
-        connection, [(first + index, event) for index, (event, _) in enumerate(kept)], state.last_accepted_at
-    )
+    places = [(first + index, event, 1) for index, (event, _) in enumerate(kept)]
+    newly = pending_store.note_late(connection, places, state.last_accepted_at)
     insert_matches(
         connection, [packed(first + index, event, {number: told}) for index, (event, told) in enumerate(kept)]
     )
-    group.totals.update(matches=len(kept), matched=sum(not there[event] for event, _ in kept))
+    group.totals.update(matches=len(kept), matched=newly)
     retract_late(group, {event: [number] for event, _ in kept})
 
 

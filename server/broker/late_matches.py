@@ -50,6 +50,7 @@ class LateMatches:
     def __init__(self, group: Group) -> None:
         self._group = group
         self._lists: list[MatchList] = []
+        self._places: list[tuple[int, int, int]] = []
         self._told: dict[int, list[int]] = {}
         state = group.state
         before = (state.sequence, state.last_accepted_at)
@@ -62,21 +63,22 @@ class LateMatches:
 
     def add(self, event: int, matched: Mapping[int, str | None]) -> None:
         """The subscriptions that get an event now, by number with the bindings as JSON text or None; nobody who has
-        it. One event at most once."""
+        it."""
         if not matched:
             return
-        group, state = self._group, self._group.state
+        state = self._group.state
         state.sequence += 1
-        at = state.last_accepted_at
-        first = pending_store.note_late(group.connection, state.sequence, event, at, len(matched))
-        group.totals.update(matches=len(matched), matched=int(first))
-        group.touched.update(matched)
-        self._told[event] = list(matched)
+        self._group.touched.update(matched)
+        self._told.setdefault(event, []).extend(matched)
+        self._places.append((state.sequence, event, len(matched)))
         self._lists.append(packed(state.sequence, event, matched))
 
     def store(self) -> None:
         """Insert them."""
-        insert_matches(self._group.connection, self._lists)
+        group = self._group
+        first = pending_store.note_late(group.connection, self._places, group.state.last_accepted_at)
+        group.totals.update(matches=sum(each.size for each in self._lists), matched=first)
+        insert_matches(group.connection, self._lists)
         retract_late(self._group, self._told)
 
 

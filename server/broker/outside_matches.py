@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.late_matches import LateMatches
-from kindcast.server.broker.publishing import Given, Outcome, Publication, Results, publish_matched
+from kindcast.server.broker.publishing import Given, Outcome, Publication, Refused, Results, publish_matched
 from kindcast.server.broker.state import LiveSubscriptions
 from kindcast.server.errors import TooManyMatches
 from kindcast.server.store import pending as pending_store
-from kindcast.server.store.matches import recipients_of
+from kindcast.server.store.matches import had_by
 
 __all__ = ["Accepted", "Wanted", "accept_matches"]
 
@@ -50,24 +50,38 @@ def accept_matches(group: Group, publication: Publication, wanted: Sequence[Want
     given = [_given(group.state.live_subscriptions, each, group.now, silent) for each in wanted]
     results: Results = list(publish_matched(group, publication, given))
     new = repeated = 0
-    late = LateMatches(group)
+    known: dict[int, dict[int, str | None]] = {}
+    places: dict[int, list[int]] = {}
     for index, (outcome, matches) in enumerate(zip(results, given, strict=True)):
-        if not isinstance(outcome, Outcome):
-            continue
-        if not outcome.duplicate:
+        if isinstance(outcome, Outcome) and outcome.duplicate:
+            known.setdefault(outcome.sequence, {}).update(matches)
+            places.setdefault(outcome.sequence, []).append(index)
+        elif isinstance(outcome, Outcome):
             new += outcome.matched
-            continue
-        left = _not_there(group, outcome.sequence, matches)
+    there = had_by(group.connection, known)
+    waited = pending_store.waited_for(group.connection, list(known))
+    late = LateMatches(group)
+    for event, matches in known.items():
+        left = {number: told for number, told in matches.items() if number not in there[event]}
         repeated += len(matches) - len(left)
-        limit = publication.max_matches
-        if limit is not None and left and outcome.matched + len(left) > limit:
-            told = f"the event would match {outcome.matched + len(left):,} subscriptions"
-            results[index] = TooManyMatches(f"{told}, and an event may match {limit:,} at most")
+        if too_many := _too_many(results[places[event][0]], len(left), publication.max_matches):
+            for index in places[event]:
+                results[index] = too_many
             continue
+        if event in waited:  # what operators were to decide here is decided
+            group.totals["parked_matched"] += len(pending_store.take(group.connection, event, left))
         new += len(left)
-        late.add(outcome.sequence, left)
+        late.add(event, left)
     late.store()
     return Accepted(results, new, repeated, silent)
+
+
+def _too_many(outcome: Outcome | Refused, more: int, limit: int | None) -> TooManyMatches | None:
+    """Why an event does not get so many more matches."""
+    if limit is None or not more or not isinstance(outcome, Outcome) or outcome.matched + more <= limit:
+        return None
+    told = f"the event would match {outcome.matched + more:,} subscriptions"
+    return TooManyMatches(f"{told}, and an event may match {limit:,} at most")
 
 
 def _given(live: LiveSubscriptions, wanted: Wanted, now: float, silent: dict[str, int]) -> Given:
@@ -80,14 +94,3 @@ def _given(live: LiveSubscriptions, wanted: Wanted, now: float, silent: dict[str
         else:
             given[known.number] = bindings
     return given
-
-
-def _not_there(group: Group, event: int, given: Given) -> Given:
-    """Those that do not have the event yet. What operators were to decide of them here is decided."""
-    if not given:
-        return given
-    there = {each.number for each in recipients_of(group.connection, event)}
-    left = {number: told for number, told in given.items() if number not in there}
-    waited = pending_store.take(group.connection, event, left)
-    group.totals["parked_matched"] += len(waited)
-    return left

@@ -44,6 +44,7 @@ __all__ = [
     "Given",
     "Outcome",
     "Publication",
+    "Refused",
     "Results",
     "as_bindings",
     "bindings_json",

@@ -63,8 +63,8 @@ def _send(group: Group, withdrawn: int, by: int, recipients: Collection[int]) ->
 
     group.on_undo(undo)
     state.sequence += 1
-    first = pending_store.note_late(connection, state.sequence, by, state.last_accepted_at, len(recipients))
+    first = pending_store.note_late(connection, [(state.sequence, by, len(recipients))], state.last_accepted_at)
     corrections.add_retraction(connection, state.sequence, withdrawn)
     insert_matches(connection, [packed(state.sequence, by, dict.fromkeys(recipients))])
-    group.totals.update(matches=len(recipients), matched=int(first))
+    group.totals.update(matches=len(recipients), matched=first)
     group.touched.update(recipients)

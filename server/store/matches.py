@@ -22,9 +22,9 @@ Rows of older layouts are read from their table until they are moved: `older_mat
 import threading
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,7 +52,7 @@ __all__ = [
     "find_merge",
     "find_moves",
     "find_positions",
-    "has_match",
+    "had_by",
     "has_older",
     "insert_matches",
     "matched_after",
@@ -139,6 +139,13 @@ def _bindings(data: bytes) -> list[str | None]:
 def insert_matches(connection: Connection, lists: Sequence[MatchList]) -> None:
     """Store the matches of positions that were given in the same transaction."""
     insert_rows(connection, match_lists.name, MatchList._fields, [each for each in lists if each.size])
+
+
+def _batched(numbers: Iterable[int], size: int) -> Iterator[list[int]]:
+    """At most so many at a time."""
+    left = iter(numbers)
+    while some := list(islice(left, size)):
+        yield some
 
 
 # ── one snapshot ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -434,9 +441,29 @@ def recipients_of(connection: Connection, sequence: int, *, retractions_too: boo
     return sorted(found)
 
 
-def has_match(connection: Connection, subscription: int, sequence: int) -> bool:
-    """Whether a subscription got an event, not counting messages that it withdraws another one."""
-    return any(each.number == subscription for each in recipients_of(connection, sequence))
+def had_by(connection: Connection, wanted: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
+    """For each event those of the subscriptions that got it, not counting messages that it withdraws another one. Costs
+    some ns for each match of the events."""
+    found: dict[int, set[int]] = {sequence: set() for sequence in wanted}
+    older = _reach(connection).older
+    for some in _batched(wanted, NUMBERS_PER_QUERY):
+        events = {sequence: sequence for sequence in some}
+        query = select(late.c.position, late.c.event).where(late.c.event.in_(some))
+        events |= {row.position: row.event for row in connection.execute(query)}
+        for positions in _batched(events, NUMBERS_PER_QUERY):
+            of_event = select(match_lists.c.position, match_lists.c.subscriptions).where(
+                match_lists.c.position.in_(positions),
+                ~select(retractions).where(retractions.c.position == match_lists.c.position).exists(),
+            )
+            for position, data in connection.execute(of_event):
+                event = events[position]
+                asked = np.fromiter(wanted[event], dtype=np.int64, count=len(wanted[event]))
+                found[event].update(asked[np.isin(asked, unpack(bytes(data)))].tolist())
+    if older is not None:
+        for sequence, numbers in wanted.items():
+            rows = older_matches.recipients_of(connection, sequence, *older, retractions_too=False)
+            found[sequence].update({row.subscription for row in rows}.intersection(numbers))
+    return found
 
 
 # ── retention ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -25,7 +25,6 @@ __all__ = [
     "keep_vocabulary",
     "matched_before",
     "next_due",
-    "note_backfilled",
     "note_late",
     "of_event",
     "ontology_is_needed",
@@ -33,6 +32,7 @@ __all__ = [
     "retry_given_up",
     "take",
     "vocabulary_parts",
+    "waited_for",
     "withdraw_before",
     "withdraw_subscription",
 ]
@@ -130,12 +130,26 @@ def postpone(connection: Connection, retries: Sequence[Retry], now: float) -> in
     return len(over)
 
 
-def note_late(connection: Connection, position: int, event: int, now: float, matched: int) -> bool:
-    """Stores the position and number of late matches of an event. Returns whether they are its first matches."""
-    connection.execute(insert(late).values(position=position, event=event, decided_at=now))
-    before: int = connection.execute(select(events.c.matched).where(events.c.sequence == event)).scalar_one()
-    connection.execute(update(events).where(events.c.sequence == event).values(matched=before + matched))
-    return before == 0
+def note_late(connection: Connection, places: Sequence[tuple[int, int, int]], now: float) -> int:
+    """Stores the positions of late matches: (position, event, matches). Returns how many events had none before."""
+    if not places:
+        return 0
+    before = matched_before(connection, list({event for _, event, _ in places}))
+    rows = [{"position": position, "event": event, "decided_at": now} for position, event, _ in places]
+    connection.execute(insert(late), rows)
+    matched = events.c.matched + bindparam("of_matched")
+    more = update(events).where(events.c.sequence == bindparam("of_event")).values(matched=matched)
+    connection.execute(more, [{"of_event": event, "of_matched": count} for _, event, count in places])
+    return sum(not count for count in before.values())
+
+
+def waited_for(connection: Connection, sequences: Sequence[int]) -> set[int]:
+    """Those of the events that have candidates."""
+    found: set[int] = set()
+    for some in _portions(sequences):
+        query = select(parked.c.event).where(parked.c.event.in_(some)).distinct()
+        found.update(connection.execute(query).scalars())
+    return found
 
 
 def matched_before(connection: Connection, sequences: Sequence[int]) -> dict[int, int]:
@@ -145,15 +159,6 @@ def matched_before(connection: Connection, sequences: Sequence[int]) -> dict[int
         query = select(events.c.sequence, events.c.matched).where(events.c.sequence.in_(some))
         found.update((sequence, matched) for sequence, matched in connection.execute(query))
     return found
-
-
-def note_backfilled(connection: Connection, places: Sequence[tuple[int, int]], now: float) -> None:
-    """Stores the positions of late matches, (position, event), one of each event."""
-    if places:
-        rows = [{"position": position, "event": event, "decided_at": now} for position, event in places]
-        connection.execute(insert(late), rows)
-        more = update(events).where(events.c.sequence == bindparam("of_event")).values(matched=events.c.matched + 1)
-        connection.execute(more, [{"of_event": event} for _, event in places])
 
 
 def retry_given_up(connection: Connection, now: float) -> int:

@@ -83,6 +83,18 @@ def test_one_event_on_several_lines_is_one_event(client: httpx.Client) -> None:
     assert len(cursors) == 1
 
 
+def test_two_bodies_of_one_event_are_one_event(client: httpx.Client) -> None:
+    """The first one is kept; who is named with either gets it, once, whether it was known before or not."""
+    made = [subscribe(client, f"n = {number}") for number in range(3)]
+    lines = [
+        {"event": event("a", n=number), "subscriptions": [made[number]["id"], made[number + 1]["id"]]}
+        for number in range(2)
+    ]
+    assert counts(deliver(client, *lines)) == (1, 1, 3, 1)
+    assert counts(deliver(client, *lines)) == (0, 2, 0, 3)
+    assert [waiting(client, each) for each in made] == [[{"n": 0}]] * 3
+
+
 def test_what_was_matched_here_is_not_sent_again(client: httpx.Client) -> None:
     """An event that was published here first keeps its matches, and gets those that are missing."""
     here, elsewhere = subscribe(client, "n = 1"), subscribe(client, "n = 2")

@@ -140,7 +140,7 @@ docs-check: $(DEV_READY)  ## check the docs: every link leads somewhere, every c
 	@$(BIN)/python -m pytest -q tests/acceptance/test_documentation.py
 
 # Needs uv. No registry is named in the lock files; test_house.py watches over it. requirements-suites.lock is written by hand.
-LOCK := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+LOCK := uv pip compile --quiet --no-strip-extras --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml
 
 audit:  ## compare the locked versions with the vulnerabilities that are known (needs uv and the network)

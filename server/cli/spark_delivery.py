@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextvars import copy_context
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,15 @@ class Delivered:
     refused: int = 0
 
 
+@dataclass(slots=True)
+class _InHand:
+    """A file that is being delivered: how many of its lines the server has, or refused."""
+
+    path: Path
+    lines: int = 0
+    refused: list[bytes] = field(default_factory=list)
+
+
 class Outbox:
     """The batches of a stream's output, delivered beside the stream, in their order."""
 
@@ -71,6 +81,7 @@ class Outbox:
         self._told = Delivered()
         self._ended = threading.Event()
         self._given_up = threading.Event()
+        self._in_hand: _InHand | None = None
         self._progress = 0.0
         """When the server took something last."""
         self._failure: Exception | None = None
@@ -116,7 +127,7 @@ class Outbox:
                 if ended:
                     return
                 self._ended.wait(LOOKED_EVERY)
-            except (CommandFailed, ProblemError) as error:
+            except (CommandFailed, ProblemError, OSError) as error:
                 self._failure = error
                 if ended and time.monotonic() - max(self._progress, last) > GIVEN_UP_AFTER:
                     return
@@ -129,14 +140,18 @@ class Outbox:
         return sorted(self._folder.glob("batch=*/_outbox/*.ndjson"))
 
     def _deliver(self, client: "Client", path: Path) -> None:
-        """One file. Raises `ProblemError`, and what `connected` turns into CommandFailed."""
-        refused: list[bytes] = []
-        for lines in _requests(path):
-            refused += self._send(client, lines)
-        if refused:
+        """One file, from where the last try ended. Raises `ProblemError`, and what `connected` turns into
+        CommandFailed."""
+        if self._in_hand is None or self._in_hand.path != path:
+            self._in_hand = _InHand(path)
+        file = self._in_hand
+        for lines in _requests(path, file.lines):
+            file.refused += self._send(client, lines)
+            file.lines += len(lines)
+        if file.refused:
             place = path.parent.parent / REFUSED
             place.mkdir(exist_ok=True)
-            (place / path.name).write_bytes(b"".join(refused))
+            (place / path.name).write_bytes(b"".join(file.refused))
         path.unlink()
         if not any(path.parent.iterdir()):
             path.parent.rmdir()
@@ -165,12 +180,12 @@ def _refused(line: bytes, reason: str) -> bytes:
     return msgspec.json.encode({"reason": reason, "match": msgspec.Raw(line.strip())}) + b"\n"
 
 
-def _requests(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a file, as many as a request takes."""
+def _requests(path: Path, done: int) -> Iterator[list[bytes]]:
+    """The lines of a file without the first ones, as many as a request takes."""
     some: list[bytes] = []
     size = matches = 0
     with path.open("rb") as file:
-        for line in file:
+        for line in islice(file, done, None):
             count = len(_COUNTED.decode(line).subscriptions) or 1
             over = len(some) >= EVENTS_SENT or matches + count > MATCHES_SENT or size + len(line) > BYTES_SENT
             if some and over:

@@ -46,7 +46,10 @@ def mapped_folders(repository: Path) -> list[Path]:
 
 
 def locked_names(path: Path) -> set[str]:
-    return {match[1] for match in re.finditer(r"^([a-z0-9][a-z0-9.-]*)==", path.read_text(encoding="utf-8"), re.M)}
+    return {
+        match[1]
+        for match in re.finditer(r"^([a-z0-9][a-z0-9.-]*)(?:\[[a-z,]+\])?==", path.read_text(encoding="utf-8"), re.M)
+    }
 
 
 def requirement_name(requirement: str) -> str:
@@ -69,9 +72,19 @@ def test_lock_file_as_committed_names_no_registry(repository: Path, name: str) -
     text = (repository / name).read_text(encoding="utf-8")
     assert "://" not in text
     strange = [
-        line for line in text.splitlines() if not re.match(r"[a-z0-9.-]+==\S+ |    --hash=sha256:[0-9a-f]{64}", line)
+        line
+        for line in text.splitlines()
+        if not re.match(r"[a-z0-9.-]+(\[[a-z,]+\])?==\S+ |    --hash=sha256:[0-9a-f]{64}", line)
     ]
     assert strange == []
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_file_pins_packages_with_their_extras(repository: Path, name: str) -> None:
+    """Older versions of pip do not apply the pin of a package to what asks for it with an extra: as soon as there is a
+    newer version they refuse to install anything."""
+    text = (repository / name).read_text(encoding="utf-8")
+    assert not re.search(r"^(coverage|psycopg|pyjwt|uvicorn)==", text, re.M)
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -102,7 +115,9 @@ def test_lock_files_agree_on_versions(repository: Path) -> None:
     """The files of the extras install on top of the main one."""
     pins: dict[str, set[str]] = {}
     for name in LOCKS:
-        for package, version in re.findall(r"^([a-z0-9.-]+)==(\S+)", (repository / name).read_text("utf-8"), re.M):
+        for package, version in re.findall(
+            r"^([a-z0-9.-]+)(?:\[[a-z,]+\])?==(\S+)", (repository / name).read_text("utf-8"), re.M
+        ):
             pins.setdefault(package, set()).add(version)
     assert {package: versions for package, versions in pins.items() if len(versions) > 1} == {}
 

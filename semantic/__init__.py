@@ -52,7 +52,6 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.subscriptions.compilation": ("Compiled",),
         "kindcast.semantic.errors": (
             "InvalidEvent",
             "InvalidSubscription",
@@ -62,9 +61,10 @@ __getattr__ = on_demand(
         ),
         "kindcast.semantic.explanations.explanation": ("explain",),
         "kindcast.semantic.matching.matcher": ("MatchTable", "Matcher"),
+        "kindcast.semantic.matching.results": ("Decided", "Undecided"),
         "kindcast.semantic.model": ("CanonicalEvent", "Event", "Match", "Note", "Position"),
         "kindcast.semantic.operators": ("Operator", "operator"),
-        "kindcast.semantic.matching.results": ("Decided", "Undecided"),
+        "kindcast.semantic.subscriptions.compilation": ("Compiled",),
         "kindcast.semantic.vocabulary.vocabulary": ("Vocabulary",),
     },
 )

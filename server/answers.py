@@ -1,6 +1,6 @@
 """What the HTTP API answers, as types: one for each shape, and which route answers which.
 
-The OpenAPI document is made of these (`kindcast.server.api.openapi`), the clients are typed with them, and the tests
+The OpenAPI document is made of these (`kindcast.server.api.descriptions`). The clients are typed with them, and tests
 compare every answer of the application with them. A member that is not always there is `NotRequired`. Answers may get
 more members in later versions, never fewer.
 

@@ -14,14 +14,15 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
 from kindcast.server import tracing
+from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import (
-    asyncapi,
     checks,
     cloudevents_subscriptions,
     concepts,
     dead_letters,
     declarations,
     deliveries,
+    descriptions,
     error_responses,
     events,
     health,
@@ -33,14 +34,12 @@ from kindcast.server.api import (
     operator_data,
     operators,
     outside_matches,
-    sessions,
     shipped,
     subscriptions,
 )
-from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import jobs as job_routes
 from kindcast.server.api.access import Gate, describe_security, running_access
-from kindcast.server.api.openapi import describe_answers
+from kindcast.server.api.descriptions import describe_answers
 from kindcast.server.api.request_guards import BodyLimit, HostGuard
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.console import pages
@@ -123,12 +122,11 @@ def _routes() -> list[BaseRoute]:
         backtest_routes,
         health,
         keys,
-        sessions,
         deliveries,
         dead_letters,
         pages,
         cloudevents_subscriptions,
-        asyncapi,
+        descriptions,
     )
     for each in routers:
         api.include_router(each.router)

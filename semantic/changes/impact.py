@@ -38,7 +38,7 @@ from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.units.instants import parse_dates, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration, segments_of
 from kindcast.semantic.vocabulary.contexts import context_terms
-from kindcast.semantic.vocabulary.identifier_patterns import IdentifierPattern
+from kindcast.semantic.vocabulary.identifiers import IdentifierPattern
 from kindcast.semantic.vocabulary.stated import CodeMembers, QuantityMembers
 from kindcast.semantic.vocabulary.terms import Resolution
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary

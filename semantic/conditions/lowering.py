@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
-from kindcast.semantic.conditions.aggregates import values_of
 from kindcast.semantic.conditions.normal_form import Atom, elements_of, normal_form
 from kindcast.semantic.conditions.operator_clauses import is_expensive
-from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, readings_of
+from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, readings_of, values_of
 from kindcast.semantic.model import CanonicalEvent, EveryValue, Presence, Value, aggregate_of
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 

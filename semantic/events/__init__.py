@@ -31,23 +31,11 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.events.canonical_events": (
-            "Canonicaliser",
-            "EventLimits",
-        ),
-        "kindcast.semantic.events.corrections": (
-            "Correction",
-            "correction_of",
-            "is_newer",
-        ),
+        "kindcast.semantic.events.canonical_events": ("Canonicaliser", "EventLimits"),
+        "kindcast.semantic.events.corrections": ("Correction", "correction_of", "is_newer"),
         "kindcast.semantic.events.documents": ("MOST_TOGETHER",),
         "kindcast.semantic.events.event_plans": ("ReadEvent",),
-        "kindcast.semantic.events.linked_data": (
-            "GRAPH_TYPES",
-            "JSON_LD",
-            "RDF_TYPES",
-            "media_type_of",
-        ),
+        "kindcast.semantic.events.linked_data": ("GRAPH_TYPES", "JSON_LD", "RDF_TYPES", "media_type_of"),
         "kindcast.semantic.events.linked_data.reader": ("TakesLong", "is_graph"),
     },
 )

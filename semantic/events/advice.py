@@ -8,7 +8,7 @@ from typing import Any
 
 from kindcast.semantic.model import Note, Quantity, Value
 from kindcast.semantic.units.mistakes import in_words, is_number, not_a_quantity, surprising_unit
-from kindcast.semantic.vocabulary.near_names import NearNames
+from kindcast.semantic.vocabulary.labels import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, unknown_term
 
 __all__ = ["DATES", "advice_on_name", "advice_on_unit", "advice_on_value", "published_in_words"]

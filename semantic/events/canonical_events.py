@@ -35,7 +35,7 @@ from kindcast.semantic.units.instants import instant_of_epoch, parse_dates, pars
 from kindcast.semantic.units.kinds import keys_of_address, parse_address, parse_version
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
 from kindcast.semantic.vocabulary.event_types import EVENT_TYPES as TYPE
-from kindcast.semantic.vocabulary.identifier_patterns import readings_of_identifier
+from kindcast.semantic.vocabulary.identifiers import readings_of_identifier
 from kindcast.semantic.vocabulary.stated import FHIR, STATED, CodeMembers, QuantityMembers, stated_value
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_event_term
 

@@ -26,7 +26,7 @@ from kindcast.semantic.events.canonical_events import OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
 from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText
-from kindcast.semantic.vocabulary.near_names import NearNames
+from kindcast.semantic.vocabulary.labels import NearNames
 from kindcast.semantic.vocabulary.stated import may_state
 
 __all__ = ["EventPlans", "ReadEvent"]

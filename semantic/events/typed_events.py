@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from kindcast.semantic.conditions.aggregates import values_of
+from kindcast.semantic.conditions.predicates import values_of
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.flatten import as_quantity, problem_at
 from kindcast.semantic.model import CanonicalEvent, Note, Value

@@ -13,14 +13,7 @@ __all__ = ["as_json", "chains", "explain", "explain_chains", "explain_plan"]
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.explanations.explanation": (
-            "as_json",
-            "explain",
-        ),
-        "kindcast.semantic.explanations.operator_plans": (
-            "chains",
-            "explain_chains",
-            "explain_plan",
-        ),
+        "kindcast.semantic.explanations.explanation": ("as_json", "explain"),
+        "kindcast.semantic.explanations.operator_plans": ("chains", "explain_chains", "explain_plan"),
     },
 )

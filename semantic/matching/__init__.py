@@ -38,35 +38,13 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.index.array_file": (
-            "read_arrays",
-            "write_arrays",
-        ),
-        "kindcast.index.compilation": (
-            "KernelCache",
-            "kernel_cache",
-            "warm_up",
-            "warm_up_beside",
-        ),
+        "kindcast.index.array_file": ("read_arrays", "write_arrays"),
+        "kindcast.index.compilation": ("KernelCache", "kernel_cache", "warm_up", "warm_up_beside"),
         "kindcast.index.jit": ("use_cache",),
-        "kindcast.semantic.matching.decision": (
-            "Decision",
-            "Step",
-        ),
-        "kindcast.semantic.matching.operator_layer": (
-            "Link",
-            "OperatorLayer",
-        ),
-        "kindcast.semantic.matching.results": (
-            "Failures",
-            "MatchTable",
-        ),
+        "kindcast.semantic.matching.decision": ("Decision", "Step"),
+        "kindcast.semantic.matching.operator_layer": ("Link", "OperatorLayer"),
+        "kindcast.semantic.matching.results": ("Failures", "MatchTable"),
         "kindcast.semantic.matching.saved_matcher": ("saved_trees",),
-        "kindcast.semantic.matching.verification": (
-            "CostlyTest",
-            "NOT_SEARCHED",
-            "OpenDecision",
-            "SEARCH_SECONDS",
-        ),
+        "kindcast.semantic.matching.verification": ("CostlyTest", "NOT_SEARCHED", "OpenDecision", "SEARCH_SECONDS"),
     },
 )

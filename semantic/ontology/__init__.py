@@ -14,11 +14,12 @@ if TYPE_CHECKING:
         ConceptRecord,
         Limits,
         Ontology,
+        Progress,
         PropertyRecord,
         Reason,
         RelationRecord,
+        silent,
     )
-    from kindcast.semantic.ontology.reports import Progress, silent
     from kindcast.semantic.ontology.syntaxes import CONTENT_TYPES, syntax_of_extension
 
 __all__ = [
@@ -49,43 +50,21 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.ontology.encoding": (
-            "decode",
-            "encode",
-            "is_readable",
-        ),
-        "kindcast.semantic.ontology.isolated_reading": (
-            "read_encoded",
-            "read_isolated",
-        ),
-        "kindcast.semantic.ontology.isolation": (
-            "Cancelled",
-            "Cost",
-            "Isolation",
-        ),
-        "kindcast.semantic.ontology.loader": (
-            "read",
-            "read_several",
-        ),
-        "kindcast.semantic.ontology.reports": (
-            "Progress",
-            "silent",
-        ),
-        "kindcast.semantic.ontology.reasoning.owl": (
-            "Reasoner",
-            "find_java",
-        ),
+        "kindcast.semantic.ontology.encoding": ("decode", "encode", "is_readable"),
+        "kindcast.semantic.ontology.isolated_reading": ("read_encoded", "read_isolated"),
+        "kindcast.semantic.ontology.isolation": ("Cancelled", "Cost", "Isolation"),
+        "kindcast.semantic.ontology.loader": ("read", "read_several"),
+        "kindcast.semantic.ontology.reasoning.owl": ("Reasoner", "find_java"),
         "kindcast.semantic.ontology.records": (
             "ConceptRecord",
             "Limits",
             "Ontology",
+            "Progress",
             "PropertyRecord",
             "Reason",
             "RelationRecord",
+            "silent",
         ),
-        "kindcast.semantic.ontology.syntaxes": (
-            "CONTENT_TYPES",
-            "syntax_of_extension",
-        ),
+        "kindcast.semantic.ontology.syntaxes": ("CONTENT_TYPES", "syntax_of_extension"),
     },
 )

@@ -14,8 +14,7 @@ from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
 from kindcast.semantic.ontology.loader import read_with_axioms
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
 from kindcast.semantic.ontology.reasoning.owl import Reasoner, available, classified_encoded
-from kindcast.semantic.ontology.records import Limits, Ontology, Reason
-from kindcast.semantic.ontology.reports import Progress
+from kindcast.semantic.ontology.records import Limits, Ontology, Progress, Reason
 
 __all__ = ["read_encoded", "read_isolated", "read_task"]
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 from kindcast.semantic import errors
 from kindcast.semantic.errors import OntologyError, TooCostly
 from kindcast.semantic.ontology import framing
-from kindcast.semantic.ontology.reports import Progress, silent
+from kindcast.semantic.ontology.records import Progress, silent
 
 __all__ = ["Cancelled", "Cost", "Isolation", "run_isolated"]
 

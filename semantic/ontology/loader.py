@@ -14,8 +14,7 @@ from kindcast.semantic.ontology.formats import Document, RdfDocument, document_o
 from kindcast.semantic.ontology.reasoning.axioms import Axioms, axioms_of
 from kindcast.semantic.ontology.reasoning.owl import Reasoner, available, classified
 from kindcast.semantic.ontology.reasoning.rdfs import entailed
-from kindcast.semantic.ontology.records import Limits, Ontology, Reason, RelationRecord
-from kindcast.semantic.ontology.reports import Progress, counted, silent
+from kindcast.semantic.ontology.records import Limits, Ontology, Progress, Reason, RelationRecord, counted, silent
 from kindcast.semantic.ontology.requested_relations import RelationSurvey, with_relations
 from kindcast.semantic.ontology.statements import Statements
 

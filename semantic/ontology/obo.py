@@ -54,8 +54,7 @@ from kindcast.semantic.ontology.owl_syntaxes import (
     rdfs,
     xsd,
 )
-from kindcast.semantic.ontology.records import Limits
-from kindcast.semantic.ontology.reports import DocumentWarnings, shown
+from kindcast.semantic.ontology.records import DocumentWarnings, Limits, shown
 
 __all__ = [
     "IDSPACE_LENGTH",

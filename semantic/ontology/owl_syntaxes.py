@@ -33,8 +33,7 @@ from rdflib.namespace import OWL, RDF, RDFS, XSD
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.guards import inspect_xml
-from kindcast.semantic.ontology.records import Limits
-from kindcast.semantic.ontology.reports import DocumentWarnings, shown
+from kindcast.semantic.ontology.records import DocumentWarnings, Limits, shown
 
 __all__ = [
     "TYPE",

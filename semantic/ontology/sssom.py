@@ -23,8 +23,7 @@ import pyoxigraph as ox
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.obo import OBO
-from kindcast.semantic.ontology.records import Limits
-from kindcast.semantic.ontology.reports import DocumentWarnings, shown
+from kindcast.semantic.ontology.records import DocumentWarnings, Limits, shown
 
 __all__ = ["SssomDocument"]
 

@@ -6,10 +6,9 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.operators.calls import OperatorFailed, Remembered, run, stop
-    from kindcast.semantic.operators.declaration import NAME, Operator, operator, operators_by_name
+    from kindcast.semantic.operators.declaration import NAME, Operator, load_operators, operator, operators_by_name
     from kindcast.semantic.operators.failures import Failure, FailureKind, NotAnswered
     from kindcast.semantic.operators.isolation import START_SECONDS, Cancellation
-    from kindcast.semantic.operators.plugins import load_operators
 
 __all__ = [
     "NAME",
@@ -31,27 +30,15 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.operators.calls": (
-            "OperatorFailed",
-            "Remembered",
-            "run",
-            "stop",
-        ),
+        "kindcast.semantic.operators.calls": ("OperatorFailed", "Remembered", "run", "stop"),
         "kindcast.semantic.operators.declaration": (
             "NAME",
             "Operator",
+            "load_operators",
             "operator",
             "operators_by_name",
         ),
-        "kindcast.semantic.operators.failures": (
-            "Failure",
-            "FailureKind",
-            "NotAnswered",
-        ),
-        "kindcast.semantic.operators.isolation": (
-            "Cancellation",
-            "START_SECONDS",
-        ),
-        "kindcast.semantic.operators.plugins": ("load_operators",),
+        "kindcast.semantic.operators.failures": ("Failure", "FailureKind", "NotAnswered"),
+        "kindcast.semantic.operators.isolation": ("Cancellation", "START_SECONDS"),
     },
 )

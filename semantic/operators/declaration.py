@@ -1,10 +1,19 @@
-"""Operators: functions that answer expensive predicates, with what they say of themselves.
+"""Operators: functions that answer expensive predicates, with their declared cost, selectivity and bindings.
 
-@operator("locIn", cost=0.02, selectivity=0.1)
-def loc_in(event, region: str): ...
+    @operator("locIn", cost=0.02, selectivity=0.1)
+    def loc_in(event, region: str): ...
+
+Installed packages bring operators by entry points of the group `kindcast.operators`:
+
+    [project.entry-points."kindcast.operators"]
+    harbour = "harbour.operators:boats"            an operator, several of them, or a function that gives them
+
+A package that cannot be imported, or brings something else, is reported by name and does not stop the rest.
 """
 
+import importlib.metadata
 import inspect
+import logging
 import re
 import types
 import typing
@@ -15,8 +24,20 @@ from typing import Any, Final, Literal
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.model import AttributeRef, Constant, Instant, Quantity, Term, Variable
 
-__all__ = ["KINDS", "NAME", "Operator", "constant_given", "operator", "operators_by_name", "signature_of"]
-
+__all__ = [
+    "GROUP",
+    "KINDS",
+    "NAME",
+    "BrokenPlugin",
+    "Operator",
+    "Plugins",
+    "constant_given",
+    "load_operators",
+    "load_plugins",
+    "operator",
+    "operators_by_name",
+    "signature_of",
+]
 
 # What an operator's function takes, read from its annotations, and why a call does not fit it.
 #
@@ -283,3 +304,77 @@ def operators_by_name(operators: Any) -> Mapping[str, Operator]:
             raise InvalidDeclaration(f"there are two operators of the name {each.name!r}")
         found[each.name] = each
     return found
+
+
+GROUP = "kindcast.operators"
+BARE_NAMES = ("index", "semantic", "server", "spark_jobs")
+"""How our packages were imported before they were `kindcast` alone."""
+
+log = logging.getLogger("kindcast.operators")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """An entry point that brings no operators, and why."""
+
+    name: str
+    package: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"plug-in {self.name!r} of package {self.package!r}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Plugins:
+    """What is installed: operator by name, the package that each comes from, and what is broken."""
+
+    operators: dict[str, Operator] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+    broken: list[BrokenPlugin] = field(default_factory=list)
+
+
+def load_operators() -> dict[str, Operator]:
+    """The operators of all installed plug-ins, by name; a broken plug-in is logged and left out."""
+    found = load_plugins()
+    for each in found.broken:
+        log.warning("%s", each)
+    return found.operators
+
+
+def load_plugins(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> Plugins:
+    """The same, with what is broken. An operator's name belongs to the entry point that comes first by name."""
+    found = Plugins()
+    points = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
+    for point in sorted(points, key=lambda each: (each.name, each.value)):
+        package = point.dist.name if point.dist is not None else point.value.partition(":")[0]
+        try:
+            brought = _brought(point.load())
+            for operator in brought:
+                if operator.name in found.operators:
+                    reason = f"there is an operator {operator.name!r} already, of {found.packages[operator.name]!r}"
+                    raise InvalidDeclaration(reason)
+        except (Exception, SystemExit) as error:  # importing a package may raise anything, and may even exit
+            reason = str(error) if isinstance(error, InvalidDeclaration) else f"{type(error).__name__}: {error}"
+            if isinstance(error, ModuleNotFoundError) and error.name in BARE_NAMES:
+                reason += f": import kindcast.{error.name} instead, or its names from kindcast"
+            found.broken.append(BrokenPlugin(point.name, package, reason))
+            continue
+        for operator in brought:
+            found.operators[operator.name] = operator
+            found.packages[operator.name] = package
+    return found
+
+
+def _brought(loaded: Any) -> list[Operator]:
+    if callable(loaded) and not isinstance(loaded, Operator):
+        loaded = loaded()
+    brought = [loaded] if isinstance(loaded, Operator) else list(loaded)
+    strange = [each for each in brought if not isinstance(each, Operator)]
+    if strange:
+        raise InvalidDeclaration(f"{strange[0]!r} is not an operator: decorate the function with @operator(name)")
+    names = [each.name for each in brought]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InvalidDeclaration(f"it brings two operators of the name {twice[0]!r}")
+    return brought

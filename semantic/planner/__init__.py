@@ -13,14 +13,7 @@ __all__ = ["PLANNERS", "Experience", "Record", "UnknownPlanner", "read_priors"]
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.planner.learning": (
-            "Experience",
-            "Record",
-            "read_priors",
-        ),
-        "kindcast.semantic.planner.strategies": (
-            "PLANNERS",
-            "UnknownPlanner",
-        ),
+        "kindcast.semantic.planner.learning": ("Experience", "Record", "read_priors"),
+        "kindcast.semantic.planner.strategies": ("PLANNERS", "UnknownPlanner"),
     },
 )

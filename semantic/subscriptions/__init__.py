@@ -22,18 +22,8 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.subscriptions.advice": (
-            "SeenAttributes",
-            "advise",
-        ),
-        "kindcast.semantic.subscriptions.bulk_compilation": (
-            "Described",
-            "DescribedMany",
-            "compile_many",
-        ),
-        "kindcast.semantic.subscriptions.compilation": (
-            "compile_expression",
-            "restore_expression",
-        ),
+        "kindcast.semantic.subscriptions.advice": ("SeenAttributes", "advise"),
+        "kindcast.semantic.subscriptions.bulk_compilation": ("Described", "DescribedMany", "compile_many"),
+        "kindcast.semantic.subscriptions.compilation": ("compile_expression", "restore_expression"),
     },
 )

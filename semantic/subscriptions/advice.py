@@ -27,7 +27,7 @@ from kindcast.semantic.model import (
 )
 from kindcast.semantic.subscriptions.compilation import Compiled
 from kindcast.semantic.units.mistakes import in_words, is_number
-from kindcast.semantic.vocabulary.near_names import NearNames
+from kindcast.semantic.vocabulary.labels import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["SeenAttributes", "advise"]

@@ -22,7 +22,7 @@ from kindcast.index.columns import ClauseColumns
 from kindcast.semantic.conditions.lowering import LoweredClause, Lowering
 from kindcast.semantic.conditions.operator_clauses import ExpensiveClause, expensive_clause
 from kindcast.semantic.errors import InvalidSubscription
-from kindcast.semantic.language.text_shapes import TextShapes
+from kindcast.semantic.language.text import TextShapes
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression

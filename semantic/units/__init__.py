@@ -24,19 +24,9 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.units.instants": (
-            "format_instant",
-            "parse_instant",
-        ),
-        "kindcast.semantic.units.measure": (
-            "Measure",
-            "Units",
-        ),
-        "kindcast.semantic.units.patterns": (
-            "SearchBudget",
-            "TooCostlyNow",
-            "searching_within",
-        ),
+        "kindcast.semantic.units.instants": ("format_instant", "parse_instant"),
+        "kindcast.semantic.units.measure": ("Measure", "Units"),
+        "kindcast.semantic.units.patterns": ("SearchBudget", "TooCostlyNow", "searching_within"),
         "kindcast.semantic.units.rates": ("read_rate_table",),
     },
 )

@@ -39,13 +39,11 @@ from kindcast.semantic.units.codes import (
     CODES_REC20,
     CURRENCIES,
     CURRENCY_SIGNS,
+    LARGEST_EXPONENT,
     LEVELS,
     NOT_UNITS,
     QUDT_ATOMS,
     SYMBOLS,
-)
-from kindcast.semantic.units.grammar import (
-    LARGEST_EXPONENT,
     Factor,
     UnitSyntaxError,
     factors,

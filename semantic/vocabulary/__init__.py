@@ -36,23 +36,14 @@ __getattr__ = on_demand(
     __name__,
     {
         "kindcast.index.clause": ("ConceptId",),
-        "kindcast.semantic.vocabulary.contexts": (
-            "LONGEST_URL",
-            "shipped_contexts",
-        ),
-        "kindcast.semantic.vocabulary.declarations": (
-            "DeclarationKind",
-            "Declarations",
-        ),
+        "kindcast.semantic.vocabulary.contexts": ("LONGEST_URL", "shipped_contexts"),
+        "kindcast.semantic.vocabulary.declarations": ("DeclarationKind", "Declarations"),
         "kindcast.semantic.vocabulary.event_schemas": ("document_of",),
         "kindcast.semantic.vocabulary.event_types": ("view_of",),
         "kindcast.semantic.vocabulary.splits": ("SHIPPED_SPLITS",),
         "kindcast.semantic.vocabulary.stated": ("FHIR",),
         "kindcast.semantic.vocabulary.synonyms": ("read_table",),
         "kindcast.semantic.vocabulary.visibility": ("View",),
-        "kindcast.semantic.vocabulary.vocabulary": (
-            "MEANING",
-            "overlap",
-        ),
+        "kindcast.semantic.vocabulary.vocabulary": ("MEANING", "overlap"),
     },
 )

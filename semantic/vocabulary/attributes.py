@@ -29,9 +29,8 @@ from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.ontology.records import Label, PropertyRecord
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import Domain
-from kindcast.semantic.vocabulary.identifier_patterns import IdentifierPattern, attribute_readings
-from kindcast.semantic.vocabulary.labels import label_in
-from kindcast.semantic.vocabulary.near_names import NearNames
+from kindcast.semantic.vocabulary.identifiers import IdentifierPattern, attribute_readings
+from kindcast.semantic.vocabulary.labels import NearNames, label_in
 from kindcast.semantic.vocabulary.stated import (
     CodeMembers,
     QuantityMembers,

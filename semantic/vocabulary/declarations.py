@@ -22,15 +22,14 @@ from typing import Any, Literal, get_args
 
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
 from kindcast.semantic.units import Units
-from kindcast.semantic.vocabulary.aliases import Aliases
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
-from kindcast.semantic.vocabulary.code_systems import CodeSystems
 from kindcast.semantic.vocabulary.contexts import check_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from kindcast.semantic.vocabulary.identifiers import CodeSystems
 from kindcast.semantic.vocabulary.relations import union_parts
 from kindcast.semantic.vocabulary.splits import Splits
-from kindcast.semantic.vocabulary.synonyms import joined_tables, root_words
+from kindcast.semantic.vocabulary.synonyms import Aliases, joined_tables, root_words
 
 __all__ = ["DeclarationKind", "Declarations"]
 

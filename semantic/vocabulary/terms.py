@@ -21,7 +21,7 @@ from typing import Literal
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.ontology.iris import local_name
 from kindcast.semantic.ontology.records import ConceptRecord
-from kindcast.semantic.vocabulary.aliases import Aliases
+from kindcast.semantic.vocabulary.synonyms import Aliases
 
 __all__ = ["CURIE", "Level", "Resolution", "TermIndex", "folded"]
 

@@ -29,17 +29,15 @@ from kindcast.semantic.model import Note
 from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason
 from kindcast.semantic.shipped_vocabularies import file_or_shipped
 from kindcast.semantic.units import Units
-from kindcast.semantic.vocabulary.aliases import Aliases, main_forms
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
-from kindcast.semantic.vocabulary.code_systems import CodeSystems
 from kindcast.semantic.vocabulary.contexts import compact_prefixes, shipped_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
-from kindcast.semantic.vocabulary.hierarchy import Hierarchy
+from kindcast.semantic.vocabulary.identifiers import CodeSystems
 from kindcast.semantic.vocabulary.labels import FoundLabel, LabelIndex, Names, best_label
-from kindcast.semantic.vocabulary.relations import Relations
+from kindcast.semantic.vocabulary.relations import Hierarchy, Relations
 from kindcast.semantic.vocabulary.splits import Splits
-from kindcast.semantic.vocabulary.synonyms import root_words
+from kindcast.semantic.vocabulary.synonyms import Aliases, main_forms, root_words
 from kindcast.semantic.vocabulary.terms import Resolution, TermIndex
 from kindcast.semantic.vocabulary.visibility import View, view_of_roles
 

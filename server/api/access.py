@@ -27,13 +27,19 @@ from starlette.websockets import WebSocket
 from kindcast.server.api.error_responses import Problem, problem_of, respond
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.errors import KeysNeeded, ServerError, UnknownTenant
+from kindcast.server.security.browser_sessions import (
+    Session,
+    Sessions,
+    StreamTokens,
+    is_of_own_page,
+    session_token,
+    take_token,
+)
 from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
 from kindcast.server.security.identity_provider import IdentityProvider, ProviderUnavailable, TokenRefused
 from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, id_of
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, READING, Permission, RouteTable, needs_of
-from kindcast.server.security.sessions import Session, Sessions, is_of_own_page, session_token
-from kindcast.server.security.stream_tokens import StreamTokens, take_token
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import AuditEntry, SystemStore
 

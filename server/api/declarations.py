@@ -26,7 +26,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.errors import UnknownDeclaration
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.permissions import ROLES, Permission
-from kindcast.server.store import declarations, meanings
+from kindcast.server.store import declarations, ontologies
 
 __all__ = ["router"]
 
@@ -134,7 +134,7 @@ async def get_rules(broker: AppBroker) -> Response:
     """By the rules of which number events are matched, since when that is so here, and which of the subscriptions that
     were there then mean something else since, as a dry run tells it; null where there were none. `reading` is how
     linked data is read here, by the settings `linked_data` and `unknown_contexts`."""
-    row = await broker.read(meanings.latest)
+    row = await broker.read(ontologies.latest)
     vocabulary = broker.vocabulary
     reading = {
         "linked_data": "graphs" if vocabulary.reads_linked_data else "plain",

@@ -14,11 +14,17 @@ from kindcast.server.api.error_responses import as_document, problem_of, respond
 from kindcast.server.api.requests import AppBroker, AppCaller, Ticket, answer, moment, reader_of
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import encode, subscriber_of
-from kindcast.server.delivery.pull import DEFAULT_LIMIT, MAX_LIMIT, acknowledge_cursor, pull
+from kindcast.server.delivery.receiving import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    acknowledge_cursor,
+    find_start,
+    pull,
+    serve_websocket,
+    stream,
+)
 from kindcast.server.delivery.service import DeliveryService
-from kindcast.server.delivery.stream import find_start, stream
 from kindcast.server.delivery.wakeup import TooManyReaders
-from kindcast.server.delivery.websocket import serve_websocket
 from kindcast.server.errors import SinkMissing, SubscriptionGone
 from kindcast.server.security.tickets import TICKET_HEADER, check_ticket
 from kindcast.server.store.events import read_attempts

@@ -37,7 +37,7 @@ from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES, title
+from kindcast.server.api.error_responses import PROBLEM_TYPES, TYPES, title_of
 from kindcast.server.security.certificate import ServerCertificate
 from kindcast.server.settings import Settings
 
@@ -117,7 +117,7 @@ class _Refusal:
     def as_bytes(self) -> bytes:
         status = PROBLEM_TYPES[self.code].status
         body = msgspec.json.encode(
-            {"type": TYPES + self.code, "title": title(self.code), "status": status, "detail": self.detail}
+            {"type": TYPES + self.code, "title": title_of(self.code), "status": status, "detail": self.detail}
         )
         head = (
             b"\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"

@@ -35,8 +35,8 @@ from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.graph_reading import GraphReading
 from kindcast.server.broker.group import Group, Touched
+from kindcast.server.broker.late_matches import Accepted, Wanted, accept_matches
 from kindcast.server.broker.membership import Leases, Membership
-from kindcast.server.broker.outside_matches import Accepted, Wanted, accept_matches
 from kindcast.server.broker.publishing import (
     EventMatches,
     Outcome,
@@ -46,8 +46,7 @@ from kindcast.server.broker.publishing import (
     publish,
     publish_together,
 )
-from kindcast.server.broker.snapshots import Snapshots
-from kindcast.server.broker.startup import restore
+from kindcast.server.broker.startup import Snapshots, restore
 from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import NewSubscription, Refusal, Tags
 from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands

@@ -1,22 +1,35 @@
-"""Late matches: decisions of operators written in one transaction, as matches, non-matches or failed attempts.
+"""Late matches: decisions of operators, and matches that were found elsewhere, written in one transaction.
 
-    decided     ──▶ the parked row is deleted ──▶ if it matches: a match at the next position
+    decided     ──▶ the pending row is deleted ──▶ if it matches: a match at the next position
     not decided ──▶ the time of the next try, or given up: noted on the subscription
+    from elsewhere (`POST /v1/matches`) ──▶ stored with their events, or as late matches of stored events
 
 A candidate that is no longer pending (its subscription was deleted, or another answer came first) is skipped, so there
 is at most one match per event and subscription.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kindcast.server.broker.group import Group
+from kindcast.server.broker.publishing import Given, Outcome, Publication, Refused, Results, publish_matched
 from kindcast.server.broker.retractions import retract_late
+from kindcast.server.broker.state import LiveSubscriptions
+from kindcast.server.errors import TooManyMatches
 from kindcast.server.store import pending as pending_store
-from kindcast.server.store.matches import MatchList, insert_matches, packed
+from kindcast.server.store.matches import MatchList, had_by, insert_matches, packed
 from kindcast.server.store.pending import Retry
 
-__all__ = ["LateDecisions", "LateMatches", "record_decisions", "retry_given_up"]
+__all__ = [
+    "Accepted",
+    "LateDecisions",
+    "LateMatches",
+    "Wanted",
+    "accept_matches",
+    "record_decisions",
+    "retry_given_up",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,3 +101,78 @@ def retry_given_up(group: Group) -> int:
     group.totals["parked_given_up"] -= again
     group.parked = again > 0
     return again
+
+
+Wanted = Mapping[str, str | None]
+"""The subscriptions that an event matches, by id, with the bindings as JSON or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of the events, one result each, and of their matches: how many are `new`, how many were there before
+    (`repeated`), and the subscriptions that get nothing, each with how many matches it misses: no such subscription, or
+    it is paused or has expired."""
+
+    results: Results
+    new: int
+    repeated: int
+    silent: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: "Accepted") -> "Accepted":
+        """What became of both."""
+        silent = Counter(self.silent)
+        silent.update(other.silent)
+        return Accepted(self.results + other.results, self.new + other.new, self.repeated + other.repeated, silent)
+
+
+def accept_matches(group: Group, publication: Publication, wanted: Sequence[Wanted]) -> Accepted:
+    """Store the matches `wanted` of the events of a publication, each event once, and the events that are not known
+    yet. Costs a look at each match, and one at all matches that a known event has."""
+    silent: dict[str, int] = {}
+    given = [_given(group.state.live_subscriptions, each, group.now, silent) for each in wanted]
+    results: Results = list(publish_matched(group, publication, given))
+    new = repeated = 0
+    known: dict[int, dict[int, str | None]] = {}
+    places: dict[int, list[int]] = {}
+    for index, (outcome, matches) in enumerate(zip(results, given, strict=True)):
+        if isinstance(outcome, Outcome) and outcome.duplicate:
+            known.setdefault(outcome.sequence, {}).update(matches)
+            places.setdefault(outcome.sequence, []).append(index)
+        elif isinstance(outcome, Outcome):
+            new += outcome.matched
+    there = had_by(group.connection, known)
+    waited = pending_store.waited_for(group.connection, list(known))
+    late = LateMatches(group)
+    for event, matches in known.items():
+        left = {number: told for number, told in matches.items() if number not in there[event]}
+        repeated += len(matches) - len(left)
+        if too_many := _too_many(results[places[event][0]], len(left), publication.max_matches):
+            for index in places[event]:
+                results[index] = too_many
+            continue
+        if event in waited:  # what operators were to decide here is decided
+            group.totals["parked_matched"] += len(pending_store.take(group.connection, event, left))
+        new += len(left)
+        late.add(event, left)
+    late.store()
+    return Accepted(results, new, repeated, silent)
+
+
+def _too_many(outcome: Outcome | Refused, more: int, limit: int | None) -> TooManyMatches | None:
+    """Why an event does not get so many more matches."""
+    if limit is None or not more or not isinstance(outcome, Outcome) or outcome.matched + more <= limit:
+        return None
+    told = f"the event would match {outcome.matched + more:,} subscriptions"
+    return TooManyMatches(f"{told}, and an event may match {limit:,} at most")
+
+
+def _given(live: LiveSubscriptions, wanted: Wanted, now: float, silent: dict[str, int]) -> Given:
+    """By number, without those that get no matches now, which are counted in `silent`."""
+    given: dict[int, str | None] = {}
+    for id, bindings in wanted.items():
+        known = live.find(id)
+        if known is None or not known.matching or known.expires_at <= now:
+            silent[id] = silent.get(id, 0) + 1
+        else:
+            given[known.number] = bindings
+    return given

@@ -27,7 +27,7 @@ from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, GroupBroken, StateOutdated, Touched
 from kindcast.server.broker.other_servers import Applied, OtherServers
 from kindcast.server.broker.publishing import Ahead, Publication, publish
-from kindcast.server.broker.snapshots import Snapshots
+from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import State
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError, StoreUnavailable

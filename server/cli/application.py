@@ -12,9 +12,6 @@ from typer.main import get_command
 
 from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
-    background,
-    backtest,
-    backup,
     completion,
     concepts,
     connect,
@@ -25,12 +22,11 @@ from kindcast.server.cli import (
     events,
     keys,
     listen,
-    offline,
+    maintenance,
+    matching,
     ontologies,
     operators,
-    problems,
-    publish,
-    repair,
+    output,
     serve,
     spark,
     subscriptions,
@@ -38,9 +34,7 @@ from kindcast.server.cli import (
     transfer,
 )
 from kindcast.server.cli.connection import add_key_options
-from kindcast.server.cli.help_pages import WIDTH, Commands, page
-from kindcast.server.cli.output import print_json_error
-from kindcast.server.cli.problems import CommandFailed, InExpression
+from kindcast.server.cli.output import WIDTH, CommandFailed, Commands, InExpression, page, print_json_error
 from kindcast.server.client import ProblemError
 
 __all__ = ["FAILED", "INTERRUPTED", "application", "main"]
@@ -89,7 +83,7 @@ def _root(
 
 
 application.command("serve", epilog=page("kindcast serve --port 9000 --data ./shop"))(serve.serve)
-application.command("stop", epilog=page("kindcast stop --data ./shop"))(background.stop)
+application.command("stop", epilog=page("kindcast stop --data ./shop"))(serve.stop)
 application.add_typer(ontologies.commands)
 application.add_typer(declarations.commands)
 application.add_typer(contexts.commands)
@@ -99,7 +93,7 @@ application.command("subscribe", epilog=page("kindcast subscribe 'target isa Com
     subscriptions.subscribe
 )
 application.add_typer(subscriptions.commands)
-application.command("publish", epilog=page('kindcast publish \'{"target": "laptop", "price": 350}\''))(publish.publish)
+application.command("publish", epilog=page('kindcast publish \'{"target": "laptop", "price": 350}\''))(events.publish)
 application.command(
     "connect", epilog=page("kindcast connect mqtt://localhost --topic 'home/{room}/temperature' --type reading")
 )(connect.connect)
@@ -125,21 +119,21 @@ application.command(
 application.command(
     "match",
     epilog=page("kindcast match --ontology shop.ttl --subscription 'target isa Computer' --event offers.ndjson"),
-)(offline.match_offline)
+)(matching.match_offline)
 application.command(
     "explain",
     epilog=page("kindcast explain --ontology shop.ttl --subscription 'target isa Computer' --event offer.json"),
-)(offline.explain_offline)
+)(matching.explain_offline)
 application.command("backtest", epilog=page("kindcast backtest 'target isa Computer and price <= 400'"))(
-    backtest.backtest
+    matching.backtest
 )
 application.add_typer(transfer.archive)
 application.add_typer(spark.commands)
 application.add_typer(keys.commands)
 application.add_typer(keys.audit)
 application.add_typer(tenants.commands)
-application.add_typer(repair.clock)
-application.command("repair", epilog=page("kindcast repair --data ./shop"))(repair.repair)
+application.add_typer(maintenance.clock)
+application.command("repair", epilog=page("kindcast repair --data ./shop"))(maintenance.repair)
 application.command(
     "doctor",
     epilog=page(
@@ -148,12 +142,12 @@ application.command(
         statuses="0 without a problem, warnings or not; 1 with at least one.",
     ),
 )(doctor.doctor)
-application.command("backup", epilog=page("kindcast backup monday --data ./shop"))(backup.backup)
-application.command("restore", epilog=page("kindcast restore monday --data ./shop-again"))(backup.restore)
-application.command("check", epilog=page("kindcast check monday"))(backup.check)
+application.command("backup", epilog=page("kindcast backup monday --data ./shop"))(maintenance.backup)
+application.command("restore", epilog=page("kindcast restore monday --data ./shop-again"))(maintenance.restore)
+application.command("check", epilog=page("kindcast check monday"))(maintenance.check)
 application.command(
     "status", epilog=page("kindcast status --server http://127.0.0.1:9000", statuses="1 while it refuses changes.")
-)(backup.status)
+)(maintenance.status)
 application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 
@@ -172,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(INTERRUPTED)
     except FAILURES as error:
         if "--json" in given:
-            print_json_error(problems.as_json(error))
+            print_json_error(output.as_json(error))
         else:
-            problems.show(error)
+            output.show(error)
         sys.exit(FAILED)

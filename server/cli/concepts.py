@@ -10,8 +10,7 @@ from rich.tree import Tree
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import concepts
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from kindcast.server.cli.help_pages import group, page
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed, group, page
 
 __all__ = ["commands"]
 

@@ -11,7 +11,7 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, new_client
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed
 
 __all__ = ["connect"]
 

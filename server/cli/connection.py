@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from kindcast.server.cli import output
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed
 
 if TYPE_CHECKING:
     from kindcast.server.client import AsyncClient, Client

@@ -9,8 +9,8 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import json_file
-from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.ontologies import DryRunOption, show_declared, show_taken_back, show_versions
+from kindcast.server.cli.output import group, page
 
 __all__ = ["commands"]
 

@@ -9,9 +9,8 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import csv_file, json_file
-from kindcast.server.cli.help_pages import group, page
 from kindcast.server.cli.ontologies import DryRunOption, show_declared, show_taken_back
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed, group, page
 
 __all__ = ["commands"]
 

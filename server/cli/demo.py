@@ -21,8 +21,8 @@ from rich.rule import Rule
 from rich.text import Text
 
 from kindcast.server.cli import output
-from kindcast.server.cli.offline import draw
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.matching import draw
+from kindcast.server.cli.output import CommandFailed
 from kindcast.server.client import ProblemError
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from kindcast.server.cli import background, output
+from kindcast.server.cli import output, serve
 from kindcast.server.cli.connection import JsonOption
 
 __all__ = ["Finding", "doctor"]
@@ -111,7 +111,7 @@ def _all(config: Path | None, data: Path | None) -> Findings:
     yield from _guarded("clock", lambda: clock(settings and _database(settings)))
     if settings is None:
         return
-    running = background.found_server(settings.data)
+    running = serve.found_server(settings.data)
     yield from _guarded("port", lambda: port(settings.host, settings.port, running))
     yield from _guarded("disk", lambda: disk(settings.data))
     yield from _guarded("data", lambda: stored(settings, running))
@@ -321,7 +321,7 @@ def disk(data: Path) -> Findings:
 
 def clock(database: Path | None) -> Findings:
     """Whether the clock jumped since a server was last seen, and whether something keeps it right."""
-    from kindcast.server.store.witness import clock_ahead
+    from kindcast.server.store.integrity import clock_ahead
 
     now = time.time()
     said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
@@ -379,7 +379,7 @@ def _of_server(address: str, data: Path) -> Findings:
     try:
         told = _asked(address, "/readyz")
     except (RuntimeError, ValueError) as error:
-        log = data / background.LOG
+        log = data / serve.LOG
         yield Finding("server", PROBLEM, f"{address} does not answer: {error}", f"See {log}." if log.exists() else "")
         return
     if told["status_code"] != 200:
@@ -392,7 +392,7 @@ def _of_server(address: str, data: Path) -> Findings:
 
 
 def _of_files(data: Path, database: Path) -> Findings:
-    from kindcast.server.store.witness import examine
+    from kindcast.server.store.integrity import examine
 
     if database.stat().st_size > LARGE_DATABASE:
         output.hint(f"reading all of {database} …")
@@ -414,7 +414,7 @@ def _of_files(data: Path, database: Path) -> Findings:
 
 
 def _quick_check(database: Path) -> Findings:
-    from kindcast.server.store.witness import unchanged
+    from kindcast.server.store.integrity import unchanged
 
     try:
         with closing(sqlite3.connect(unchanged(database), uri=True)) as connection:

@@ -15,7 +15,7 @@ import typer
 
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 from kindcast.server.cli import output
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed
 
 __all__ = [
     "Line",

@@ -14,8 +14,7 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from kindcast.server.cli.help_pages import group, page
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.cli.subscriptions import LifeOption, seconds
 
 __all__ = ["audit", "commands"]

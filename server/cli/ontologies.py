@@ -16,8 +16,7 @@ from kindcast.server.cli import output
 from kindcast.server.cli.completion import concepts, ontologies, ontology_files
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
-from kindcast.server.cli.help_pages import group, page
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.client import ProblemError
 
 __all__ = [

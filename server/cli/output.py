@@ -1,29 +1,45 @@
-"""Terminal output: results go to standard output, everything else to standard error.
+"""Terminal output of all commands: tables, colour, JSON, error messages, and the form of help pages.
 
-Colour and width follow the terminal; into a pipe goes plain text that is not cut. Nothing a server or a file sent is
-read as markup.
+Results go to standard output, everything else to standard error. Colour and width follow the terminal; a pipe gets
+plain text that is not cut. Text that a server or a file sent is never read as markup.
 """
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
+
+from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, property_in_words
+from kindcast.server.client import ProblemError
 
 __all__ = [
+    "WIDTH",
+    "CommandFailed",
+    "Commands",
+    "InExpression",
     "ago",
+    "as_json",
     "errors",
+    "group",
     "hint",
+    "in_words",
+    "page",
     "paragraph",
     "print_json",
     "print_json_error",
     "progress",
     "screen",
+    "show",
     "table",
     "warn",
 ]
@@ -116,3 +132,237 @@ def _console(stream: Any) -> Console:
     return Console(
         file=stream, width=width, highlight=False, markup=False, emoji=False, force_interactive=stream.isatty()
     )
+
+
+TAB = "\t"
+
+
+class CommandFailed(Exception):
+    """The command cannot do what it was asked for. `advice` says what to do about it."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+class InExpression(Exception):
+    """Something is wrong with an expression whose text the user gave: the places of `error` speak of `text`."""
+
+    def __init__(self, error: InvalidSubscription | ProblemError, text: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """One thing that is wrong; `place` is empty where the caret says it."""
+
+    detail: str
+    line: int | None
+    column: int | None
+    pointer: str
+    suggestions: tuple[Mapping[str, Any], ...]
+
+
+def show(failure: Exception) -> None:
+    """Prints what went wrong on standard error."""
+    console = errors()
+    error, expression = _taken_apart(failure)
+    faults = _faults(error)
+    shown = [_source_line(fault, expression) is not None for fault in faults]
+    # The detail of an answer repeats its first fault: it is told once, under the place where that is shown.
+    said = error.title if isinstance(error, ProblemError) and faults and all(shown) else _headline(error)
+    console.print(Text.assemble(("error: ", "bold red"), said), soft_wrap=True)
+    for fault, has_place in zip(faults, shown, strict=True):
+        first, *others = _lines(fault, expression)
+        for line in [*([] if not has_place and fault.detail in said else [first]), *others]:
+            console.print(line, soft_wrap=True)
+    advice = getattr(error, "advice", "")
+    if advice:
+        hint(advice)
+
+
+def as_json(failure: Exception) -> dict[str, Any]:
+    """What went wrong as a problem: what `--json` prints."""
+    error, _ = _taken_apart(failure)
+    if isinstance(error, ProblemError):
+        return {
+            "type": error.type,
+            "title": error.title,
+            "status": error.status,
+            "detail": error.detail,
+            "errors": error.errors,
+        }
+    errors = [
+        {
+            name: value
+            for name, value in (
+                ("line", fault.line),
+                ("column", fault.column),
+                ("pointer", fault.pointer or None),
+                ("detail", fault.detail),
+                ("suggestions", list(fault.suggestions) or None),
+            )
+            if value is not None
+        }
+        for fault in _faults(error)
+    ]
+    return {"type": "about:blank", "title": _headline(error), "detail": str(error), "errors": errors}
+
+
+def _taken_apart(failure: Exception) -> tuple[Exception, str | None]:
+    """The error itself, and the text that its places speak of."""
+    return (failure.error, failure.text) if isinstance(failure, InExpression) else (failure, None)
+
+
+def _headline(error: Exception) -> str:
+    if isinstance(error, ProblemError):
+        return f"{error.title}: {error.detail}" if error.detail else error.title
+    if isinstance(error, InvalidSubscription):
+        return "the subscription cannot be understood"
+    if isinstance(error, InvalidEvent):
+        return "the event cannot be understood"
+    if isinstance(error, OntologyError):
+        return f"the ontology cannot be read: {error}"
+    return in_words(error)
+
+
+def in_words(error: Exception) -> str:
+    """An error in words, without the number that the system has for it."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _faults(error: Exception) -> list[_Fault]:
+    if isinstance(error, InvalidSubscription | InvalidEvent):
+        return [
+            _Fault(
+                detail=problem.detail,
+                line=problem.at.line if problem.at else None,
+                column=problem.at.column if problem.at else None,
+                pointer=(problem.at.pointer or "") if problem.at else "",
+                suggestions=problem.suggestions,
+            )
+            for problem in error.problems
+        ]
+    if isinstance(error, ProblemError):
+        return [
+            _Fault(
+                detail=str(fault.get("detail", "")),
+                line=fault.get("line"),
+                column=fault.get("column"),
+                pointer=str(fault.get("pointer") or ""),
+                suggestions=tuple(each for each in fault.get("suggestions") or () if isinstance(each, Mapping)),
+            )
+            for fault in error.errors
+        ]
+    return []
+
+
+def _lines(fault: _Fault, expression: str | None) -> Iterable[Text]:
+    source = _source_line(fault, expression)
+    if source is not None:
+        assert fault.column is not None
+        before = source[: fault.column - 1]
+        yield Text(f"  {source}")
+        # Under characters that take two columns the caret moves with them.
+        blank = "".join(TAB if char == TAB else " " * Text(char).cell_len for char in before)
+        yield Text.assemble("  ", blank, ("^", "bold red"))
+        yield Text(f"  {fault.detail}")
+    else:
+        place = f"line {fault.line}, column {fault.column or 1}: " if fault.line else ""
+        yield Text(f"  {place or (fault.pointer + ': ' if fault.pointer else '')}{fault.detail}")
+    for each in fault.suggestions:
+        label, iri = str(each.get("label") or ""), str(each.get("iri") or "")
+        tongue = f" ({each['lang']})" if each.get("lang") else ""
+        known = each.get("property")
+        about = property_in_words(label, known).removeprefix(label) if isinstance(known, Mapping) else ""
+        yield Text.assemble(
+            "    did you mean ", (label or iri, "bold"), tongue, (f"  {iri}" if label and iri else about, "dim")
+        )
+
+
+def _source_line(fault: _Fault, expression: str | None) -> str | None:
+    if expression is None or fault.line is None or fault.column is None:
+        return None
+    lines = expression.splitlines() or [""]
+    return lines[fault.line - 1] if fault.line <= len(lines) else ""
+
+
+WIDTH = 100
+"""Columns of a help page at most."""
+
+
+OTHER_WORDS = {
+    "ack": "listen",
+    "consume": "listen",
+    "pull": "matches",
+    "run": "serve",
+    "send": "publish",
+    "start": "serve",
+    "unsubscribe": "subscriptions delete",
+}
+"""What other programs call a command → the command."""
+OTHER_WORDS_IN_GROUPS = {"add": ("create", "load", "put"), "get": ("show",), "remove": ("delete",), "rm": ("delete",)}
+"""The same in a group of commands, of which it has some."""
+LIKE = 0.7
+"""How like a name is that is meant, of 1."""
+
+
+class Commands(TyperGroup):
+    """A group whose list of commands shows the first sentence of each in full, and which says where a command is that
+    is not here."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is named. Called by typer. Where there is none the error says what may be meant."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            hint = "."
+            if self.invoke_without_command and name in ("list", "ls"):
+                hint = f": {ctx.command_path!r} alone lists them."
+            elif meant := self._meant(ctx, name):
+                hint = f". Did you mean {' or '.join(map(repr, meant))}?"
+            ctx.fail(f"No such command {name!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: Any, name: str) -> list[str]:
+        """Commands that do it: of another word, of a name like it, or of that name in a group."""
+        near = get_close_matches(name, self.commands, cutoff=LIKE)
+        if self is not ctx.find_root().command:
+            return [each for each in OTHER_WORDS_IN_GROUPS.get(name, ()) if each in self.commands] or near
+        if name in OTHER_WORDS:
+            return [f"kindcast {OTHER_WORDS[name]}"]
+        groups = ((each, getattr(command, "commands", {})) for each, command in self.commands.items())
+        return [f"kindcast {each} {name}" for each, commands in groups if name in commands] or near
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the list. Called by typer."""
+        rows = [
+            (name, command.get_short_help_str(limit=10 * WIDTH))
+            for name, command in self.commands.items()
+            if not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def group(name: str, help: str, *, no_args_is_help: bool = True) -> typer.Typer:
+    """Commands under one name; `help` is a sentence about them all."""
+    return typer.Typer(name=name, help=help, no_args_is_help=no_args_is_help, cls=Commands)
+
+
+def page(*examples: str, statuses: str = "") -> str:
+    """The end of a help page: examples, and what the exit status means where a script should know more than that 0 is
+    success.
+
+    >>> print(page("kindcast trace 17").replace("\\b", "*"))
+    *
+    Example: kindcast trace 17
+    """
+    if len(examples) == 1:
+        text = f"\b\nExample: {examples[0]}"
+    else:
+        text = "\b\nExamples:" + "".join(f"\n  {each}" for each in examples)
+    return f"{text}\n\nExit status: {statuses}" if statuses else text

@@ -11,8 +11,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import expressions, ids
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
-from kindcast.server.cli.help_pages import group, page
-from kindcast.server.cli.problems import InExpression
+from kindcast.server.cli.output import InExpression, group, page
 from kindcast.server.client import ProblemError
 from kindcast.server.connectors.broker_url import SCHEMES
 

@@ -7,7 +7,7 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from kindcast.server.cli.help_pages import group, page
+from kindcast.server.cli.output import group, page
 
 __all__ = ["commands"]
 

@@ -16,11 +16,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from kindcast.server.cli import output, problems
+from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.documents import text_lines
-from kindcast.server.cli.help_pages import group, page
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.cli.subscriptions import commands as of_subscriptions
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def import_subscriptions(
                 refused += 1
                 problem = each["problem"]
                 detail = problem.get("detail") or problem.get("title")
-                problems.show(CommandFailed(f"line {each['line'] + start}: {detail}"))
+                output.show(CommandFailed(f"line {each['line'] + start}: {detail}"))
     if kept is not None or not json:
         output.hint(f"made {_plural(made, 'subscription')}")
     if refused:

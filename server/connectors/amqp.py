@@ -22,9 +22,8 @@ from aiormq.exceptions import (
 from yarl import URL
 
 from kindcast.server.connectors.bindings import AMQP, Content
-from kindcast.server.connectors.broker_url import BrokerUrl, Topic
+from kindcast.server.connectors.broker_url import BrokerUrl, Topic, tls_for
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
-from kindcast.server.connectors.tls import tls_for
 
 __all__ = ["AmqpSource", "broken_is_lost", "connect", "message_of"]
 

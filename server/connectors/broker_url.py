@@ -1,12 +1,22 @@
-"""URLs of brokers, and the topics of them that are read."""
+"""URLs of message brokers, the topics that they name, and the TLS context of their connections."""
 
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["SCHEMES", "BrokerUrl", "Protocol", "Topic", "WrongUrl", "parse_topic", "parse_url"]
+__all__ = [
+    "SCHEMES",
+    "BrokerUrl",
+    "Protocol",
+    "Topic",
+    "WrongUrl",
+    "parse_topic",
+    "parse_url",
+    "tls_for",
+]
 
 Protocol = Literal["MQTT", "NATS", "AMQP", "KAFKA", "REDIS"]
 
@@ -164,3 +174,30 @@ def parse_topic(text: str, protocol: Protocol) -> Topic:
     if wrong or len(set(names.values())) != len(names):
         raise WrongUrl(f"the levels of {text} need different names, and none of {', '.join(sorted(RESERVED))}")
     return Topic(separator.join(levels), separator, names)
+
+
+class _NamedContext(ssl.SSLContext):
+    """A client's context that expects the certificate of `name`."""
+
+    name: str
+
+    def wrap_bio(self, incoming: Any, outgoing: Any, *_: Any, **more: Any) -> ssl.SSLObject:
+        return super().wrap_bio(incoming, outgoing, **more | {"server_hostname": self.name})
+
+    def wrap_socket(self, sock: Any, *_: Any, **more: Any) -> ssl.SSLSocket:
+        """After the handshake; without it the socket is closed."""
+        wrapped = super().wrap_socket(sock, **more | {"server_hostname": self.name})
+        try:
+            wrapped.do_handshake()
+        except BaseException:
+            wrapped.close()
+            raise
+        return wrapped
+
+
+def tls_for(host: str) -> ssl.SSLContext:
+    """A context that trusts the system's authorities and expects the certificate of this host."""
+    context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    context.name = host
+    return context

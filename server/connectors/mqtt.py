@@ -19,9 +19,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from kindcast.server.connectors.bindings import MQTT, Content
-from kindcast.server.connectors.broker_url import BrokerUrl, Topic
+from kindcast.server.connectors.broker_url import BrokerUrl, Topic, tls_for
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
-from kindcast.server.connectors.tls import tls_for
 
 __all__ = ["MqttSource", "content_properties"]
 

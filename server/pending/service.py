@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Row
 from kindcast.semantic.planner import Experience
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
-from kindcast.server.operators.startup import first_expectations
+from kindcast.server.operators.registry import first_expectations
 from kindcast.server.pending.decision import Parked, Schedule, decide_event, decision_queue
 from kindcast.server.pending.late_matchers import LateMatchers
 from kindcast.server.settings import Settings

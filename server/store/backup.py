@@ -46,13 +46,12 @@ from kindcast.server.errors import StoreInUse, StoreUnreadable
 from kindcast.server.store import system
 from kindcast.server.store.database import ADVISORY_LOCK, normalised
 from kindcast.server.store.deliveries import discarded
-from kindcast.server.store.integrity import CHECKS, find_damage, tables_of
+from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
 from kindcast.server.store.ledger import LAYOUT, Totals, read_totals
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.servers import SNAPSHOT
 from kindcast.server.store.servers import metadata as of_servers
 from kindcast.server.store.tables import ledger, metadata, unsaved
-from kindcast.server.store.witness import Witness, path_of
 
 __all__ = ["MANIFEST", "Backup", "backup", "check", "restore"]
 

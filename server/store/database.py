@@ -23,10 +23,9 @@ from sqlalchemy.pool import NullPool
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import servers
-from kindcast.server.store.integrity import Damage
+from kindcast.server.store.integrity import Damage, Witness, follow_clock, path_of
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, metadata
-from kindcast.server.store.witness import Witness, follow_clock, path_of
 
 __all__ = ["Database", "normalised"]
 

@@ -1,4 +1,7 @@
-"""Stored ontologies: every version of each document as uploaded, with the records read from it."""
+"""Stored ontologies: every version of each document as uploaded, with the records read from it.
+
+`meanings` holds the number of the rules of matching that the database was served by, and the effect of each change.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Row, delete, insert, select, update
 
-from kindcast.server.store.tables import ontologies
+from kindcast.server.store.tables import meanings, ontologies, subscriptions
 
 __all__ = [
     "StoredOntology",
@@ -14,12 +17,15 @@ __all__ = [
     "active_records",
     "active_versions",
     "add_version",
+    "begin",
     "delete_ontology",
     "find_document",
     "find_previous",
     "find_same",
     "find_version",
+    "has_subscriptions",
     "keep_records",
+    "latest",
     "list_ontologies",
     "list_versions",
 ]
@@ -151,3 +157,18 @@ def list_versions(connection: Connection, name: str) -> Sequence[Row[Any]]:
     """Every version of a name, newest first."""
     query = select(*_DESCRIPTION).where(ontologies.c.name == name)
     return connection.execute(query.order_by(ontologies.c.version.desc())).all()
+
+
+def latest(connection: Connection) -> Row[Any] | None:
+    """(meaning, since, impact) of the rules that this database was last served by; None before rules had a number."""
+    return connection.execute(select(meanings).order_by(meanings.c.meaning.desc()).limit(1)).one_or_none()
+
+
+def begin(connection: Connection, meaning: int, *, since: float, impact: dict[str, Any] | None) -> None:
+    """Stores that these rules of matching hold from now on."""
+    connection.execute(insert(meanings).values(meaning=meaning, since=since, impact=impact))
+
+
+def has_subscriptions(connection: Connection) -> bool:
+    """Whether there is any subscription."""
+    return connection.execute(select(subscriptions.c.number).limit(1)).first() is not None

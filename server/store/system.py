@@ -50,7 +50,7 @@ from kindcast.server.errors import (
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import normalised
-from kindcast.server.store.witness import mark_of_keys
+from kindcast.server.store.integrity import mark_of_keys
 
 __all__ = ["AuditEntry", "SystemStore", "Tenant"]
 

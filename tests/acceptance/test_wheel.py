@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from kindcast.semantic.operators.plugins import load_plugins
+from kindcast.semantic.operators.declaration import load_plugins
 
 LIBRARY = """
 import json

@@ -27,9 +27,8 @@ from pyoxigraph import BlankNode, CanonicalizationAlgorithm, Dataset, DefaultGra
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.documents import DocumentReader
 from kindcast.semantic.events.linked_data.graph import Description, Graph, Link, graph_of_expanded, reached, unfolded
-from kindcast.semantic.events.linked_data.ngsi_ld import simplified
 from kindcast.semantic.events.linked_data.rdf import graph_of_rdf
-from kindcast.semantic.events.linked_data.reader import GraphReader
+from kindcast.semantic.events.linked_data.reader import GraphReader, simplified
 from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, TypedText

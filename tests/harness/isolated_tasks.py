@@ -14,7 +14,7 @@ from pathlib import Path
 import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError, UnsupportedFormat
-from kindcast.semantic.ontology.reports import Progress
+from kindcast.semantic.ontology.records import Progress
 
 __all__ = [
     "abort",

@@ -27,12 +27,12 @@ POINTS = {
     "fold": "kindcast.server.store.matches store_fold",
     "merge": "kindcast.server.store.matches store_merge",
     "progress": "kindcast.server.delivery.outbox record_progress",
-    "acknowledge": "kindcast.server.delivery.pull acknowledge",
+    "acknowledge": "kindcast.server.delivery.receiving acknowledge",
     "subscribe": "kindcast.server.broker.subscription_commands create",
     "key": "kindcast.server.store.system.SystemStore add_key",
     "revoke": "kindcast.server.store.system.SystemStore delete_key",
     "swap": "kindcast.server.broker.vocabulary_commands swap",
-    "witness": "kindcast.server.store.witness.Witness saw",
+    "witness": "kindcast.server.store.integrity.Witness saw",
 }
 """Name → the object and its function, a step of the server. Before and after it the process may die."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kindcast.server.cli import background
+from kindcast.server.cli import serve
 
 WAIT_SECONDS = 60
 
@@ -61,7 +61,7 @@ def test_serve_detached_is_ready_when_the_command_returns(kindcast: Kindcast, da
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{started['listening']}/readyz")
     assert (data / "kindcast.db").exists()
-    assert not (data / background.STATE).exists()
+    assert not (data / serve.STATE).exists()
 
 
 def test_serve_detached_twice_is_refused_and_names_the_first(kindcast: Kindcast, data: Path) -> None:
@@ -79,7 +79,7 @@ def test_serve_detached_that_cannot_start_shows_why(kindcast: Kindcast, data: Pa
     ran = kindcast("serve", "--detach", "--host", "0.0.0.0", "--port", "0", "--data", str(data))
     assert ran.status == 1
     assert ran.err.count("kindcast key create --role admin") == 1
-    assert str(data / background.LOG) in ran.err
+    assert str(data / serve.LOG) in ran.err
 
 
 def test_serve_detached_that_is_not_awaited_says_that_it_still_starts(kindcast: Kindcast, data: Path) -> None:
@@ -103,7 +103,7 @@ def test_stop_after_a_kill_stops_no_stranger(kindcast: Kindcast, data: Path) -> 
     """What a killed server left names a process id that may be another's by now; the lock tells."""
     started = kindcast("serve", "--detach", "--port", "0", "--data", str(data), "--json").json
     os.kill(started["pid"], signal.SIGKILL)
-    state = data / background.STATE
+    state = data / serve.STATE
     state.write_text(state.read_text("utf-8").replace(str(started["pid"]), str(os.getpid())), encoding="utf-8")
     assert kindcast("stop", "--data", str(data)).status == 1
     assert kindcast("serve", "--detach", "--port", "0", "--data", str(data)).status == 0

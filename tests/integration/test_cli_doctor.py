@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kindcast.server.cli import doctor
-from kindcast.server.store import witness
+from kindcast.server.store import integrity
 from tests.integration.conftest import Kindcast, Ran
 
 
@@ -103,7 +103,7 @@ def test_clock_that_jumped_since_a_server_wrote_is_a_problem(
 ) -> None:
     """As far as the machine has run since: CLOCK_BOOTTIME tells it."""
     real = time.time
-    monkeypatch.setattr(witness.time, "time", lambda: real() + 86_400)
+    monkeypatch.setattr(integrity.time, "time", lambda: real() + 86_400)
     ran = kindcast("doctor", "--data", str(folder), "--json")
     assert ran.status == 1
     assert re.search(r"jumped ahead by 86,[34]\d\d s", of(ran, "clock")[0]["detail"])

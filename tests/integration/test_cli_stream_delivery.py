@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kindcast import Client
-from kindcast.server.cli.spark_delivery import EVENTS_SENT, Outbox
+from kindcast.server.cli.spark import EVENTS_SENT, Outbox
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast
 

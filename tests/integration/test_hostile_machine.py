@@ -12,7 +12,7 @@ import pytest
 
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnreadable
-from kindcast.server.store.witness import Witness, examine, path_of
+from kindcast.server.store.integrity import Witness, examine, path_of
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
 from tests.harness.receiver import running_receiver
 from tests.integration.conftest import Kindcast

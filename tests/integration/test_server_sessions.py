@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from kindcast.server.client import Client
-from kindcast.server.security import sessions
+from kindcast.server.security import browser_sessions
+from kindcast.server.security.browser_sessions import Sessions
 from kindcast.server.security.permissions import ROLES
-from kindcast.server.security.sessions import Sessions
 from tests.harness.application import problem_code, running_application
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast
@@ -159,10 +159,10 @@ def test_session_ends_with_sign_out_key_and_time(address: str, admin: str, monke
 
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound the oldest one ends."""
-    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(browser_sessions, "MAX_SESSIONS", 2)
     held = Sessions(seconds=100.0)
-    tokens = [held.open("k", None)[0] for _ in range(3)]
-    assert [held.find(each) is not None for each in tokens] == [False, True, True]
+    opened = [held.open("k", None)[0] for _ in range(3)]
+    assert [held.find(each) is not None for each in opened] == [False, True, True]
 
 
 def test_session_of_administrator_of_all_chooses_a_tenant(address: str, admin: str) -> None:

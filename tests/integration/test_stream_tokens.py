@@ -16,7 +16,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from kindcast.server.security import stream_tokens
+from kindcast.server.security import browser_sessions
 from tests.harness.application import problem_code
 from tests.harness.browser import running_browser
 from tests.harness.server_thread import running_app
@@ -102,7 +102,7 @@ def test_token_is_for_one_subscription_and_for_streams_only(keyed: Keyed) -> Non
 
 
 def test_token_ends_after_a_minute_and_with_its_key(keyed: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_tokens, "LIFETIME_SECONDS", -1.0)
+    monkeypatch.setattr(browser_sessions, "STREAM_TOKEN_SECONDS", -1.0)
     late = keyed.token()
     monkeypatch.undo()
     orphan, running = keyed.token(), keyed.token()
@@ -118,11 +118,11 @@ def test_token_ends_after_a_minute_and_with_its_key(keyed: Keyed, monkeypatch: p
 
 
 def test_many_tokens_end_the_oldest(keyed: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_tokens, "MAX_TOKENS", 3)
-    tokens = [keyed.token() for _ in range(4)]
+    monkeypatch.setattr(browser_sessions, "MAX_STREAM_TOKENS", 3)
+    issued = [keyed.token() for _ in range(4)]
     with keyed.client("") as client:
-        assert problem_code(client.get(f"{keyed.path}/stream?token={tokens[0]}")) == "token-wrong"
-        with client.stream("GET", f"{keyed.path}/stream?token={tokens[1]}") as stream:
+        assert problem_code(client.get(f"{keyed.path}/stream?token={issued[0]}")) == "token-wrong"
+        with client.stream("GET", f"{keyed.path}/stream?token={issued[1]}") as stream:
             assert stream.status_code == 200
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kindcast.semantic import InvalidSubscription
 from kindcast.semantic.language import parse_text, to_text, to_tree
-from kindcast.semantic.language.text_shapes import TextShapes
+from kindcast.semantic.language.text import TextShapes
 from tests.strategies import expressions
 
 _PIECES = (
@@ -73,7 +73,7 @@ def test_the_third_text_of_a_shape_is_not_parsed(monkeypatch: Any) -> None:
     shapes = TextShapes()
     for price in (1, 2):
         shapes.tree(f'article = "A{price}" and (price <= {price} EUR or size in ({price}.5, -{price}))')
-    monkeypatch.setattr("kindcast.semantic.language.text_shapes.parse_text", None)
+    monkeypatch.setattr("kindcast.semantic.language.text.parse_text", None)
     tree = shapes.tree('article = "B" and (price <= 30 EUR or size in (0.25, -4))')
     price = {"<=": ["price", {"value": 30, "unit": "EUR"}]}
     assert tree == {"all": [{"=": ["article", "B"]}, {"any": [price, {"in": ["size", [0.25, -4]]}]}]}

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.events.linked_data import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
 from kindcast.semantic.events.linked_data.graph import UNNAMED, Graph, graph_of_expanded, members_of, reached, unfolded
-from kindcast.semantic.events.linked_data.ngsi_ld import simplified
 from kindcast.semantic.events.linked_data.rdf import documents_of_rdf, graph_of_rdf
 from kindcast.semantic.flatten import EventLimits
-from kindcast.semantic.model import Event, Node, Note
+from kindcast.semantic.model import Event, Node, Note, Resource
 
 if TYPE_CHECKING:
     from kindcast.semantic.events.linked_data.compiled import CompiledContexts
@@ -31,9 +30,72 @@ __all__ = [
     "is_graph",
     "is_linked_data",
     "may_be_graph",
+    "simplified",
     "top_level",
     "within_contexts",
 ]
+
+NAMESPACE = "https://uri.etsi.org/ngsi-ld/"
+HELD = ("Value", "Object", "LanguageMap", "ValueList", "ObjectList", "Values", "Objects", "JSON", "Vocab")
+HOLDERS = tuple(f"<{NAMESPACE}has{each}>" for each in HELD)
+"""The properties by which a member holds what it stands for."""
+_HOLDING = frozenset(HOLDERS)
+PREVIOUS = {f"<{NAMESPACE}hasPrevious{each}>": f"previous{each}" for each in HELD}
+UNIT = f"<{NAMESPACE}unitCode>"
+DELETED = "urn:ngsi-ld:null"
+TAGS = ".@language"
+_TOLD = frozenset({"@type", UNIT, *(holder + TAGS for holder in HOLDERS)})
+"""What is told with the value, or says only that it is one."""
+
+
+def simplified(node: Node) -> Node:
+    """The tree of an entity with what its members stand for; itself where none is a member of NGSI-LD. Linear."""
+    for values in node.values():
+        if (type(values) is Node or type(values) is list) and any(map(_stands, _listed(values))):
+            break
+    else:
+        return node
+    members: dict[str, list[Any]] = {}
+    for name, values in node.items():
+        for each in values if type(values) is list else (values,):
+            _read(name, each, members)
+    return Node({name: found[0] if len(found) == 1 else found for name, found in members.items()}, node.value)
+
+
+def _stands(value: Any) -> bool:
+    return type(value) is Node and not _HOLDING.isdisjoint(value)
+
+
+def _read(name: str, value: Any, members: dict[str, list[Any]]) -> None:
+    """Adds what a member gives under dotted names: the values that it holds, and what is said of them."""
+    if not _stands(value):
+        if not _is_deleted(value):
+            members.setdefault(name, []).append(value)
+        return
+    unit = value.get(UNIT)
+    held = [each for each in value if each in _HOLDING]
+    for holder in held if len(held) == 1 else sorted(held, key=HOLDERS.index):
+        for each in _listed(value[holder]):
+            if not _is_deleted(each):
+                measured = isinstance(each, int | float) and not isinstance(each, bool) and isinstance(unit, str)
+                members.setdefault(name, []).append({"value": each, "unitCode": unit} if measured else each)
+        if holder + TAGS in value:
+            members.setdefault(name + TAGS, []).extend(_listed(value[holder + TAGS]))
+    for inner, values in value.items():
+        if inner not in _HOLDING and inner not in _TOLD:
+            for each in values if type(values) is list else (values,):
+                _read(f"{name}.{PREVIOUS.get(inner, inner)}", each, members)
+    if isinstance(unit, str):
+        members.setdefault(f"{name}.unitCode", []).append(unit)
+
+
+def _is_deleted(value: Any) -> bool:
+    return value.iri == DELETED if type(value) is Resource else type(value) is str and value == DELETED
+
+
+def _listed(values: Any) -> list[Any]:
+    return values if isinstance(values, list) else [] if values is None else [values]
+
 
 DOCUMENT_VALUES = 100_000
 """JSON values of one document."""

@@ -20,8 +20,7 @@ from kindcast.semantic.errors import InconsistentOntology, OntologyError, Reason
 from kindcast.semantic.ontology import framing
 from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
-from kindcast.semantic.ontology.records import ConceptRecord, Ontology
-from kindcast.semantic.ontology.reports import Progress
+from kindcast.semantic.ontology.records import ConceptRecord, Ontology, Progress
 from kindcast.semantic.ontology.subsumption import Known, Pairs
 
 __all__ = ["classify_task", "run_hermit"]

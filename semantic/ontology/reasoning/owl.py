@@ -20,8 +20,7 @@ from kindcast.semantic.errors import ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import framing
 from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
-from kindcast.semantic.ontology.records import Ontology
-from kindcast.semantic.ontology.reports import Progress
+from kindcast.semantic.ontology.records import Ontology, Progress
 
 if TYPE_CHECKING:
     from kindcast.semantic.ontology.reasoning.axioms import Axioms

@@ -7,9 +7,9 @@ import pytest
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.changes.impact import Impact, impact_report
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.vocabulary.aliases import Aliases
 from kindcast.semantic.vocabulary.declarations import Declarations
-from kindcast.semantic.vocabulary.identifier_patterns import digital_link
+from kindcast.semantic.vocabulary.identifiers import digital_link
+from kindcast.semantic.vocabulary.synonyms import Aliases
 
 SHOP = b"""
 @prefix : <http://example.org/shop#> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

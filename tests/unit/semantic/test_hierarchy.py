@@ -3,7 +3,7 @@
 import networkx as nx
 import pytest
 
-from kindcast.semantic.vocabulary.hierarchy import Hierarchy
+from kindcast.semantic.vocabulary.relations import Hierarchy
 
 
 def built(pairs: str = "", types: str = "", equal: str = "", names: str = "") -> Hierarchy:

@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from kindcast.server.cli import documents
-from kindcast.server.cli.formats import Format, cell, chosen, write_messages
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.listen import Format, cell, chosen, write_messages
+from kindcast.server.cli.output import CommandFailed
 
 DATA = {"target": 'Laptop, 13"', "note": "=cmd|' /C calc'!A0", "price": -5, "seller": {"email": "a@b.c"}, "tags": ["x"]}
 MESSAGES: list[dict[str, Any]] = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kindcast.server.cli.publish import Tally
+from kindcast.server.cli.events import Tally
 
 
 def test_tally_counts_undecided_candidates_and_says_so_only_where_there_are_some(

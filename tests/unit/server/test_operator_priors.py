@@ -7,7 +7,7 @@ import pytest
 
 from kindcast.semantic.planner.learning import Experience
 from kindcast.server.errors import StoreUnreadable
-from kindcast.server.operators.startup import first_expectations
+from kindcast.server.operators.registry import first_expectations
 from tests.harness.application import running_application
 
 

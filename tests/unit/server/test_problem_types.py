@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from kindcast.server.api import error_responses
-from kindcast.server.api.problem_types import PROBLEM_TYPES, title
+from kindcast.server.api.error_responses import PROBLEM_TYPES, title_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,5 +33,5 @@ def test_page_of_problems_shows_the_table() -> None:
 def test_problem_has_the_status_and_the_title_of_its_code() -> None:
     """Where a code has two statuses, the one that is given."""
     problem = error_responses.Problem("unknown-concept", "no such")
-    assert (problem.status_code, problem.title) == (404, title("unknown-concept"))
+    assert (problem.status_code, problem.title) == (404, title_of("unknown-concept"))
     assert error_responses.Problem("invalid-subscription", "no such", status=400).status_code == 400

@@ -10,7 +10,7 @@ import pytest
 
 from kindcast import semantic
 from kindcast.index.registry import ENGINES
-from kindcast.server.cli import offline
+from kindcast.server.cli import matching
 
 COMPILER = {"numba", "llvmlite", "kindcast.index.machine_code"}
 SELDOM = COMPILER | {"jwt", "networkx", "owlready2", "pandas", "pyarrow", "pyld", "pyspark", "rdflib", "scipy"}
@@ -67,7 +67,7 @@ def test_empty_server_imports_no_compiler_and_no_parser_of_ontologies(tmp_path: 
 
 def test_offline_commands_name_the_engines_that_there_are() -> None:
     """They are written down, since importing them takes long."""
-    assert sorted(ENGINES) == list(offline.ENGINES)
+    assert sorted(ENGINES) == list(matching.ENGINES)
 
 
 def test_semantic_has_each_name_that_it_promises_and_no_other() -> None:

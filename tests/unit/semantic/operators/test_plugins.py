@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kindcast import Matcher, Vocabulary
-from kindcast.semantic.operators.plugins import GROUP, load_operators, load_plugins
+from kindcast.semantic.operators.declaration import GROUP, load_operators, load_plugins
 
 GOOD = """
 from kindcast import operator

@@ -1,5 +1,4 @@
-"""The commands `kindcast backup`, `kindcast restore` and `kindcast check`: all of a server in a folder, and back;
-`kindcast status`: how a running one is."""
+"""Commands for who runs a server: `kindcast backup`, `restore`, `check`, `status`, `repair` and `clock confirm`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +8,16 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from kindcast.server.cli.problems import CommandFailed
+from kindcast.server.cli.output import CommandFailed, group, page
 
-__all__ = ["backup", "check", "restore", "status"]
+__all__ = [
+    "backup",
+    "check",
+    "clock",
+    "repair",
+    "restore",
+    "status",
+]
 
 DataOption = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The data folder of the server.  [KINDCAST_DATA, or kindcast-data]")
@@ -138,3 +144,50 @@ def _tell(made: Any, done: str, json: bool) -> None:
     else:
         output.paragraph(done, "bold green")
         output.hint(f"{made.sequence:,} positions, {made.commits:,} commits, layout {made.layout}, of {made.source}")
+
+
+clock = group("clock", "The server's time, after the machine's clock jumped.")
+
+
+@clock.command("confirm", epilog=page("kindcast clock confirm"))
+def confirm(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Confirm that the clock of the server's machine is right, so that subscriptions and events expire by it again."""
+    with connected(server) as client:
+        told = client.confirm_clock()
+    if json:
+        output.print_json(told)
+        return
+    output.paragraph(f"the time is {told['time']}", "bold green")
+    if told["was"]:
+        output.hint(f"before: {told['was']}")
+
+
+def repair(
+    data: Annotated[Path, typer.Option(metavar="DIR", help="The data folder.")] = Path("kindcast-data"),
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Accept that commits are missing: the next start serves what is there."),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Check the database of a server that does not run, and say what is missing or damaged."""
+    from kindcast.server.store.integrity import accept, examine
+
+    database = data / "kindcast.db"
+    found = examine(database)
+    if accept_loss:
+        accept(database)
+    if json:
+        output.print_json(found | {"accepted": accept_loss})
+    else:
+        for line in found["damage"] or ["the database is whole"]:
+            output.paragraph(line)
+        output.paragraph(
+            f"{found['missing_commits']:,} commits are missing", "bold" if found["missing_commits"] else ""
+        )
+        if accept_loss:
+            output.hint("the next start serves what is there")
+        elif found["missing_commits"]:
+            output.hint(f"To serve what is there: kindcast repair --data {data} --accept-loss")
+    if (found["damage"] or found["missing_commits"]) and not accept_loss:
+        raise typer.Exit(1)

@@ -1,32 +1,98 @@
-"""`/asyncapi.json`: what is sent to the server and by it, as an AsyncAPI 3 document.
+"""The documents that describe the API: OpenAPI, with the types of all answers, and AsyncAPI, with all messages.
 
-    channel         address                               who acts
-    events          /v1/events                            publishers send events
-    stream          /v1/subscriptions/{id}/stream         the server sends messages (server-sent events)
-    websocket       /v1/subscriptions/{id}/ws             the server sends messages, readers acknowledge
-    webhook         the sink of a subscription            the server sends signed messages
-
-The payloads are the types of `kindcast.server.answers`, as in the OpenAPI document.
+routes ──FastAPI──▶ paths, parameters, bodies ─┐
+answers.ANSWERS ──pydantic──▶ JSON Schemas ────┼─▶ /openapi.json
+                                               └─▶ /asyncapi.json
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Required
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from kindcast.server.answers import Message, ProblemDocument
+from kindcast.server.answers import ANSWERS, Bytes, Lines, Message, ProblemDocument, Text
 from kindcast.server.api.http_protocol import WEBSOCKET_PATH
 from kindcast.server.api.requests import answer
-from kindcast.server.delivery.websocket import CLOUDEVENTS
+from kindcast.server.delivery.receiving import CLOUDEVENTS
 
-__all__ = ["asyncapi_document", "router"]
+__all__ = [
+    "asyncapi_document",
+    "describe_answers",
+    "router",
+]
+
+JSON = "application/json"
+REFERENCES = "#/components/schemas/{model}"
+PLAIN = (Text, Lines, Bytes)
+SSE_TYPE = "text/event-stream"
+SSE = {
+    "type": "object",
+    "description": "One event of the stream. `data` of an event `match` is a message as JSON text.",
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"enum": ["match", "end"]},
+        "data": {"type": "string"},
+        "retry": {"type": ["integer", "string"]},
+    },
+}
+REQUEST_FAULTS = "422"
+"""The framework's own description of refused requests; all our errors are problem documents, which `default` has."""
+
+
+def describe_answers(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """What takes the place of `app.openapi`."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _with_answers(made())
+        return app.openapi_schema
+
+    return openapi
+
+
+def _with_answers(document: dict[str, Any]) -> dict[str, Any]:
+    schemas, definitions = _schemas()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            responses = operation["responses"]
+            responses.pop(REQUEST_FAULTS, None)
+            for status, kind in ANSWERS.get(f"{method.upper()} {path}", {}).items():
+                response = responses.setdefault(str(status), {"description": "Successful Response"})
+                if isinstance(kind, PLAIN):
+                    response["content"] = {str(kind): {"schema": SSE if kind == SSE_TYPE else {"type": "string"}}}
+                elif kind is not None:
+                    response["content"] = {JSON: {"schema": schemas[kind]}}
+    components = document.setdefault("components", {}).setdefault("schemas", {})
+    components.update(definitions)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        components.pop(unused, None)
+    return document
+
+
+@cache
+def _schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
+    """The schema of each type, and what they refer to."""
+    kinds = {
+        kind
+        for statuses in ANSWERS.values()
+        for kind in statuses.values()
+        if kind is not None and not isinstance(kind, PLAIN)
+    } | {ProblemDocument}
+    made, definitions = TypeAdapter.json_schemas(
+        [(kind, "serialization", TypeAdapter(kind)) for kind in sorted(kinds, key=str)],
+        ref_template=REFERENCES,
+    )
+    return {kind: schema for (kind, _), schema in made.items()}, definitions.get("$defs", {})
+
 
 router = APIRouter(tags=["health"])
 
-JSON = "application/json"
+
 STREAM_PATH = "/v1/subscriptions/{id}/stream"
 
 
@@ -120,7 +186,7 @@ async def get_asyncapi(request: Request) -> Response:
 
 
 @cache
-def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
+def _message_schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
     """Those of all messages; they are the same for every server. Making them takes some 10 ms."""
     return TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter(kind)) for name, (kind, _, _) in PAYLOADS.items()],
@@ -130,7 +196,7 @@ def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
 
 def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
     """The document of a server that is reached under this name and port."""
-    made, definitions = _schemas()
+    made, definitions = _message_schemas()
     messages: dict[str, Any] = {
         name: {"name": name, "title": title, "contentType": media_type, "payload": made[name, "serialization"]}
         for name, (_, media_type, title) in PAYLOADS.items()

@@ -1,0 +1,321 @@
+"""How a subscriber receives from its cursor: pull with long poll, server-sent events, WebSocket; acknowledgement.
+
+    pull(after, limit, wait) ──▶ messages, cursor      as often as wanted: reading changes nothing
+    stream, WebSocket        ──▶ messages as they come, from the same cursor
+    acknowledge(cursor)      ──▶ acked                 the next reader starts there, also after a restart
+
+A reader without messages sleeps until the broker announces a commit that concerns its subscription; nothing polls.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from sqlalchemy import Connection
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from kindcast.server.broker import Broker
+from kindcast.server.clock import CLOCK
+from kindcast.server.delivery.message import (
+    Page,
+    as_cloudevent,
+    encode,
+    expiring,
+    message_of,
+    parse_cursor,
+    start_of,
+    subscriber_of,
+)
+from kindcast.server.delivery.service import DeliveryService
+from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError
+from kindcast.server.security.payloads import Reader
+from kindcast.server.security.tickets import Claim, check_ticket
+from kindcast.server.store.deliveries import StoredMatch, Subscriber, acknowledge, find_subscriber, read_matches
+from kindcast.server.strict_json import MalformedJson
+
+__all__ = [
+    "CLOUDEVENTS",
+    "DEFAULT_LIMIT",
+    "MAX_LIMIT",
+    "BadFrame",
+    "End",
+    "Expiring",
+    "Start",
+    "acknowledge_cursor",
+    "find_start",
+    "follow",
+    "pull",
+    "serve_websocket",
+    "stream",
+]
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 10_000
+"""Messages of one pull."""
+
+MAX_PAGE_BYTES = 16 << 20
+"""Of the events in one pull: a page ends early rather than filling the memory of both sides."""
+
+
+async def pull(
+    broker: Broker, wakeups: Wakeups, id: str, reader: Reader, *, after: str | None, limit: int, wait: float
+) -> Page:
+    """The next messages. Waits up to `wait` seconds for the first one; an empty page means that nothing came.
+
+    Raises `UnknownSubscription`, `HiddenAttribute`, `InvalidCursor`, `CursorGone`.
+    """
+
+    def read(connection: Connection) -> tuple[Subscriber, Page]:
+        subscriber = subscriber_of(connection, id)
+        reader.check(connection, subscriber.number)
+        start = start_of(connection, subscriber, after)
+        found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=MAX_PAGE_BYTES)
+        messages = [message_of(id, match, subscriber.attributes, reader.shown) for match in found]
+        cursor = messages[-1].cursor if messages else str(start)
+        return subscriber, Page(messages, cursor, expiring(subscriber))
+
+    subscriber, page = await broker.read(read)
+    if page.events or wait <= 0:
+        return page
+    with wakeups.watch(subscriber.number) as woken:
+        try:
+            async with asyncio.timeout(wait):
+                while not page.events and not wakeups.closed:
+                    woken.clear()
+                    _, page = await broker.read(read)
+                    if not page.events:
+                        await woken.wait()
+        except TimeoutError:
+            pass
+    return page
+
+
+async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: Claim | str | None) -> int:
+    """Acknowledges everything up to the cursor; returns the subscription's cursor, which never moves back. On disk when
+    it returns.
+
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `InvalidCursor`.
+    """
+
+    def write(connection: Connection) -> tuple[int, int]:
+        subscriber = subscriber_of(connection, id)
+        check_ticket(ticket, subscriber.ticket_hash, subscriber.created_by)
+        return subscriber.number, acknowledge(connection, subscriber, parse_cursor(connection, cursor))
+
+    _, acked = await broker.execute(write, lambda done: {done[0]})
+    return acked
+
+
+End = Literal["shutdown", "deleted", "expired", "damaged", "hidden"]
+"""Why a stream ends."""
+
+PAGE_MESSAGES = 256
+PAGE_BYTES = 1 << 20
+"""Held per stream at most, save for one event that is larger."""
+
+RETRY_MILLISECONDS = 1_000
+"""What we ask a reader to wait before it connects again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiring:
+    """The subscription ends within a day, then."""
+
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a stream begins. `over`: the subscription has expired and there is nothing left to send."""
+
+    subscriber: Subscriber
+    after: int
+    reader: Reader
+    over: bool
+
+
+async def find_start(broker: Broker, id: str, after: str | None, reader: Reader) -> Start:
+    """Checks what the reader asks for, before the answer begins. Raises `UnknownSubscription`, `HiddenAttribute`,
+    `InvalidCursor`, `CursorGone`."""
+
+    def read(connection: Connection) -> Start:
+        subscriber = subscriber_of(connection, id)
+        reader.check(connection, subscriber.number)
+        start = start_of(connection, subscriber, after)
+        left = read_matches(connection, subscriber.number, after=start, limit=1, byte_budget=1)
+        return Start(subscriber, start, reader, over=_has_expired(subscriber) and not left)
+
+    return await broker.read(read)
+
+
+async def follow(
+    broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float
+) -> AsyncIterator[list[StoredMatch] | Expiring | End | None]:
+    """What a reader gets from `start` on: pages of matches; once that the subscription will end, for each end; None
+    when nothing has come for so many seconds; last the reason why there is no more. A page is read when the one before
+    was taken."""
+    number, after, told = start.subscriber.number, start.after, None
+
+    def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch]]:
+        start.reader.check(connection, number)  # it may have been declared meanwhile
+        found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
+        return find_subscriber(connection, number), found
+
+    with wakeups.watch(number) as woken:
+        while not wakeups.closed:
+            woken.clear()
+            try:
+                subscriber, page = await broker.read(read)
+            except RecordDamaged:
+                yield "damaged"
+                return
+            except HiddenAttribute:
+                yield "hidden"
+                return
+            if page:
+                yield page
+                after = page[-1].position
+            if subscriber is None:
+                yield "deleted"
+                return
+            if (soon := expiring(subscriber)) is not None and soon != told:
+                told = soon
+                yield Expiring(soon)
+            if page:
+                continue
+            if _has_expired(subscriber):
+                yield "expired"
+                return
+            try:
+                async with asyncio.timeout(min(ping_seconds, max(0.0, subscriber.expires_at - CLOCK.now()))):
+                    await woken.wait()
+            except TimeoutError:
+                yield None
+    yield "shutdown"
+
+
+async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float) -> AsyncIterator[bytes]:
+    """The lines of the answer, from `start` until the subscription ends, the server stops or the reader leaves."""
+    yield format_sse_event(retry=RETRY_MILLISECONDS)
+    async for step in follow(broker, wakeups, start, ping_seconds):
+        if step is None:
+            yield KEEPALIVE_COMMENT
+        elif isinstance(step, str):
+            yield format_sse_event(event="end", data_str=f'{{"reason":"{step}"}}')
+        elif isinstance(step, Expiring):
+            yield format_sse_event(event="expiring", data_str=f'{{"expiring":"{step.at}"}}')
+        else:
+            for match in step:
+                chosen = start.subscriber.id, match, start.subscriber.attributes, start.reader.shown
+                data = encode(message_of(*chosen)).decode()
+                yield format_sse_event(id=str(match.position), event="match", data_str=data)
+
+
+def _has_expired(subscriber: Subscriber) -> bool:
+    return subscriber.status == "expired" or subscriber.expires_at <= CLOCK.now()
+
+
+CLOUDEVENTS = "cloudevents.json"
+"""The subprotocol of CloudEvents' WebSocket binding, with events in JSON."""
+
+_CLOSE_CODES = {"shutdown": 1012, "deleted": 1000, "expired": 1000, "damaged": 1011, "hidden": 1008}
+
+
+class BadFrame(ServerError):
+    """A frame is a JSON object with `ack`, a cursor, or `ticket`, or both."""
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """A frame of the reader. `ticket`: of the subscription, where the handshake could not carry it; it stands for the
+    frames that follow as well."""
+
+    ack: str | None = None
+    ticket: str | None = None
+
+
+_decoder = msgspec.json.Decoder(_Asked)
+
+
+async def serve_websocket(
+    delivery: DeliveryService,
+    websocket: WebSocket,
+    start: Start,
+    claim: Claim,
+    problem: Callable[[Exception], dict[str, object]],
+    charge: Callable[[], None],
+) -> None:
+    """Accepts the connection and serves it until the reader leaves or the subscription ends. `problem`: what an error
+    looks like to a client. `charge` is called for each frame of the reader: raises `LimitReached`."""
+    bare = CLOUDEVENTS in websocket.scope["subprotocols"]
+    await websocket.accept(CLOUDEVENTS if bare else None)
+    sending = asyncio.create_task(_send(delivery, websocket, start, bare))
+    reading = asyncio.create_task(_read(delivery, websocket, start.subscriber.id, claim, problem, charge))
+    try:
+        await asyncio.wait((sending, reading), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, reading):
+            task.cancel()
+        ended = await asyncio.gather(sending, reading, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect | OSError):
+            with contextlib.suppress(RuntimeError, OSError):  # the connection may be gone
+                await websocket.close(1011)
+            raise error
+
+
+async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, bare: bool) -> None:
+    id, attributes, shown = start.subscriber.id, start.subscriber.attributes, start.reader.shown
+    pings = delivery.settings.stream_ping_seconds
+    async for step in follow(delivery.broker, delivery.wakeups, start, pings):
+        if isinstance(step, str):
+            if not bare:
+                await websocket.send_text(f'{{"end":"{step}"}}')
+            await websocket.close(_CLOSE_CODES[step], step)
+        elif isinstance(step, Expiring):
+            if not bare:
+                await websocket.send_text(f'{{"expiring":"{step.at}"}}')
+        elif step is not None:
+            for match in step:
+                chosen = id, match, attributes, shown
+                await websocket.send_text(as_cloudevent(*chosen) if bare else encode(message_of(*chosen)).decode())
+
+
+async def _read(
+    delivery: DeliveryService,
+    websocket: WebSocket,
+    id: str,
+    claim: Claim,
+    problem: Callable[[Exception], dict[str, object]],
+    charge: Callable[[], None],
+) -> None:
+    while True:
+        frame = await websocket.receive()
+        if frame["type"] == "websocket.disconnect":
+            return
+        try:
+            charge()
+            asked = _asked(frame.get("text") or frame.get("bytes") or b"")
+            claim = replace(claim, ticket=asked.ticket or claim.ticket)
+            if asked.ack is not None:
+                told: dict[str, object] = {
+                    "acked": str(await acknowledge_cursor(delivery.broker, id, asked.ack, claim))
+                }
+            else:
+                continue
+        except Exception as error:
+            told = {"problem": problem(error)}
+        await websocket.send_text(msgspec.json.encode(told).decode())
+
+
+def _asked(frame: str | bytes) -> _Asked:
+    try:
+        return _decoder.decode(frame)
+    except msgspec.ValidationError:
+        raise BadFrame from None
+    except (msgspec.DecodeError, UnicodeError):
+        raise MalformedJson("the frame is no JSON") from None

@@ -77,7 +77,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "invalid-cursor": ProblemType(400, "The cursor was not made by this list."),
     "cursor-gone": ProblemType(410, "The events after this cursor are older than the retention."),
     "invalid-request": ProblemType(422, "A parameter or a member of the body is missing, unknown or wrong.", (400,)),
-    "not-in-this-version": ProblemType(501, "This version does not have the feature that the request uses.", (400,)),
+    "not-in-this-version": ProblemType(501, "The request uses a feature that this version does not have.", (400,)),
     "unsupported-media-type": ProblemType(415, "The address does not accept this content type."),
     "unsupported-encoding": ProblemType(415, "The body has a content encoding that the server does not accept."),
     "body-too-large": ProblemType(413, "The body has more bytes than the limit."),
@@ -85,14 +85,14 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "too-slow": ProblemType(408, "The request did not arrive within the time limit."),
     "wrong-host": ProblemType(421, "The Host header does not name this server."),
     "wrong-origin": ProblemType(403, "A page of another site may not make this request."),
-    "precondition-failed": ProblemType(412, "The resource is not in the state that the condition names."),
+    "precondition-failed": ProblemType(412, "The resource does not have the state that the request requires."),
     "not-found": ProblemType(404, "There is nothing at this address."),
     "method-not-allowed": ProblemType(405, "The address does not have this method."),
     # events
     "invalid-event": ProblemType(422, "An event breaks a rule of CloudEvents or of its event type."),
     "no-event-accepted": ProblemType(422, "No event of the request was accepted; `rejected` says why."),
     "too-many-events": ProblemType(413, "The request has more events than the limit."),
-    "too-many-matches": ProblemType(422, "The event matches more subscriptions than the limit; it was not stored."),
+    "too-many-matches": ProblemType(422, "The event matches more subscriptions than the limit, so it was not stored."),
     "unknown-context": ProblemType(422, "A JSON-LD document needs unknown contexts; `contexts` lists them."),
     "unknown-event": ProblemType(404, "There is no such event, or it is older than the retention."),
     # subscriptions and deliveries
@@ -104,9 +104,9 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "ticket-wrong": ProblemType(403, "The ticket is not that of the subscription."),
     "sink-missing": ProblemType(422, "The request has settings for a webhook, but no sink."),
     "sink-refused": ProblemType(422, "The address of the sink is not allowed.", (400,)),
-    "backfill-too-large": ProblemType(422, "More past events were accepted since `start_at`, or match, than allowed."),
+    "backfill-too-large": ProblemType(422, "Too many events were accepted since `start_at`, or too many of them match."),
     "idempotency-key-reused": ProblemType(
-        422, "There is another subscription of this Idempotency-Key or id, or what it made was changed since."
+        422, "Another request already used this Idempotency-Key or id, or the subscription that it made was changed since."
     ),
     "too-many-subscriptions": ProblemType(507, "The limit of subscriptions is reached."),
     "too-many-lines": ProblemType(413, "The import has more lines than the limit."),
@@ -133,14 +133,14 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "too-many-operators": ProblemType(507, "The limit of remote operators is reached."),
     # keys and limits
     "key-missing": ProblemType(401, "The request needs a key: `Authorization: Bearer …`."),
-    "key-wrong": ProblemType(401, "The key is not known, was revoked, or its time is over."),
+    "key-wrong": ProblemType(401, "The key is unknown, revoked or expired."),
     "keys-needed": ProblemType(403, "A proxy passed the request on, and the server has no keys."),
     "token-wrong": ProblemType(
-        401, "The token is not the identity provider's for this server, or not for this stream; or its time is over."
+        401, "The token is expired, or it is not for this server or this stream."
     ),
-    "identity-provider-unavailable": ProblemType(503, "The identity provider did not tell its keys. Send it again."),
+    "identity-provider-unavailable": ProblemType(503, "The server could not get the keys of the identity provider. Send the request again."),
     "not-permitted": ProblemType(403, "The role of the key does not allow this request."),
-    "hidden-attribute": ProblemType(403, "The request rests on values that are hidden from the role."),
+    "hidden-attribute": ProblemType(403, "The request uses values that are hidden from the role."),
     "other-tenant": ProblemType(403, "The key belongs to another tenant."),
     "unknown-tenant": ProblemType(404, "There is no such tenant."),
     "tenant-exists": ProblemType(409, "There is a tenant of this name already."),
@@ -153,9 +153,9 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "spark-missing": ProblemType(501, "The back-test needs Spark, which is not installed."),
     "backtest-failed": ProblemType(500, "The Spark job of a back-test failed."),
     "busy": ProblemType(503, "Too much is waiting. Send the request again after `Retry-After`."),
-    "store-unavailable": ProblemType(503, "The store did not take the change, so nothing has happened. Send it again."),
-    "store-damaged": ProblemType(503, "The database is damaged and must be repaired."),
-    "record-damaged": ProblemType(503, "A stored event is not what was accepted, so it is not given out."),
+    "store-unavailable": ProblemType(503, "The database could not store the change, so nothing was changed. Send the request again."),
+    "store-damaged": ProblemType(503, "The database is damaged. Repair it."),
+    "record-damaged": ProblemType(503, "A stored event differs from the event that was accepted, so the server does not return it."),
     "not-ready": ProblemType(503, "The server is not ready to work."),
     "internal-error": ProblemType(500, "Something went wrong in the server; its log has the details."),
 }  # fmt: skip

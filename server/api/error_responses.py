@@ -104,9 +104,15 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "ticket-wrong": ProblemType(403, "The ticket is not that of the subscription."),
     "sink-missing": ProblemType(422, "The request has settings for a webhook, but no sink."),
     "sink-refused": ProblemType(422, "The address of the sink is not allowed.", (400,)),
-    "backfill-too-large": ProblemType(422, "Too many events were accepted since `start_at`, or too many of them match."),
+    "backfill-too-large": ProblemType(
+        422,
+        "Too many events were accepted since `start_at`, "
+        "or too many of them match.",
+    ),
     "idempotency-key-reused": ProblemType(
-        422, "Another request already used this Idempotency-Key or id, or the subscription that it made was changed since."
+        422,
+        "Another request already used this Idempotency-Key or id, "
+        "or the subscription that it made was changed since.",
     ),
     "too-many-subscriptions": ProblemType(507, "The limit of subscriptions is reached."),
     "too-many-lines": ProblemType(413, "The import has more lines than the limit."),
@@ -138,7 +144,11 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "token-wrong": ProblemType(
         401, "The token is expired, or it is not for this server or this stream."
     ),
-    "identity-provider-unavailable": ProblemType(503, "The server could not get the keys of the identity provider. Send the request again."),
+    "identity-provider-unavailable": ProblemType(
+        503,
+        "The server could not get the keys of the identity provider. "
+        "Send the request again.",
+    ),
     "not-permitted": ProblemType(403, "The role of the key does not allow this request."),
     "hidden-attribute": ProblemType(403, "The request uses values that are hidden from the role."),
     "other-tenant": ProblemType(403, "The key belongs to another tenant."),
@@ -153,9 +163,17 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "spark-missing": ProblemType(501, "The back-test needs Spark, which is not installed."),
     "backtest-failed": ProblemType(500, "The Spark job of a back-test failed."),
     "busy": ProblemType(503, "Too much is waiting. Send the request again after `Retry-After`."),
-    "store-unavailable": ProblemType(503, "The database could not store the change, so nothing was changed. Send the request again."),
+    "store-unavailable": ProblemType(
+        503,
+        "The database could not store the change, so nothing was changed. "
+        "Send the request again.",
+    ),
     "store-damaged": ProblemType(503, "The database is damaged. Repair it."),
-    "record-damaged": ProblemType(503, "A stored event differs from the event that was accepted, so the server does not return it."),
+    "record-damaged": ProblemType(
+        503,
+        "A stored event differs from the event that was accepted, "
+        "so the server does not return it.",
+    ),
     "not-ready": ProblemType(503, "The server is not ready to work."),
     "internal-error": ProblemType(500, "Something went wrong in the server; its log has the details."),
 }  # fmt: skip

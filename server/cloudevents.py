@@ -32,6 +32,7 @@ from kindcast.semantic import Event, InvalidEvent, Note, Position, Problem, Voca
 from kindcast.semantic.events import GRAPH_TYPES, JSON_LD, MOST_TOGETHER, RDF_TYPES, Canonicaliser
 from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
+from kindcast.server.security.tickets import Repeatable
 from kindcast.server.strict_json import MalformedJson, decode
 from kindcast.server.worker_threads import run_to_the_end
 
@@ -60,6 +61,8 @@ __all__ = [
 
 SPECVERSION = "1.0"
 
+ID_BYTES = 16
+"""Of an id that is derived from an `Idempotency-Key`."""
 LONGEST_NAME = 64  # characters of an attribute's name; the specification advises 20
 LONGEST_VALUE = 2_048  # characters of id, source and type, which stand in an index
 MAX_ATTRIBUTES = 64
@@ -272,19 +275,27 @@ class EventReader:
         self._lock = threading.Lock()
         self._canonicaliser: tuple[Vocabulary, Canonicaliser] | None = None
 
-    def read(self, content_type: str | None, headers: Iterable[tuple[str, str]], body: bytes) -> Decoded:
-        """The events of one request; header names in lower case. Linear in the body.
+    def read(
+        self,
+        content_type: str | None,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        repeatable: Repeatable | None = None,
+    ) -> Decoded:
+        """The events of one request; header names in lower case. Linear in the body. Events without an id get one that
+        is derived from `repeatable`, where it is given, so that they are the same events when they are sent again.
 
         Raises `UnknownContent`, `BadRequestMode`, `TooManyEvents`; what is wrong with one event stands in its place.
         """
         media_type = (content_type or "").partition(";")[0].strip().lower()
         given = header_attributes(headers)
+        prefix = None if repeatable is None else repeatable.random("events", ID_BYTES).hex()
         if media_type == STRUCTURED:
             return Decoded(events=[self._structured(body)], single=True)
         if media_type == BATCH:
             return Decoded(events=self._batch(body), single=False)
         if media_type in LINES:
-            return self._lines(body, given)
+            return self._lines(body, given, prefix)
         if media_type.startswith("application/cloudevents"):
             raise UnknownContent(
                 f"of the CloudEvents formats only JSON is supported ({STRUCTURED} and {BATCH}), not {media_type}"
@@ -294,7 +305,8 @@ class EventReader:
                 f"events come as application/json, application/x-ndjson, {STRUCTURED}, {BATCH}, or as any content with "
                 f"ce-* headers; not as {media_type or 'content without a Content-Type'}"
             )
-        return Decoded(events=[self._binary(content_type or "", media_type, given, body)], single=True)
+        id = None if prefix is None else f"{prefix}-1"
+        return Decoded(events=[self._binary(content_type or "", media_type, given, body, id)], single=True)
 
     def from_object(self, value: Any) -> DecodedEvent:
         """An event inside another JSON document: a CloudEvent if it has `specversion`, else the data of one. Raises
@@ -366,17 +378,20 @@ class EventReader:
         except InvalidEvent as error:
             return error
 
-    def _lines(self, body: bytes, given: Mapping[str, str]) -> Decoded:
+    def _lines(self, body: bytes, given: Mapping[str, str], prefix: str | None) -> Decoded:
         if "id" in given:
             raise BadRequestMode("ce-id would give every line the same id: put the id into each line, or leave it out")
         numbered = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
         self.check_count(len(numbered))
         plain = _Plain(checked_context({**DEFAULTS, **given}, partial=True)) if given else _PLAIN
         events: list[DecodedEvent | InvalidEvent] = []
-        for _, line in numbered:
+        for number, line in numbered:
             try:
                 value = decode(line)
-                events.append(self._from_object(value) if _is_event(value) else self._from_data(value, plain))
+                if _is_event(value):
+                    events.append(self._from_object(value))
+                else:
+                    events.append(self._from_data(value, plain, id=prefix and f"{prefix}-{number}"))
             except MalformedJson as error:
                 events.append(_invalid("malformed-json", str(error)))
             except InvalidEvent as error:
@@ -384,15 +399,15 @@ class EventReader:
         return Decoded(events=events, single=False, lines=[number for number, _ in numbered])
 
     def _binary(
-        self, content_type: str, media_type: str, given: Mapping[str, str], body: bytes
+        self, content_type: str, media_type: str, given: Mapping[str, str], body: bytes, id: str | None
     ) -> DecodedEvent | InvalidEvent:
-        """Binary mode, and plain JSON, which is binary mode without its headers."""
+        """Binary mode, and plain JSON, which is binary mode without its headers. `id`: for an event without one."""
         if "datacontenttype" in given:
             raise BadRequestMode("in binary mode Content-Type says what the data is: leave ce-datacontenttype out")
         try:
             if not given and body and _is_json(media_type) and media_type not in READ_BY_TYPE:
                 data = decode(body)
-                return self._from_data(data, _PLAIN, (_LOOKS_STRUCTURED,) if _is_event(data) else ())
+                return self._from_data(data, _PLAIN, (_LOOKS_STRUCTURED,) if _is_event(data) else (), id)
             if "specversion" in given:
                 context = checked_context(given)
             else:
@@ -402,6 +417,8 @@ class EventReader:
             enveloped = "id" in context
             if not enveloped and media_type in GRAPH_TYPES:  # the same document again is the same event (rule 21)
                 context["id"] = hashlib.blake2b(body, digest_size=16).hexdigest()
+            elif not enveloped and id is not None:
+                context["id"] = id
             notes: tuple[Note, ...] = ()
             if not body:
                 members = {}
@@ -443,11 +460,12 @@ class EventReader:
                 notes = (_NO_ATTRIBUTES,) if not isinstance(value["data"], str) else ()
         return self._made(context, members, notes)
 
-    def _from_data(self, data: Any, plain: _Plain, notes: tuple[Note, ...] = ()) -> DecodedEvent:
-        """The event around plain data: what `_made` makes of it, with less to write."""
+    def _from_data(self, data: Any, plain: _Plain, notes: tuple[Note, ...] = (), id: str | None = None) -> DecodedEvent:
+        """The event around plain data: what `_made` makes of it, with less to write. Without `id` it gets a new one."""
         if not isinstance(data, dict):
             raise InvalidEvent([_NO_OBJECT])
-        id = self._next_id()
+        ours = id is None
+        id = id or self._next_id()
         try:
             body = b'%b,"id":"%b","data":%b}' % (plain.head, id.encode(), _ENCODER.encode(data))
             content = b'[%b,{"data":%b}]' % (plain.rest, _SORTING_ENCODER.encode(data))
@@ -460,7 +478,7 @@ class EventReader:
             body=body.decode(),
             digest=hashlib.blake2b(content, digest_size=16).hexdigest(),
             event=Event(data, {**plain.context, "id": id}),
-            id_is_ours=True,
+            id_is_ours=ours,
             enveloped=False,
             notes=notes,
         )

@@ -4,7 +4,7 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy import Connection, Row
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -27,12 +27,14 @@ from kindcast.server.api.requests import (
     reader_of,
     without_payload,
 )
+from kindcast.server.api.subscriptions import read_key
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, TooManyEvents, arrived, says_several
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
 from kindcast.server.security.payloads import Reader, check_visible
+from kindcast.server.security.tickets import Repeatable
 from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.matches import had_by
@@ -98,6 +100,14 @@ async def publish(
     broker: AppBroker,
     reader: AppEventReader,
     verbose: Annotated[bool, Query(description="Whether the answer lists every event, with notes.")] = True,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            max_length=4_096,
+            description="A new UUID of yours. Events without an id get one that is derived from it, so that the same "
+            "request can be sent again and each event is accepted once.",
+        ),
+    ] = None,
 ) -> Response:
     """Accepts events: CloudEvents (binary, structured, batch), plain JSON, NDJSON. What is answered with 202 is on disk
     and matched against every subscription that was acknowledged before. An event that cannot be read does not stop the
@@ -105,7 +115,8 @@ async def publish(
     accepted, the answer is an error. Notes tell of every attribute of an event, 100 at most, and of
     misspelt names among its first 200; with `verbose=false` none are made or kept, and only what subscriptions ask
     about is read."""
-    decoded = await _decoded(request, reader)
+    repeatable = read_key(idempotency_key, caller_of(request))
+    decoded = await _decoded(request, reader, repeatable)
     count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
     most = caller_of(request).max_matches
@@ -174,7 +185,8 @@ class PublishRoute:
         state = request.app.state
         tracing.name_request("POST", PUBLISH_PATH)
         try:
-            response = await publish(request, services_of(request).broker, state.event_reader, verbose)
+            key = request.headers.get("idempotency-key")
+            response = await publish(request, services_of(request).broker, state.event_reader, verbose, key)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -248,7 +260,7 @@ async def trace(
     return answer(content)
 
 
-async def _decoded(request: Request, reader: EventReader) -> Decoded:
+async def _decoded(request: Request, reader: EventReader, repeatable: Repeatable | None) -> Decoded:
     """The events of the request. Raises what `EventReader.read` does, and `Problem` for a compressed body."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
@@ -258,8 +270,8 @@ async def _decoded(request: Request, reader: EventReader) -> Decoded:
     body = await request.body()
     content_type, headers = request.headers.get("content-type"), request.headers.items()
     if len(body) < LARGE_BODY:
-        return reader.read(content_type, headers, body)
-    return await asyncio.to_thread(reader.read, content_type, headers, body)
+        return reader.read(content_type, headers, body, repeatable)
+    return await asyncio.to_thread(reader.read, content_type, headers, body, repeatable)
 
 
 def _shown(row: Row[Any], view: View | None, *, payload: bool) -> dict[str, Any]:

@@ -752,21 +752,22 @@ class Calls(VocabularyCalls, OperatorCalls):
         An object with `specversion` is a CloudEvent as it stands. Any other is the data of one, whose `type`, `source`,
         `id` … may be given as keywords (for all of them, so no `id` with several).
 
-        Events with ids are sent again where no answer comes, and accepted once; a single one without gets an id here.
+        They are sent again where no answer comes, and each is accepted once: a single event without an id gets one
+        here, several get ids that the server derives from an `Idempotency-Key`.
         """
         if isinstance(events, Mapping):
             kind = "application/cloudevents+json" if "specversion" in events else "application/json"
             content = as_json(events)
             context = context if "specversion" in events else {"id": str(uuid4()), **context}
-            repeatable = True
+            headers = {}
         else:
             events = list(events)
             kind = "application/x-ndjson"
             content = b"".join(as_json(event) + b"\n" for event in events)
-            repeatable = all("specversion" in event for event in events)
-        headers = {"Content-Type": kind} | {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in context.items()}
+            headers = {"Idempotency-Key": str(uuid4())}
+        headers |= {"Content-Type": kind} | {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in context.items()}
         return Call(
-            method="POST", path=path_of("events"), read=_same, headers=headers, content=content, repeatable=repeatable
+            method="POST", path=path_of("events"), read=_same, headers=headers, content=content, repeatable=True
         )
 
     @described

@@ -50,6 +50,44 @@ def test_same_request_gets_the_same_answer_and_makes_nothing_new(client: httpx.C
     assert removed.status_code == 200
 
 
+LINES = b'{"n": 1}\n\n{"n": oops}\n{"n": 2}\n{"specversion": "1.0", "id": "7", "source": "urn:s", "type": "t"}\n'
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "count"),
+    [
+        ("application/x-ndjson", LINES, 3),
+        ("application/json", b'{"n": 1}', 1),
+        ("text/plain", b"n is one", 1),
+        ("text/turtle", b"<urn:a> a <urn:B> .", 1),
+    ],
+)
+def test_events_without_ids_are_accepted_once(client: httpx.Client, kind: str, body: bytes, count: int) -> None:
+    """Sent again with the same key, they are known; with another key they are other events."""
+
+    def sent(key: str) -> tuple[int, int]:
+        headers = {"Content-Type": kind, "ce-subject": "s", "Idempotency-Key": key}
+        told = client.post("/v1/events", content=body, headers=headers).raise_for_status().json()
+        return told["accepted"], told["duplicates"]
+
+    key = str(uuid.uuid4())
+    assert sent(key) == (count, 0)
+    assert sent(key) == (0, count)
+    assert client.get("/v1/events").json()["cursor"] == str(count)
+    anew = {"application/x-ndjson": 2, "text/turtle": 0}.get(kind, 1)  # not the line with an id, nor the same graph
+    assert sent(str(uuid.uuid4()))[0] == anew
+
+
+def test_other_event_under_the_same_key_is_not_stored_and_told(client: httpx.Client) -> None:
+    """As with an id that its publisher uses twice. A key that can be guessed is refused."""
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    client.post("/v1/events", json={"n": 1}, headers=key).raise_for_status()
+    other = client.post("/v1/events", json={"n": 2}, headers=key).raise_for_status().json()
+    assert (other["accepted"], other["duplicates"]) == (0, 1)
+    assert [note["code"] for note in other["events"][0]["notes"]] == ["differs"]
+    assert client.post("/v1/events", json={"n": 1}, headers={"Idempotency-Key": "short"}).status_code == 422
+
+
 def test_other_keys_make_others_and_another_request_is_refused(client: httpx.Client) -> None:
     """Whatever is different of it: what it asks, or what is delivered where."""
     key = str(uuid.uuid4())

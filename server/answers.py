@@ -292,7 +292,7 @@ class AcceptedEvent(TypedDict):
     id: str
     source: str
     sequence: int
-    matched: int
+    matched: int | None
     notes: list[Note]
     duplicate: NotRequired[bool]
     undecided: NotRequired[int]
@@ -305,9 +305,11 @@ class RejectedEvent(TypedDict):
 
 
 class Published(TypedDict):
+    """`matched` is null where shards match the events later."""
+
     accepted: int
     duplicates: int
-    matched: int
+    matched: int | None
     rejected: list[RejectedEvent]
     events: NotRequired[list[AcceptedEvent]]
 
@@ -459,6 +461,13 @@ class OperatorCalls(TypedDict):
     saved: int
 
 
+class AskedShards(TypedDict):
+    """Which shards of the subscriptions the matches come from, and of how many: those at the server that was asked."""
+
+    asked: list[int]
+    of: int
+
+
 class EventMatches(TypedDict):
     """Of a document of several events `events` has those of each, with its id."""
 
@@ -469,6 +478,7 @@ class EventMatches(TypedDict):
     problem: NotRequired[ProblemDocument]
     undecided: NotRequired[list[UndecidedMatch]]
     operators: NotRequired[OperatorCalls]
+    shards: NotRequired[AskedShards]
 
 
 class Matched(TypedDict):
@@ -479,6 +489,7 @@ class Matched(TypedDict):
     notes: NotRequired[list[Note]]
     undecided: NotRequired[list[UndecidedMatch]]
     operators: NotRequired[OperatorCalls]
+    shards: NotRequired[AskedShards]
     results: NotRequired[list[EventMatches]]
     vocabulary_version: str
 
@@ -1093,6 +1104,17 @@ class Member(TypedDict):
     leases: int
 
 
+class ShardStatus(TypedDict):
+    """A part of the subscriptions. `server` matches it, if one does; `events` were accepted that it has yet to match,
+    the oldest `lag_seconds` ago."""
+
+    shard: int
+    server: str | None
+    position: int
+    events: int
+    lag_seconds: float
+
+
 class Queue(TypedDict):
     waiting: int
     oldest_seconds: float
@@ -1110,6 +1132,7 @@ class ServerStatus(TypedDict):
     ledger: dict[str, int]
     subscriptions: dict[str, int]
     servers: list[Member]
+    shards: list[ShardStatus]
 
 
 class ClockConfirmed(TypedDict):

@@ -18,6 +18,7 @@ ServerError
 ├── TooManySubscriptions    the limit of this server is reached
 ├── BackfillTooLarge        more past events than a new subscription may get
 ├── TooManyMatches          an event matches more subscriptions than an event may
+├── NotWithShards           a server whose matching is sharded does not do that
 ├── UnknownOntology         no ontology, or no version of it, has this name
 ├── UnknownJob              no job has this id (any more)
 ├── SparkMissing            so many events need Spark, which is not installed
@@ -53,6 +54,7 @@ __all__ = [
     "KeysLost",
     "KeysNeeded",
     "LastKey",
+    "NotWithShards",
     "NothingBefore",
     "OntologyInUse",
     "OperatorFixed",
@@ -170,6 +172,10 @@ class BackfillTooLarge(ServerError):
 
 class TooManyMatches(ServerError):
     """The event matches more subscriptions than an event may. Nothing of it was stored."""
+
+
+class NotWithShards(ServerError):
+    """A server whose matching is sharded does not do that."""
 
 
 class IdempotencyKeyReused(ServerError):

@@ -66,8 +66,10 @@ class Metrics:
         waiting: int,
         index_bytes: int | None,
         index_allowed: int | None,
+        shards: Mapping[int, tuple[int, float]] | None = None,
     ) -> bytes:
-        """All of it in Prometheus' text format; what is None is left out."""
+        """All of it in Prometheus' text format; what is None is left out. `shards`: events and seconds that each is
+        behind."""
         stored = CollectorRegistry(auto_describe=False)
         stored.register(_Collected(_stored(totals, subscriptions, version)))
         gauges = {
@@ -79,6 +81,8 @@ class Metrics:
         }
         told = {name: (said, value) for name, (said, value) in gauges.items() if value is not None}
         stored.register(_Collected(GaugeMetricFamily(name, said, value) for name, (said, value) in told.items()))
+        if shards:
+            stored.register(_Collected(_of_shards(shards)))
         return generate_latest(self._registry) + generate_latest(stored)
 
 
@@ -90,6 +94,16 @@ class _Collected(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._metrics
+
+
+def _of_shards(shards: Mapping[int, tuple[int, float]]) -> Iterator[Metric]:
+    events = GaugeMetricFamily("kindcast_shard_lag_events", "Events that a shard has yet to match", labels=["shard"])
+    seconds = GaugeMetricFamily("kindcast_shard_lag_seconds", "Age of the oldest one", labels=["shard"])
+    for shard, (count, age) in shards.items():
+        events.add_metric([str(shard)], count)
+        seconds.add_metric([str(shard)], age)
+    yield events
+    yield seconds
 
 
 def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> Iterator[Metric]:

@@ -195,6 +195,8 @@ class Settings(BaseSettings):
     """Of a request that matches events without publishing them."""
     max_command_seconds: PositiveFloat = 30.0
     """`/readyz` says 503 when a command has waited longer for the broker's thread, or is with it for longer."""
+    max_shard_lag_seconds: PositiveFloat = 60.0
+    """`/readyz` says 503 when the oldest event that a shard of this server has yet to match is older."""
     check_after_seconds: PositiveFloat = 10.0
     """After a start, before all that is stored is looked at once, beside everything else."""
     reader_connections: PositiveInt = 8
@@ -202,6 +204,10 @@ class Settings(BaseSettings):
 
     lease_seconds: PositiveFloat = 5.0
     """On PostgreSQL: how long a server that says nothing keeps its deliveries, before other servers take them."""
+    shards: Annotated[int, Field(ge=1, le=1_024)] | None = None
+    """On PostgreSQL: parts of the subscriptions that are matched by themselves, beside the publishers, each at one of
+    the servers. The same at all servers, and from the first start on. None: every server matches all, and a publisher's
+    answer waits for it."""
 
     # ── delivery ────────────────────────────────────────────────────────────────────────────────────────────────────
     allow_private_sinks: bool = False
@@ -299,6 +305,20 @@ class Settings(BaseSettings):
         """A limit that is not enforced would be worse than none."""
         if self.index_bytes is not None and self.engine != "fused":
             raise ValueError(f"index_bytes is supported by the engine fused only, but engine is {self.engine!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _shards_can_be(self) -> "Settings":
+        """What shards cannot do is refused, not forgotten."""
+        if self.shards is None:
+            return self
+        if self.has_tenants:
+            raise ValueError("shards needs a PostgreSQL database: set database to its URL")
+        limits = {**self.key_limits, **self.tenant_limits}
+        if self.max_matches_per_event is not None or "matches_per_event" in limits:
+            raise ValueError("with shards an event is accepted before it is matched: set no limit of matches per event")
+        if self.index_bytes is not None:
+            raise ValueError("with shards a subscription is accepted before it is indexed: leave out index_bytes")
         return self
 
     @model_validator(mode="after")

@@ -244,6 +244,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.SinkMissing, "sink-missing"),
     (errors.BackfillTooLarge, "backfill-too-large"),
     (errors.TooManyMatches, "too-many-matches"),
+    (errors.NotWithShards, "not-in-this-version"),
     (errors.IdempotencyKeyReused, "idempotency-key-reused"),
     (errors.TooManySubscriptions, "too-many-subscriptions"),
     (IndexFull, "index-full"),

@@ -1,6 +1,7 @@
 """Routes of events: publish, read back, and trace one event."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -35,12 +36,13 @@ from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
 from kindcast.server.security.payloads import Reader, check_visible
 from kindcast.server.security.tickets import Repeatable
+from kindcast.server.settings import Settings
 from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.matches import had_by
 from kindcast.server.strict_json import decode
 
-__all__ = ["PublishRoute", "router"]
+__all__ = ["PublishRoute", "matched_by", "router"]
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
@@ -85,11 +87,12 @@ class Rejected(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a publisher. `matched` is how many subscriptions got an accepted event, summed."""
+    """The answer to a publisher. `matched` is how many subscriptions got an accepted event, summed; None where shards
+    match it later."""
 
     accepted: int
     duplicates: int
-    matched: int
+    matched: int | None
     rejected: list[Rejected]
     events: list[Outcome] | None = None
 
@@ -110,7 +113,8 @@ async def publish(
     ] = None,
 ) -> Response:
     """Accepts events: CloudEvents (binary, structured, batch), plain JSON, NDJSON. What is answered with 202 is on disk
-    and matched against every subscription that was acknowledged before. An event that cannot be read does not stop the
+    and matched against every subscription that was acknowledged before; where matching is sharded, it is matched soon,
+    and `matched` is null. An event that cannot be read does not stop the
     others of its request; those that the store does not take any more, after it took others, are rejected. When none is
     accepted, the answer is an error. Notes tell of every attribute of an event, 100 at most, and of
     misspelt names among its first 200; with `verbose=false` none are made or kept, and only what subscriptions ask
@@ -158,11 +162,18 @@ async def publish(
     content = Accepted(
         accepted=len(told) - duplicates,
         duplicates=duplicates,
-        matched=sum(each.matched for each in told if not each.duplicate),
+        matched=matched_by(told, broker.settings),
         rejected=rejected,
         events=told if verbose else None,
     )
     return answer(content, 202)
+
+
+def matched_by(told: Sequence[Outcome], settings: Settings) -> int | None:
+    """How many subscriptions got these events, summed; None where shards match them later."""
+    if settings.shards is not None:
+        return None
+    return sum(each.matched or 0 for each in told if not each.duplicate)
 
 
 class PublishRoute:

@@ -10,11 +10,13 @@ from sqlalchemy import Connection, select
 
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.requests import AppBroker, AppSettings, moment
+from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.store.deliveries import webhooks_wait_since
 from kindcast.server.store.ledger import Totals, read_totals
 from kindcast.server.store.servers import members
+from kindcast.server.store.shards import Lag, lags
 from kindcast.server.store.subscriptions import count_by_status, count_flagged
 from kindcast.server.store.tables import ledger
 
@@ -32,8 +34,9 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", summary="Does it take requests?")
 async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     """`ready`, or 503: the broker does not run, too much is queued, the store did not take the last change (and does
-    not take one now), the database is damaged, or a command has waited for longer than `max_command_seconds`. A
-    `warning` tells that the clock jumped ahead, or that stored records are damaged; `check` how far the check of all
+    not take one now), the database is damaged, a command has waited for longer than `max_command_seconds`, or a shard
+    of this server is behind by more than `max_shard_lag_seconds`. A `warning` tells that the clock jumped ahead, that
+    stored records are damaged, or that a shard elsewhere is behind; `check` how far the check of all
     that is stored has come, which every start begins."""
     if broker.trouble is not None and broker.damage.of_file is None:
         try:
@@ -44,8 +47,13 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
         raise Problem("not-ready", broker.trouble)
     if (waited := broker.oldest_wait) > settings.max_command_seconds:
         raise Problem("not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
+    behind = [each for each in await _lags(broker) if _seconds(each) > settings.max_shard_lag_seconds]
+    for each in behind:
+        if each.server == broker.name:
+            raise Problem("not-ready", f"shard {each.shard} is {each.events:,} events, {_seconds(each):.0f} s behind")
+    elsewhere = f"shards elsewhere are behind: {', '.join(str(each.shard) for each in behind)}" if behind else None
     told = {"status": "ready"}
-    if warnings := [each for each in (CLOCK.trouble, broker.damage.summary) if each is not None]:
+    if warnings := [each for each in (CLOCK.trouble, broker.damage.summary, elsewhere) if each is not None]:
         told["warning"] = "; ".join(warnings)
     if broker.damage.progress is not None:
         told["check"] = broker.damage.progress
@@ -56,7 +64,7 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
 async def status(broker: AppBroker) -> dict[str, Any]:
     """How this server and its database are: `commits`, and the `ledger`, whose totals add up; what waits in the `queue`
     of this server; `lag_seconds`, how long the oldest message to a sink has waited; on PostgreSQL all servers that
-    live, with the number of subscriptions that each delivers for."""
+    live, with the number of subscriptions that each delivers for, and the shards, where matching is sharded."""
 
     def read(connection: Connection) -> dict[str, Any]:
         layout, commits = connection.execute(select(ledger.c.layout, ledger.c.commits)).one()
@@ -73,6 +81,16 @@ async def status(broker: AppBroker) -> dict[str, Any]:
 
     told = await broker.read(read)
     since = told.pop("waits_since")
+    shards = [
+        {
+            "shard": each.shard,
+            "server": each.server,
+            "position": each.position,
+            "events": each.events,
+            "lag_seconds": round(_seconds(each), 3),
+        }
+        for each in await _lags(broker)
+    ]
     return {
         "server": broker.name,
         "program": f"kindcast {version('kindcast')}",
@@ -81,6 +99,7 @@ async def status(broker: AppBroker) -> dict[str, Any]:
         "queue": {"waiting": broker.waiting, "oldest_seconds": round(broker.oldest_wait, 3)},
         "lag_seconds": 0.0 if since is None else round(max(0.0, CLOCK.now() - since), 3),
         **told,
+        "shards": shards,
     }
 
 
@@ -116,8 +135,18 @@ async def metrics(broker: AppBroker) -> Response:
         waiting=broker.waiting,
         index_bytes=index_bytes,
         index_allowed=broker.settings.index_bytes,
+        shards={each.shard: (each.events, _seconds(each)) for each in await _lags(broker)},
     )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+async def _lags(broker: Broker) -> list[Lag]:
+    """How far each shard is behind; none where matching is not sharded."""
+    return [] if broker.settings.shards is None else await broker.read(lags)
+
+
+def _seconds(lag: Lag) -> float:
+    return 0.0 if lag.oldest is None else max(0.0, CLOCK.now() - lag.oldest)
 
 
 def _touch(connection: Connection) -> None:

@@ -82,7 +82,9 @@ async def match(
 ) -> Response:
     """The subscriptions that an event, or each of several, would match if it were published now, with bindings. Of a
     document of several events, `events` has each with its id, and `matches` those of all, with the id as `event`. Where
-    operators are asked, `operators` tells which calls were made, in which order, why, and how many were saved."""
+    operators are asked, `operators` tells which calls were made, in which order, why, and how many were saved. Where
+    matching is sharded, the matches are those of the shards at this server, each as far as it is: `shards` names them,
+    and says `of` how many."""
     body = await json_object(request, settings)
     _only(body, ("event", "events"))
     if ("event" in body) == ("events" in body):
@@ -119,7 +121,7 @@ async def _matched(
     listed = [
         await _of_document(each, next(results), broker, reader, late_matching, budget, sight)
         if isinstance(each, DecodedEvent)
-        else _result(EventMatches([], problem=each))
+        else _result(EventMatches([], problem=each), broker)
         for each in decoded
     ]
     return answer({"results": listed, "vocabulary_version": broker.vocabulary.version})
@@ -137,7 +139,8 @@ async def explain_verdict(
 ) -> Response:
     """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as
     published, what it was read as, the path in the hierarchy, and whether it holds; and what the index did with the
-    event among all subscriptions. Of a document of several events, `events` has the verdict on each, with its id."""
+    event among all subscriptions, unless matching is sharded. Of a document of several events, `events` has the verdict
+    on each, with its id."""
     body = await json_object(request, settings)
     _only(body, ("event", "subscription"))
     for name in ("event", "subscription"):
@@ -175,7 +178,7 @@ async def explain_verdict(
         detail = "a test of text takes too long to be explained at once: send a shorter text"
         raise Problem("too-costly", detail) from None
     for said, each in zip(told, published, strict=True):
-        if view is None:  # it tells of all subscriptions
+        if view is None and settings.shards is None:  # it tells of all subscriptions
             said["index"] = await broker.explain_index(each)
     if len(parts) == 1:
         said = told[0]
@@ -240,27 +243,28 @@ async def _seen(found: EventMatches, broker: Broker, sight: Reader) -> EventMatc
     """Without what tells of hidden values: subscriptions that rest on them, and all that operators are to decide."""
     if sight.view is None:
         return found
-    live = broker.state.live_subscriptions
-    ids = [each.subscription for each in found.matches]
-    numbers = {known.number: id for id in ids if (known := live.find(id)) is not None}
+    numbers = await broker.numbers_of([each.subscription for each in found.matches])
     visible = await broker.read(lambda connection: sight.visible(connection, numbers))
     shown = {numbers[each] for each in visible}
     return EventMatches(
-        [each for each in found.matches if each.subscription in shown], found.notes, problem=found.problem
+        [each for each in found.matches if each.subscription in shown],
+        found.notes,
+        problem=found.problem,
+        shards=found.shards,
     )
 
 
 async def _with_operators(found: EventMatches, broker: Broker, late_matching: LateMatchingService) -> dict[str, Any]:
     """The result, with what operators say of the subscriptions that hang on them."""
     if not found.undecided or found.canonical is None:
-        return _result(found)
+        return _result(found, broker)
     verdicts, plan = await decide_now(late_matching.late_matchers, broker.vocabulary, found.canonical, found.undecided)
     open = [
         {"subscription": id, "kind": failure.kind, "reason": failure.reason}
         for id, failure in verdicts.undecided.items()
     ]
-    whole = EventMatches([*found.matches, *verdicts.matched.values()], found.notes)
-    return _result(whole) | {"undecided": open, "operators": plan}
+    whole = EventMatches([*found.matches, *verdicts.matched.values()], found.notes, shards=found.shards)
+    return _result(whole, broker) | {"undecided": open, "operators": plan}
 
 
 def _without(event: Any, view: View | None, *, explained: bool) -> Any:
@@ -280,7 +284,7 @@ def _decoded(reader: EventReader, item: Any, view: View | None) -> DecodedEvent 
         return error
 
 
-def _result(found: EventMatches) -> dict[str, Any]:
+def _result(found: EventMatches, broker: Broker) -> dict[str, Any]:
     if found.problem is not None:
         return {"matches": [], "problem": as_document(problem_of(found.problem))}
     listed = []
@@ -292,7 +296,8 @@ def _result(found: EventMatches) -> dict[str, Any]:
         if each.bindings_truncated:
             one["bindings_truncated"] = True
         listed.append(one)
-    return {"matches": listed, "notes": [_note(note) for note in found.notes]}
+    covers = {} if found.shards is None else {"shards": {"asked": found.shards, "of": broker.settings.shards}}
+    return {"matches": listed, "notes": [_note(note) for note in found.notes], **covers}
 
 
 def _note(note: Note) -> dict[str, str]:

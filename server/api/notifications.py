@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from kindcast.semantic import InvalidEvent
 from kindcast.server.api.access import caller_of, count_events
-from kindcast.server.api.events import Accepted
+from kindcast.server.api.events import Accepted, matched_by
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, body_schema
 from kindcast.server.cloudevents import DecodedEvent, EventReader
 from kindcast.server.notifications import digest_of, ngsi_ld_events, one_record_events
@@ -90,7 +90,7 @@ async def _taken(
     content = Accepted(
         accepted=len(told) - duplicates,
         duplicates=duplicates,
-        matched=sum(each.matched for each in told if not each.duplicate),
+        matched=matched_by(told, broker.settings),
         rejected=[],
         events=told if verbose else None,
     )

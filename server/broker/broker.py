@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from kindcast.semantic import Event, Vocabulary
 from kindcast.semantic.errors import IndexFull
-from kindcast.semantic.ontology import Progress, Reason, silent
+from kindcast.semantic.ontology import Ontology, Progress, Reason, silent
 from kindcast.semantic.subscriptions import SeenAttributes
 from kindcast.server import tracing
 from kindcast.server.broker import garbage_collection
@@ -36,7 +37,7 @@ from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.graph_reading import GraphReading
 from kindcast.server.broker.group import Group, Touched
 from kindcast.server.broker.late_matches import Accepted, Wanted, accept_matches
-from kindcast.server.broker.membership import Leases, Membership
+from kindcast.server.broker.membership import BEATS_PER_LEASE, Leases, Membership
 from kindcast.server.broker.publishing import (
     EventMatches,
     Outcome,
@@ -45,14 +46,16 @@ from kindcast.server.broker.publishing import (
     match_events,
     publish,
     publish_together,
+    together,
 )
+from kindcast.server.broker.shards import Shards
 from kindcast.server.broker.startup import Snapshots, restore
 from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import NewSubscription, Refusal, Tags
 from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
-from kindcast.server.errors import BrokerBusy, StoreInUse, StoreUnavailable, StoreUnreadable
+from kindcast.server.errors import BrokerBusy, NotWithShards, StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.metrics import Metrics
 from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.payloads import EVERYBODY, RolesOf
@@ -63,6 +66,7 @@ from kindcast.server.store.events import list_events
 from kindcast.server.store.integrity import Damage
 from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.servers import SNAPSHOT, behind, living, read_ledger
+from kindcast.server.store.subscriptions import numbers_of
 from kindcast.server.worker_threads import short_turns
 
 __all__ = ["Broker"]
@@ -120,6 +124,10 @@ class Broker:
         at once and not raise."""
         self.pending_listeners: list[Callable[[], None]] = []
         """Called in the same way after each commit that parked candidates, or wants some tried again."""
+        self._log_listeners: list[Callable[[], None]] = []
+        """Called after each commit that shards have to follow."""
+        self.shards: Shards | None = None
+        """Those that match at this server; None where matching is not sharded."""
         self._is_first = is_first
         self._name = secrets.token_hex(8)
         self._database = Database(settings, sets_clock=is_first)
@@ -162,13 +170,14 @@ class Broker:
             raise
         self._state = state
         if self._is_first:
-            garbage_collection.collect_and_freeze(len(state.vocabulary) + len(state.live_subscriptions))
+            garbage_collection.collect_and_freeze(len(state.vocabulary) + len(state.matcher))
         self._thread = BrokerThread(
             self._database,
             connection,
             state,
             listeners=self.listeners,
             pending_listeners=self.pending_listeners,
+            log_listeners=self._log_listeners,
             snapshots=self._snapshots,
             sweeper=self._sweeper,
             read_all=None if self._database.is_sqlite else self._read_all,
@@ -180,6 +189,16 @@ class Broker:
         self._thread.start()
         if not self._database.is_sqlite:
             await self._join(state)
+        if self.settings.shards is not None:
+            self.shards = Shards(
+                self,
+                self.settings.shards,
+                max_events=self.settings.max_events_per_request,
+                look_seconds=self.settings.lease_seconds / BEATS_PER_LEASE,
+                observe=self.metrics.observe_matching,
+            )
+            self._log_listeners.append(self.shards.wake)
+            self.shards.start()
         self._compaction = Compaction(self.read, self.submit, self._database.matches)
         self.listeners.append(self._compaction.announce)
         self._compacting = asyncio.create_task(self._compaction.run(), name="compaction")
@@ -189,6 +208,8 @@ class Broker:
     async def stop(self) -> None:
         """Serves the queued commands, ends the thread and closes the store. May be called more than once."""
         self.documents.stop()
+        if self.shards is not None:
+            await self.shards.stop()
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.gather(self._checking, return_exceptions=True)
@@ -287,6 +308,7 @@ class Broker:
         """
         if not events:
             return []
+        self._refuse_limit(max_matches)
         events = await self._graphs.read(tracing.carrying(events), self.vocabulary)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
@@ -312,6 +334,11 @@ class Broker:
         """What reading the linked data of a request may cost."""
         return self._graphs.budget()
 
+    def _refuse_limit(self, max_matches: int | None) -> None:
+        """Raises `NotWithShards`: how many an event matches is not known when it is accepted."""
+        if self.settings.shards is not None and max_matches is not None:
+            raise NotWithShards("this key has a limit of matches per event: it cannot publish to a server with shards")
+
     def _most(self, asked: int | None) -> int | None:
         """Subscriptions that an event may match: what was asked for, and what the server allows."""
         return min((each for each in (asked, self.settings.max_matches_per_event) if each is not None), default=None)
@@ -329,6 +356,7 @@ class Broker:
         those that cannot be read, `TooManyMatches`, `BrokerBusy`."""
         if not events:
             return []
+        self._refuse_limit(max_matches)
         events = await self._graphs.read(tracing.carrying(events), self.vocabulary, budget)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
@@ -342,7 +370,9 @@ class Broker:
     ) -> Accepted:
         """Store matches that were found elsewhere: `wanted` are those of each event. Some events at a time, each time
         on disk, and others are served in between. Raises `BrokerBusy`, `StoreUnavailable`: then it is to be sent again,
-        and what is there already counts once."""
+        and what is there already counts once. Raises `NotWithShards`."""
+        if self.settings.shards is not None:
+            raise NotWithShards("a server with shards matches every event itself: it takes no matches from elsewhere")
         events = await self._graphs.read(tracing.carrying(events), self.vocabulary) if events else []
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
@@ -365,7 +395,8 @@ class Broker:
             group: Group, some: Sequence[Event], read: Sequence[ReadGraph | None]
         ) -> tuple[list[EventMatches], float, str]:
             began = time.perf_counter()
-            return match_events(group, some, read), time.perf_counter() - began, group.state.vocabulary.version
+            found = match_events(group.state, group.now, some, read)
+            return found, time.perf_counter() - began, group.state.vocabulary.version
 
         found: list[EventMatches] = []
         version, size = self.vocabulary.version, 1
@@ -380,21 +411,46 @@ class Broker:
                 found, version = [], under  # the words changed: again from the first event
                 graphs = await self._graphs.read_events(events, self.vocabulary)
                 continue
-            found += matched
+            found += await self._with_shards(matched, some, graphs[now])
             size = max(1, min(4 * size, MAX_SLICE_EVENTS, int(size * SLICE_SECONDS / max(seconds, 1e-6))))
         return found
 
+    async def _with_shards(
+        self, matched: list[EventMatches], events: Sequence[Event], graphs: Sequence[ReadGraph | None]
+    ) -> list[EventMatches]:
+        """With what the shards at this server find, each at its place of the log."""
+        if self.shards is None:
+            return matched
+        found, held = await self.shards.match(events, graphs)
+        return [together(each, held) for each in zip(matched, *found, strict=True)]
+
+    async def numbers_of(self, ids: Sequence[str]) -> dict[int, str]:
+        """The numbers of those of these subscriptions that there are, each with its id."""
+        if self.settings.shards is not None:
+            return await self.read(lambda connection: numbers_of(connection, ids))
+        live = self.state.live_subscriptions
+        return {known.number: id for id in ids if (known := live.find(id)) is not None}
+
     async def explain_index(self, event: Event) -> dict[str, Any]:
-        """What the index does with `event` now, with counts. Raises `InvalidEvent`."""
+        """What the index of this server, without its shards, does with `event` now. Raises `InvalidEvent`."""
         return await self._submit(lambda group: group.state.matcher.explain_index(event), reads_only=True)
 
     async def index_bytes(self) -> int | None:
         """The bytes of index and caches; None for an engine that does not count them. Raises `StoreUnavailable`."""
-        return await self._submit(lambda group: group.state.matcher.index_bytes, reads_only=True)
+        own = await self._submit(lambda group: group.state.matcher.index_bytes, reads_only=True)
+        if self.shards is None or own is None:
+            return own
+        return own + sum(each or 0 for each in await self.shards.measured(lambda matcher: matcher.index_bytes))
 
     async def index_structure(self) -> Mapping[str, int]:
         """How many parts of each kind the index has, by name. Raises `StoreUnavailable`."""
-        return await self._submit(lambda group: group.state.matcher.index_structure, reads_only=True)
+        own = await self._submit(lambda group: group.state.matcher.index_structure, reads_only=True)
+        if self.shards is None:
+            return own
+        total = Counter(own)
+        for each in await self.shards.measured(lambda matcher: matcher.index_structure):
+            total.update(each)
+        return total
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -578,7 +634,15 @@ class Broker:
         while self._woken:
             self._woken = False
             with contextlib.suppress(StoreUnavailable):  # the next heartbeat wakes again
-                await self._submit(lambda _: None, weight=0, reads_only=True)
+                await self.follow()
+
+    async def follow(self) -> None:
+        """Applies what other servers committed. Raises `StoreUnavailable`."""
+        await self._submit(lambda _: None, weight=0, reads_only=True)
+
+    async def stored_ontology(self, name: str, version: int) -> Ontology:
+        """A stored version of an ontology. Raises `UnknownOntology`."""
+        return await self.vocabulary_commands.stored_ontology(name, version)
 
     async def _spread(self) -> None:
         """Waits until every other server that lives has what this one has put in force. None matches anything before,

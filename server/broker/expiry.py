@@ -4,7 +4,7 @@ Expiry is exact without a sweep: an event never matches a subscription whose tim
 subscriptions and removes them from the matcher, so that they cost nothing.
 
 Retention has priority: an older event is deleted even if a subscriber has not received it, and the ledger counts the
-match as discarded. So a forgotten subscription cannot fill the disk.
+match as discarded. So a forgotten subscription cannot fill the disk. An event that a shard has yet to match is kept.
 """
 
 import heapq
@@ -12,11 +12,13 @@ import logging
 import math
 from functools import partial
 
+import msgspec
+
 from kindcast.server.broker.group import Group, GroupBroken, forget, set_status
 from kindcast.server.broker.state import Live, LiveSubscriptions
 from kindcast.server.clock import CLOCK
 from kindcast.server.settings import Settings
-from kindcast.server.store import events, leftovers, servers, subscriptions
+from kindcast.server.store import events, leftovers, servers, shards, subscriptions
 from kindcast.server.store.matches import cache_of
 
 __all__ = ["Sweeper"]
@@ -64,9 +66,12 @@ class Sweeper:
 
     def erase(self, group: Group, live: Live) -> None:
         """Deletes a subscription. If it has many attempts, the next sweeps erase them."""
+        tree = None
+        if group.state.shards:  # some shard may have yet to match events for it
+            tree = msgspec.json.encode(subscriptions.tree_of(group.connection, live.number)).decode()
         gone, more = subscriptions.delete_subscription(group.connection, live.number, at_most=ATTEMPTS_PER_SWEEP)
         group.totals.update(gone)
-        forget(group, live)
+        forget(group, live, tree)
         if more:
             self._next = group.now
 
@@ -107,7 +112,8 @@ class Sweeper:
                 break
             entry = heapq.heappop(self._ends)
             group.on_undo(partial(self._put_back, entry))
-            if entry[1] not in live_subscriptions or (live := live_subscriptions[entry[1]]).status == "expired":
+            live = live_subscriptions.find(entry[1])
+            if live is None or live.status == "expired":
                 continue
             if live.expires_at > group.now:
                 self.watch(live)  # it was renewed meanwhile
@@ -120,14 +126,18 @@ class Sweeper:
         """Purges and deletes. Returns whether there may be more to do."""
         connection = group.connection
         over = group.now - self._grace
-        aside = group.state.live_subscriptions.aside.values()
-        purged = [live for live in aside if live.status == "expired" and live.expires_at <= over]
+        purged = group.state.live_subscriptions.purgeable(over, SUBSCRIPTIONS_PER_SWEEP + 1)
         for live in purged[:SUBSCRIPTIONS_PER_SWEEP]:
             self.erase(group, live)
         if group.is_shared:
             servers.clean(connection, group.state.commits)
+        unmatched = None
+        if group.state.shards:
+            shards.clean(connection)
+            unmatched = shards.first_unmatched(connection)
         left = leftovers.erase_some(connection, at_most=ATTEMPTS_PER_SWEEP)
-        before = events.first_to_keep(connection, group.now - self._retention, at_most=EVENTS_PER_SWEEP)
+        since = group.now - self._retention
+        before = events.first_to_keep(connection, since, at_most=EVENTS_PER_SWEEP, but_from=unmatched)
         if before is not None:
             group.on_undo(cache_of(connection).forget)
             group.totals.update(events.discard_before(connection, before))

@@ -19,10 +19,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from kindcast.semantic import Compiled, Matcher
 from kindcast.semantic.subscriptions import DescribedMany
 from kindcast.semantic.vocabulary import Declarations
-from kindcast.server.broker.state import Live, State
+from kindcast.server.broker.state import SILENT, Live, State
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable, StoreUnreadable
-from kindcast.server.store import ledger, servers, subscriptions
+from kindcast.server.store import ledger, servers, shards, subscriptions
 from kindcast.server.store.postings import Numbers
 
 __all__ = [
@@ -122,6 +122,7 @@ class Group:
         """What the commit adds to the ledger."""
         self._noted: dict[int, str] = {}
         """Number and id of each subscription that was added, removed or changed in this group."""
+        self._for_shards: list[shards.ShardChange] = []
         self._others_read: list[str] = []
         """What other servers have to read again after this group: kinds of `servers.Change`."""
 
@@ -135,6 +136,7 @@ class Group:
                     self._others.lock(self._connection)
                 except (SQLAlchemyError, StoreUnreadable) as error:
                     raise GroupBroken from error
+            self.state.live_subscriptions.reads(self._connection)
         return self._connection
 
     @property
@@ -170,6 +172,24 @@ class Group:
         if told:
             self.touched.add(live.number)
 
+    def tell_shards(self, before: Live | None, after: Live | None, tree: str | None = None) -> None:
+        """Note what becomes of a subscription at this place of the log, where matching is sharded. `tree`: of one that
+        is deleted."""
+        live = after or before
+        if not self.state.shards or live is None:
+            return
+        was, matching = (each is not None and each.status not in SILENT for each in (before, after))
+        if was or matching or after is None:
+            was_end, ends_at = (live.expires_at if each is None else each.expires_at for each in (before, after))
+            self._for_shards.append(
+                shards.ShardChange(self.state.sequence, live.number, live.id, was, was_end, matching, ends_at, tree)
+            )
+
+    @property
+    def lengthens_log(self) -> bool:
+        """Whether shards have something to do after it."""
+        return self.totals["accepted"] > 0 or bool(self._for_shards)
+
     def others_read(self, kind: str) -> None:
         """Note that other servers have to read their vocabulary or their operators again."""
         kinds = len(self._others_read)
@@ -182,7 +202,7 @@ class Group:
 
         Raises `StoreUnavailable` if the database refuses a change, `GroupBroken` if the whole transaction is lost.
         """
-        undone, noted = len(self._undo), len(self._noted)
+        undone, noted, for_shards = len(self._undo), len(self._noted), len(self._for_shards)
         touched, matched, totals = self.touched.copy(), len(self._matched), self.totals.copy()
         self._joined_from = matched
         savepoint = self._connection.begin_nested() if self.writes else None
@@ -195,6 +215,7 @@ class Group:
             self._take_back(undone)
             self.touched, self.totals = touched, totals
             del self._matched[matched:]
+            del self._for_shards[for_shards:]
             while len(self._noted) > noted:
                 self._noted.popitem()
             try:
@@ -220,6 +241,8 @@ class Group:
             subscriptions.note_changed(self._connection, self._noted)
         if self._others is not None:
             servers.note_changes(self._connection, self.state.commits + 1, self._changes())
+        if self._for_shards:
+            shards.log_changes(self._connection, self._for_shards, self.state.shards)
         ledger.count(
             self._connection,
             sequence=self.state.sequence,
@@ -265,9 +288,6 @@ def _distinct(numbers: Numbers) -> Numbers:
 # The commands change the store in the same group, so both changes succeed or both fail. A `Live` is the state at the
 # time it was read; each function returns the state after its change.
 
-SILENT = ("paused", "expired")
-"""The statuses in which a subscription gets no matches."""
-
 
 def introduce(group: Group, live: Live) -> Live:
     """Adds a new subscription, which does not match yet: `admit` makes it match."""
@@ -275,12 +295,15 @@ def introduce(group: Group, live: Live) -> Live:
     live = live_subscriptions.put_aside(live)
     group.on_undo(partial(live_subscriptions.drop, live.id))
     group.note(live)
+    group.tell_shards(None, live)
     return live
 
 
 def admit(group: Group, live: Live, compiled: Compiled) -> Live:
     """Adds a subscription to the matcher: the next event may match it."""
     live_subscriptions = group.state.live_subscriptions
+    if group.state.shards:
+        return live_subscriptions.enter(live)
     live_subscriptions.matcher.add_compiled(live.id, compiled)
     live = live_subscriptions.enter(live)
 
@@ -306,6 +329,8 @@ def admit_many(group: Group, admitted: Sequence[Admitted], described: DescribedM
     compiled from their trees."""
     live_subscriptions = group.state.live_subscriptions
     matcher = live_subscriptions.matcher
+    if group.state.shards:
+        return
 
     def undo() -> None:
         for each in admitted:
@@ -328,6 +353,8 @@ def exclude(group: Group, live: Live) -> Live:
     if not live.matching:
         return live
     live_subscriptions = group.state.live_subscriptions
+    if group.state.shards:
+        return live_subscriptions.put_aside(live)
     tree = live_subscriptions.matcher.tree(live.id)
     after = live_subscriptions.leave(live.id)
     live_subscriptions.matcher.remove(live.id)
@@ -342,13 +369,14 @@ def exclude(group: Group, live: Live) -> Live:
 
 def set_status(group: Group, live: Live, status: str) -> Live:
     """Sets the status. A subscription whose new status is silent is removed from the matcher."""
-    live_subscriptions = group.state.live_subscriptions
+    live_subscriptions, before = group.state.live_subscriptions, live
     if status in SILENT:
         live = exclude(group, live)
     if not live.matching:
         group.on_undo(partial(live_subscriptions.keep, live))
         live = live_subscriptions.put_aside(replace(live, status=status))
     group.note(live)
+    group.tell_shards(before, live)
     return live
 
 
@@ -358,11 +386,14 @@ def set_expiry(group: Group, live: Live, expires_at: float) -> Live:
     group.on_undo(partial(live_subscriptions.set_end, live.id, live.expires_at))
     live_subscriptions.set_end(live.id, expires_at)
     group.note(live, told=False)
-    return replace(live, expires_at=expires_at)
+    after = replace(live, expires_at=expires_at)
+    group.tell_shards(live, after)
+    return after
 
 
-def forget(group: Group, live: Live) -> None:
-    """Removes a deleted subscription from the state."""
+def forget(group: Group, live: Live, tree: str | None = None) -> None:
+    """Removes a deleted subscription from the state. Its `tree` is for shards."""
+    group.tell_shards(live, None, tree)
     live = exclude(group, live)
     live_subscriptions = group.state.live_subscriptions
     live_subscriptions.drop(live.id)
@@ -374,10 +405,13 @@ def swap_matcher(group: Group, matcher: Matcher, declarations: Declarations) -> 
     """Replaces the matcher by one under another vocabulary. Subscriptions that the new matcher does not hold are kept
     aside. `declarations` and the ontologies make that vocabulary."""
     state, before, declared_before = group.state, group.state.live_subscriptions, group.state.declarations
+    kept_before = state.parked_under
     state.live_subscriptions, state.declarations = before.under(matcher), declarations
+    state.parked_under = ""  # what is kept of the new one may have been deleted by another server
     group.others_read(servers.ACTIVATION)
 
     def undo() -> None:
         state.live_subscriptions, state.declarations = before, declared_before
+        state.parked_under = kept_before
 
     group.on_undo(undo)

@@ -18,8 +18,9 @@ from kindcast.server.broker.retractions import retract_late
 from kindcast.server.broker.state import LiveSubscriptions
 from kindcast.server.errors import TooManyMatches
 from kindcast.server.store import pending as pending_store
-from kindcast.server.store.matches import MatchList, had_by, insert_matches, packed
+from kindcast.server.store.matches import MatchList, had_by, insert_matches, pack_bindings, packed
 from kindcast.server.store.pending import Retry
+from kindcast.server.store.postings import Numbers
 
 __all__ = [
     "Accepted",
@@ -86,6 +87,18 @@ class LateMatches:
         self._places.append((state.sequence, event, len(matched)))
         self._lists.append(packed(state.sequence, event, matched))
 
+    def add_found(
+        self, event: int, numbers: Numbers, subscriptions: bytes, bindings: Sequence[str | None] | None
+    ) -> None:
+        """The same for many, by ascending numbers, which are packed as `subscriptions`."""
+        state = self._group.state
+        state.sequence += 1
+        self._group.touch(numbers)
+        self._told.setdefault(event, []).extend(numbers.tolist())
+        self._places.append((state.sequence, event, numbers.size))
+        bound = None if bindings is None else pack_bindings(bindings)
+        self._lists.append(MatchList(state.sequence, event, numbers.size, subscriptions, bound))
+
     def store(self) -> None:
         """Insert them."""
         group = self._group
@@ -139,7 +152,7 @@ def accept_matches(group: Group, publication: Publication, wanted: Sequence[Want
             known.setdefault(outcome.sequence, {}).update(matches)
             places.setdefault(outcome.sequence, []).append(index)
         elif isinstance(outcome, Outcome):
-            new += outcome.matched
+            new += outcome.matched or 0
     there = had_by(group.connection, known)
     waited = pending_store.waited_for(group.connection, list(known))
     late = LateMatches(group)
@@ -160,9 +173,10 @@ def accept_matches(group: Group, publication: Publication, wanted: Sequence[Want
 
 def _too_many(outcome: Outcome | Refused, more: int, limit: int | None) -> TooManyMatches | None:
     """Why an event does not get so many more matches."""
-    if limit is None or not more or not isinstance(outcome, Outcome) or outcome.matched + more <= limit:
+    matched = (outcome.matched or 0) + more if isinstance(outcome, Outcome) else 0
+    if limit is None or not more or matched <= limit:
         return None
-    told = f"the event would match {outcome.matched + more:,} subscriptions"
+    told = f"the event would match {matched:,} subscriptions"
     return TooManyMatches(f"{told}, and an event may match {limit:,} at most")
 
 

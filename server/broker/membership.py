@@ -172,6 +172,23 @@ class Leases:
                     self._held |= taken
         return [number for number in numbers if self.fence(number) is not None]
 
+    async def release(self, number: int) -> None:
+        """Gives up a lease: another server may take it at once. Raises `StoreUnavailable`."""
+        if (member := self.membership) is not None and self._held.pop(number, None) is not None:
+            await self._broker.execute(lambda connection: servers.release_lease(connection, member.id, number))
+
+    async def free_among(self, numbers: Collection[int]) -> tuple[list[int], int]:
+        """Those of these leases that no other server holds which lives, and how many servers live."""
+        member = self.membership
+        if member is None:
+            return list(numbers), 1
+
+        def look(connection: Connection) -> tuple[list[int], int]:
+            others = servers.leased_to_others(connection, member.id, numbers)
+            return [each for each in numbers if each not in others], len(servers.living(connection))
+
+        return await self._broker.read(look)
+
     def fence(self, number: int) -> int | None:
         """The fence of a lease; None where this server does not hold it."""
         if self.membership is None:

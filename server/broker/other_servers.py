@@ -74,16 +74,15 @@ class OtherServers:
         state = self._state
         with connection.begin():
             connection.exec_driver_sql(servers.SNAPSHOT)
+            state.live_subscriptions.reads(connection)
             fresh = self._read_all(connection)
             is_far = _is_far_behind(fresh.commits, state) or fresh.commits < state.commits
             applied, _ = self._announcement(
                 connection, servers.changes_after(connection, state.commits), fresh.sequence
             )
-        if is_far:
-            found = {*state.live_subscriptions, *fresh.live_subscriptions}
-            both = (state.live_subscriptions, fresh.live_subscriptions)
-            numbers = {each.number(id) for id in found for each in both if id in each}
-            applied.touched = Touched(numbers, applied.touched.matched)
+            if is_far:
+                numbers = state.live_subscriptions.all_numbers() | fresh.live_subscriptions.all_numbers()
+                applied.touched = Touched(numbers, applied.touched.matched)
         cache_of(connection).forget()
         state.live_subscriptions, state.declarations = fresh.live_subscriptions, fresh.declarations
         state.operators, state.parked_under = fresh.operators, ""
@@ -141,6 +140,11 @@ class OtherServers:
         if not latest:
             return
         rows = {row.number: row for row in subscriptions.states(connection, list(latest))}
+        if self._state.shards:  # the rows are all that there is
+            for there in rows.values():
+                if there.status != "expired":
+                    self._sweeper.watch(Live(there.number, there.id, there.status, there.expires_at, matching=False))
+            return
         compiled = [number for number in latest if number in rows and rows[number].status not in SILENT]
         # Everything is read before anything changes: a connection that breaks leaves the state as it was.
         stored = {row.number: row for row in subscriptions.trees(connection, live_only=True, numbers=compiled)}

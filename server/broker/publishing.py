@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Note
 from kindcast.semantic.events import Correction, ReadEvent, correction_of
@@ -36,11 +37,13 @@ from kindcast.server.store.matches import MatchList, insert_matches, pack_bindin
 from kindcast.server.store.ontologies import active_versions
 from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary
 from kindcast.server.store.postings import Numbers, pack_lists
+from kindcast.server.store.shards import first_unmatched
 
 __all__ = [
     "Ahead",
     "EventMatches",
     "EventNote",
+    "Found",
     "Given",
     "Outcome",
     "Publication",
@@ -48,11 +51,15 @@ __all__ = [
     "Results",
     "as_bindings",
     "bindings_json",
+    "first_unmatched_event",
+    "in_order",
+    "in_time",
     "keep_parked_vocabulary",
     "match_events",
     "publish",
     "publish_matched",
     "publish_together",
+    "together",
 ]
 
 ARRIVAL = "ce.received"
@@ -82,13 +89,13 @@ class EventNote(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an accepted event, or of one that was accepted before (`duplicate`). `undecided`: how many
-    subscriptions may get it as well, once operators have been asked."""
+    """What became of an accepted event, or of one that was accepted before (`duplicate`). `matched` is None where
+    shards match it later. `undecided`: how many subscriptions may get it as well, once operators have been asked."""
 
     id: str
     source: str
     sequence: int
-    matched: int
+    matched: int | None
     notes: list[EventNote]
     duplicate: bool = False
     undecided: int = 0
@@ -97,13 +104,14 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 @dataclass(frozen=True, slots=True)
 class EventMatches:
     """What one event would match; `problem` instead where it cannot be read. `undecided`: the subscriptions that hang
-    on operators; `canonical` is the event as they need it."""
+    on operators; `canonical` is the event as they need it. `shards`: those that were asked; None: there are none."""
 
     matches: list[Match]
     notes: tuple[Note, ...] = ()
     problem: InvalidEvent | None = None
     undecided: tuple[str, ...] = ()
     canonical: CanonicalEvent | None = None
+    shards: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +251,7 @@ def _published(
             continue
         key = (each.source, keys[index])
         if key in known:
-            results[index] = _duplicate(each, known[key])
+            results[index] = _duplicate(each, known[key], state)
         elif key in first:
             repeated.append((index, first[key]))
         else:
@@ -268,7 +276,7 @@ def _published(
         if ahead is not None:
             seconds, ahead.seconds = seconds + ahead.seconds, 0.0
         observe(seconds, len(fresh))
-        found = _in_order(state, table, group.now)
+        found = in_order(state, table, group.now)
     rows = _Rows(group, found)
     for number, (index, each, _, noted) in enumerate(fresh):
         publication = publications[asked_by[index]]
@@ -296,7 +304,8 @@ def _published(
         if not isinstance(outcome, Outcome):
             results[index] = outcome
             continue
-        results[index] = _duplicate(events[index], (outcome.sequence, events[original].digest, outcome.matched))
+        before = outcome.sequence, events[original].digest, outcome.matched or 0
+        results[index] = _duplicate(events[index], before, state)
     group.totals["duplicates"] += sum(isinstance(each, Outcome) and each.duplicate for each in results)
     return results
 
@@ -335,13 +344,14 @@ def _unobserved(seconds: float, events: int) -> None:
     """Nothing was matched."""
 
 
-def match_events(group: Group, events: Sequence[Event], graphs: Sequence[ReadGraph | None]) -> list[EventMatches]:
+def match_events(
+    state: State, now: float, events: Sequence[Event], graphs: Sequence[ReadGraph | None]
+) -> list[EventMatches]:
     """What each event would match if it were published now; `graphs` are what they were read as. Changes nothing."""
-    state = group.state
-    matcher, reads = state.matcher, _Reading(state, group.now)
+    matcher, reads = state.matcher, _Reading(state, now)
     read = [reads.event(event, graph) for event, graph in zip(events, graphs, strict=True)]
     table = matcher.match_read([each for each in read if not isinstance(each, InvalidEvent)])
-    slots, live = table.slots.tolist(), state.live_subscriptions.numbers_in_time(table.slots, group.now).tolist()
+    slots, live = table.slots.tolist(), state.live_subscriptions.numbers_in_time(table.slots, now).tolist()
     found: list[EventMatches] = []
     number = 0
     for each in read:
@@ -353,7 +363,7 @@ def match_events(group: Group, events: Sequence[Event], graphs: Sequence[ReadGra
             for at in range(*table.offsets[number : number + 2].tolist())
             if live[at]
         ]
-        waiting = _in_time(state, table.undecided.get(number, {}), group.now)
+        waiting = in_time(state, table.undecided.get(number, {}), now)
         open = [matcher.name(slot) for slot, _, _ in waiting]
         whole = each.canonical() if open else None
         found.append(EventMatches(matches, tuple(each.notes(MAX_NOTES)), undecided=tuple(open), canonical=whole))
@@ -361,7 +371,20 @@ def match_events(group: Group, events: Sequence[Event], graphs: Sequence[ReadGra
     return found
 
 
-class _Found(NamedTuple):
+def together(parts: Sequence[EventMatches], shards: Sequence[int]) -> EventMatches:
+    """What an event matches of these shards of the subscriptions; notes and problem are those of the first part."""
+    first, *others = parts
+    return EventMatches(
+        [match for each in parts for match in each.matches],
+        first.notes,
+        problem=first.problem,
+        undecided=tuple(id for each in parts for id in each.undecided),
+        canonical=next((each.canonical for each in others if each.canonical is not None), first.canonical),
+        shards=tuple(shards),
+    )
+
+
+class Found(NamedTuple):
     """What some events match: the numbers of the subscriptions, ascending for each event; where those of each event
     begin, and the last one's end; the bindings of each as JSON, if any has some; and what operators have to decide, by
     event and slot."""
@@ -372,8 +395,8 @@ class _Found(NamedTuple):
     undecided: Mapping[int, Failures]
 
 
-def _in_order(state: State, table: MatchTable, now: float) -> _Found:
-    """The matches of a table of subscriptions whose time is not over."""
+def in_order(state: State, table: MatchTable, now: float | npt.NDArray[np.float64]) -> Found:
+    """The matches of a table of subscriptions whose time is not over `now`, or at the time of each match."""
     numbers = state.live_subscriptions.numbers_in_time(table.slots, now)
     keys = np.repeat(np.arange(len(table), dtype=np.int64), np.diff(table.offsets)) << NUMBER_BITS | numbers
     bindings: list[str | None] | None = None
@@ -385,23 +408,23 @@ def _in_order(state: State, table: MatchTable, now: float) -> _Found:
         keys = keys[order]
         bindings = [as_bindings(table.bindings[at]) for at in order.tolist()]
     bounds = np.searchsorted(keys, np.arange(len(table) + 1, dtype=np.int64) << NUMBER_BITS)
-    return _Found(keys & (1 << NUMBER_BITS) - 1, bounds, bindings, table.undecided)
+    return Found(keys & (1 << NUMBER_BITS) - 1, bounds, bindings, table.undecided)
 
 
-def _as_given(given: Sequence[Given]) -> _Found:
+def _as_given(given: Sequence[Given]) -> Found:
     """The matches that somebody else found."""
     pairs = [pair for each in given for pair in sorted(each.items())]
     bounds = np.zeros(len(given) + 1, dtype=np.int64)
     np.cumsum([len(each) for each in given], out=bounds[1:])
     numbers = np.array([number for number, _ in pairs], dtype=np.int64)
     bindings = [told for _, told in pairs]
-    return _Found(numbers, bounds, bindings if any(bindings) else None, {})
+    return Found(numbers, bounds, bindings if any(bindings) else None, {})
 
 
 class _Rows:
     """The rows of one command's events, numbered as they come; `found` has what they match."""
 
-    def __init__(self, group: Group, found: _Found) -> None:
+    def __init__(self, group: Group, found: Found) -> None:
         self._group = group
         self._found = found
         self._packed = pack_lists(found.numbers, found.bounds)
@@ -432,7 +455,7 @@ class _Rows:
             start, end = self._ends[number : number + 2]
             bound = None if found.bindings is None else pack_bindings(found.bindings[start:end])
             self._matches.append(MatchList(state.sequence, None, matched, self._packed[number], bound))
-        waiting = _in_time(state, found.undecided.get(number, {}), group.now)
+        waiting = in_time(state, found.undecided.get(number, {}), group.now)
         self._parked += [self._parked_row(subscription, failure) for _, subscription, failure in waiting]
         told = [EventNote(note.code, note.attribute, note.detail) for note in notes]
         self._events.append(
@@ -449,7 +472,8 @@ class _Rows:
                 notes=msgspec.json.encode(told).decode() if told else None,
             )
         )
-        return Outcome(event.id, event.source, state.sequence, matched, told, undecided=len(waiting))
+        told_matched = None if state.shards else matched
+        return Outcome(event.id, event.source, state.sequence, told_matched, told, undecided=len(waiting))
 
     def store(self) -> None:
         """Insert them, and count them."""
@@ -458,6 +482,8 @@ class _Rows:
         self._group.touch(self._found.numbers)
         matches = sum(each.size for each in self._matches)
         self._group.totals.update(accepted=len(self._events), matched=len(self._matches), matches=matches)
+        if self._group.state.shards and self._events:
+            keep_parked_vocabulary(self._group)
         if self._parked:
             keep_parked_vocabulary(self._group)
             insert_parked(self._group.connection, self._parked)
@@ -478,17 +504,23 @@ class _Rows:
 
 
 def keep_parked_vocabulary(group: Group) -> None:
-    """Write down what the active vocabulary is made of: the candidates are decided under it, perhaps after a
-    restart."""
+    """Write down what the active vocabulary is made of: candidates are decided under it, and shards match under it,
+    perhaps after a restart."""
     state, before, version = group.state, group.state.parked_under, group.state.vocabulary.version
     if before != version:
-        keep_vocabulary(group.connection, version, active_versions(group.connection), state.declarations.to_json())
+        parts = active_versions(group.connection), state.declarations.to_json()
+        keep_vocabulary(group.connection, version, *parts, unmatched=first_unmatched_event(group))
         state.parked_under = version
 
         def undo() -> None:
             state.parked_under = before
 
         group.on_undo(undo)
+
+
+def first_unmatched_event(group: Group) -> int | None:
+    """The first event that some shard has yet to match; None where all are matched."""
+    return first_unmatched(group.connection) if group.state.shards else None
 
 
 def _corrections(state: State, events: Sequence[DecodedEvent]) -> list[Correction | None]:
@@ -528,7 +560,7 @@ class _Reading:
             return problem
 
 
-def _in_time(state: State, failures: Failures, now: float) -> list[tuple[int, int, Failure]]:
+def in_time(state: State, failures: Failures, now: float) -> list[tuple[int, int, Failure]]:
     """(slot, number, failure) of those whose time is not over."""
     if not failures:
         return []
@@ -538,8 +570,9 @@ def _in_time(state: State, failures: Failures, now: float) -> list[tuple[int, in
     return [(slot, number, failures[SubscriptionSlot(slot)]) for slot, number in pairs if number]
 
 
-def _duplicate(event: DecodedEvent, known: Known) -> Outcome:
-    sequence, digest, matched = known
+def _duplicate(event: DecodedEvent, known: Known, state: State) -> Outcome:
+    sequence, digest, count = known
+    matched = None if state.shards else count
     notes = []
     if digest != event.digest:
         detail = "an event with this source and id was accepted before with another body, which is kept"

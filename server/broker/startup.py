@@ -31,11 +31,11 @@ from kindcast.semantic.operators import Operator
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import active_ontologies
 from kindcast.server.broker.group import SILENT
-from kindcast.server.broker.state import Live, LiveSubscriptions, State
+from kindcast.server.broker.state import Live, LiveSubscriptions, State, StoredSubscriptions
 from kindcast.server.broker.vocabulary_commands import active_declarations, fill, keep_notes
 from kindcast.server.operators.registry import restore_registry
 from kindcast.server.settings import Settings
-from kindcast.server.store import declarations, ledger, ontologies, subscriptions
+from kindcast.server.store import declarations, ledger, ontologies, shards, subscriptions
 
 __all__ = [
     "Snapshots",
@@ -68,7 +68,7 @@ class Snapshots:
 
     def __init__(self, settings: Settings) -> None:
         self._folder = settings.snapshot_folder
-        self._every = settings.snapshot_changes if settings.engine == ENGINE else 0
+        self._every = settings.snapshot_changes if settings.engine == ENGINE and settings.shards is None else 0
         self._limits = EventLimits(depth=settings.max_json_depth)
         self._budget = settings.index_bytes
         self._written: tuple[str, int] | None = None
@@ -293,7 +293,10 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
         budget=settings.index_bytes,
     )
     operators = restore_registry(connection, settings)
+    if not settings.has_tenants:
+        shards.begin(connection, settings.shards, alone=alone)
     state = State(LiveSubscriptions(new_matcher(vocabulary)), new_matcher, declared, operators=operators)
+    state.shards = settings.shards or 0
     state.commits, state.sequence, state.last_accepted_at = ledger.position(connection)
     if settings.cache is not None:
         use_cache(settings.cache)
@@ -304,6 +307,14 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
     later = Timer(LATER_SECONDS, _build_later, (state.empty_matcher(vocabulary),))
     later.daemon = True
     later.start()
+    if state.shards:
+        state.live_subscriptions = StoredSubscriptions(state.empty_matcher(vocabulary))
+        state.live_subscriptions.reads(connection)
+        if alone:
+            subscriptions.begin_snapshot(connection, None)
+            tell_new_rules(connection, state)
+        _log.info("restored %d ontologies, %d events; shards match", len(vocabulary.ontologies), state.sequence)
+        return state
     with garbage_collection.paused():
         token, noted = subscriptions.snapshot_token(connection), subscriptions.changed_since_snapshot(connection)
         opened = None if snapshots is None else snapshots.open(vocabulary, operators.known.values(), token)

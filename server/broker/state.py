@@ -6,6 +6,7 @@ registers its undo step (`Group.on_undo`), so a command or commit that fails lea
 
 import json
 import math
+import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,12 +15,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sqlalchemy import Connection, Row
 
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.vocabulary import Declarations
 from kindcast.server.operators.registry import EMPTY, Registry
+from kindcast.server.store import subscriptions
 
-__all__ = ["Live", "LiveSubscriptions", "State"]
+__all__ = ["SILENT", "Live", "LiveSubscriptions", "State", "StoredSubscriptions"]
+
+SILENT = ("paused", "expired")
+"""The statuses in which a subscription gets no matches."""
 
 
 # What the broker needs of every subscription at match time.
@@ -87,9 +93,11 @@ class LiveSubscriptions:
         slot = self.matcher.slots.get(id)
         return self.aside[id].number if slot is None else self._numbers[slot]
 
-    def numbers_in_time(self, slots: npt.NDArray[np.int32], now: float) -> npt.NDArray[np.int64]:
+    def numbers_in_time(
+        self, slots: npt.NDArray[np.int32], now: float | npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.int64]:
         """The numbers of the subscriptions in these slots of the matcher, `int64[slots]`; 0 where a subscription has
-        expired."""
+        expired `now`, or at the time of its slot."""
         if not slots.size:
             return np.zeros(0, dtype=np.int64)
         numbers = np.frombuffer(self._numbers, dtype=np.int64)[slots]
@@ -99,6 +107,18 @@ class LiveSubscriptions:
         """The sum of all numbers, for comparison with the store. Costs some ns per subscription."""
         inside = int(np.frombuffer(self._numbers, dtype=np.int64).sum()) if self._numbers else 0
         return inside + sum(each.number for each in self.aside.values())
+
+    def all_numbers(self) -> set[int]:
+        """The numbers of all."""
+        return {self.number(id) for id in self}
+
+    def purgeable(self, over: float, at_most: int) -> list[Live]:
+        """So many of those that expired, by `over`."""
+        found = [each for each in self.aside.values() if each.status == "expired" and each.expires_at <= over]
+        return found[:at_most]
+
+    def reads(self, connection: Connection) -> None:
+        """A group begins, on this connection. Nothing is read from it here: all is in memory."""
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -216,6 +236,89 @@ class LiveSubscriptions:
         return live_subscriptions
 
 
+class StoredSubscriptions(LiveSubscriptions):
+    """The same where matching is sharded: what a subscription is stands in the store, and is read there in a group. The
+    matcher is empty, and reads events; a change here changes nothing, since the command changes the row."""
+
+    _connection: Connection
+    _counted = (0, -math.inf)
+
+    def reads(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __len__(self) -> int:
+        """Counted again after a second, where counting takes a while."""
+        count, at = self._counted
+        if count < COUNTED_ALWAYS or time.monotonic() > at + 1.0:
+            count = subscriptions.numbers_of_all(self._connection)[0]
+            self._counted = count, time.monotonic()
+        return count
+
+    def __contains__(self, id: object) -> bool:
+        return self.find(str(id)) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(row.id for row in subscriptions.renewable(self._connection))
+
+    def __getitem__(self, id: str) -> Live:
+        if (live := self.find(id)) is None:
+            raise KeyError(id)
+        return live
+
+    def find(self, id: str) -> Live | None:
+        row = subscriptions.find_subscription(self._connection, id)
+        return None if row is None else _live(row)
+
+    def number(self, id: str) -> int:
+        return self[id].number
+
+    def all_numbers(self) -> set[int]:
+        return {row.number for row in subscriptions.renewable(self._connection)}
+
+    def purgeable(self, over: float, at_most: int) -> list[Live]:
+        return [_live(row) for row in subscriptions.expired_before(self._connection, over, at_most)]
+
+    def put_aside(self, live: Live) -> Live:
+        return replace(live, matching=False) if live.matching else live
+
+    def keep(self, live: Live) -> None:
+        pass
+
+    def drop(self, id: str) -> None:
+        pass
+
+    def enter(self, live: Live) -> Live:
+        return live if live.matching else replace(live, matching=True)
+
+    def leave(self, id: str) -> Live:
+        return self.put_aside(self[id])
+
+    def set_end(self, id: str, expires_at: float) -> None:
+        pass
+
+    def enter_found(self, ids: Iterable[str]) -> None:
+        pass
+
+    def under(self, matcher: Matcher) -> "StoredSubscriptions":
+        other = StoredSubscriptions(matcher)
+        other._connection, other._counted = self._connection, self._counted
+        return other
+
+    def soonest(self, count: int) -> tuple[list[tuple[float, str]], float]:
+        rows = subscriptions.soonest_to_end(self._connection, count + 1)
+        told = [(row.expires_at, row.id) for row in rows[:count]]
+        until = float(np.nextafter(told[-1][0], -NEVER)) if len(rows) > count else NEVER
+        return told, until
+
+
+COUNTED_ALWAYS = 10_000
+"""Up to so many subscriptions are counted each time: that takes a millisecond."""
+
+
+def _live(row: Row[Any]) -> Live:
+    return Live(row.number, row.id, row.status, row.expires_at, matching=row.status not in SILENT)
+
+
 def _slots(matcher: Matcher) -> npt.NDArray[np.int64]:
     return np.fromiter(matcher.slots.values(), dtype=np.int64, count=len(matcher))
 
@@ -247,6 +350,8 @@ class State:
     """The last commit of this server that put a vocabulary or operators in force."""
     sequence: int = 0
     last_accepted_at: float = 0.0
+    shards: int = 0
+    """In how many parts the subscriptions are matched, beside this; 0: they are matched here."""
 
     def empty_matcher(self, vocabulary: Vocabulary) -> Matcher:
         """A matcher without subscriptions that knows the operators and does not call them. Any thread."""

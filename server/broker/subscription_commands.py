@@ -539,6 +539,7 @@ def create_many(
     ids: set[str] = set()
     views = {each.roles: state.vocabulary.view_of_roles(each.roles) for each in new}
     owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request, one owner
+    there = len(state.live_subscriptions)
     for number, (each, became) in enumerate(zip(new, described.results, strict=True)):
         try:
             before = made_before(group.connection, each)
@@ -551,9 +552,9 @@ def create_many(
             results.append(IdempotencyKeyReused("another line of the request has this id"))
         elif isinstance(became, InvalidSubscription):
             results.append(became)
-        elif len(state.live_subscriptions) + len(made) >= limit:
+        elif there + len(made) >= limit:
             results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))
-        elif (reached := quota.reached(len(state.live_subscriptions) + len(made), owned + len(made))) is not None:
+        elif (reached := quota.reached(there + len(made), owned + len(made))) is not None:
             results.append(reached)
         elif hidden := hidden_in(views[each.roles], became.tree):
             results.append(HiddenAttribute(hidden))

@@ -28,6 +28,7 @@ from kindcast.semantic.vocabulary import DeclarationKind, Declarations, overlap
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import DocumentReader, Read, decoded
 from kindcast.server.broker.group import SILENT, Group, swap_matcher
+from kindcast.server.broker.publishing import first_unmatched_event
 from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import (
     NOT_COMPILABLE,
@@ -141,6 +142,8 @@ def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[
     if prepared.before is not group.state.vocabulary:
         raise BrokerBusy(OVERTAKEN)
     mark_active(group.connection)
+    if group.state.shards:
+        return _swap_words(group, version, prepared)
     matcher, live_subscriptions, seen = prepared.matcher, group.state.live_subscriptions, prepared.seen
     for operator in group.state.operators.known.values():  # some may have come meanwhile
         matcher.declare(operator)
@@ -165,6 +168,20 @@ def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[
     return Recompiled(version=version, subscriptions=len(matcher), noted=noted, late=new)
 
 
+def _swap_words(group: Group, version: int, prepared: Prepared) -> Recompiled:
+    """The same where matching is sharded: the notes of the subscriptions change here; each shard compiles its own
+    again, when it comes to the first event under the new vocabulary."""
+    there = {row.number: row for row in subscriptions.renewable(group.connection)}
+    late = [row.number for row in there.values() if row.status != "expired" and row.id not in prepared.seen]
+    rows = list(subscriptions.trees(group.connection, live_only=True, numbers=late)) if late else []
+    noted = [each for each in (*prepared.noted, *fill(prepared.matcher, rows)) if each.number in there]
+    keep_notes(group.connection, noted)
+    compiled = len(prepared.matcher)
+    swap_matcher(group, group.state.empty_matcher(prepared.matcher.vocabulary), prepared.declarations)
+    new = [(row.id, row.tree) for row in rows]
+    return Recompiled(version=version, subscriptions=compiled, noted=noted, late=new)
+
+
 def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
     """Forget every version of a name; the vocabulary of `prepared` is what is left.
 
@@ -175,17 +192,19 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
     rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
     came = _dependents(group.state.vocabulary, prepared.matcher.vocabulary, rows)
     lost = [id for id in (*prepared.dependents, *came) if id in live_subscriptions]
-    check_unused(group.connection, name, lost)
+    check_unused(group.connection, name, lost, unmatched=first_unmatched_event(group))
     return swap(group, 0, prepared, lambda connection: ontologies.delete_ontology(connection, name))
 
 
-def check_unused(connection: Connection, name: str, dependents: Sequence[str]) -> None:
-    """Raises `UnknownOntology`, and `OntologyInUse` while the subscriptions `dependents` need it, or candidates do."""
+def check_unused(connection: Connection, name: str, dependents: Sequence[str], *, unmatched: int | None = None) -> None:
+    """Raises `UnknownOntology`, and `OntologyInUse` while the subscriptions `dependents` need it, or candidates, or
+    events from `unmatched` on."""
     if not ontologies.list_versions(connection, name):
         raise UnknownOntology(f"there is no ontology {name!r}")
-    waiting = ontology_is_needed(connection, name)
+    waiting = ontology_is_needed(connection, name, unmatched=unmatched)
     if waiting:
-        detail = f"{waiting} candidates of accepted events wait for an operator and are to be decided under {name!r}"
+        of = "operators or shards" if unmatched is not None else "an operator"
+        detail = f"{waiting} candidates of accepted events wait for {of} and are to be decided under {name!r}"
         raise OntologyInUse(name, waiting, [], detail)
     if dependents:
         raise OntologyInUse(name, len(dependents), list(dependents[:LISTED]))

@@ -66,6 +66,7 @@ class BrokerThread:
         *,
         listeners: Sequence[Callable[[Touched], None]],
         pending_listeners: Sequence[Callable[[], None]] = (),
+        log_listeners: Sequence[Callable[[], None]] = (),
         snapshots: Snapshots | None = None,
         sweeper: Sweeper,
         read_all: Callable[[Connection], State] | None = None,
@@ -81,6 +82,7 @@ class BrokerThread:
         self._state = state
         self._listeners = listeners
         self._parking_listeners = pending_listeners
+        self._log_listeners = log_listeners
         self._snapshots = snapshots
         self._sweeper = sweeper
         self._max_group_events = max_group_events
@@ -312,6 +314,8 @@ class BrokerThread:
             calls += [partial(each, touched) for each in self._listeners]
         if group.parked:
             calls += self._parking_listeners
+        if group.lengthens_log:
+            calls += self._log_listeners
         damage = self._database.damage
         answers = [
             (command, result, damage.translated(error) if isinstance(error, Exception) else error)
@@ -327,6 +331,7 @@ class BrokerThread:
             calls += [partial(each, applied.touched) for each in self._listeners]
         if applied.parked:
             calls += self._parking_listeners
+        calls += self._log_listeners
         if calls and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_told, calls, ())
 

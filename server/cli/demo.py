@@ -270,7 +270,7 @@ def _offer(screen: Console, client: "Client", audience: Audience, pace: float) -
         screen.print(Text.assemble(("  offer  ", "bold"), json.dumps(offer, ensure_ascii=False)), soft_wrap=True)
         published = time.monotonic()
         answer = client.publish(offer)
-        expected = int(answer["events"][0]["matched"])
+        expected = int(answer["events"][0]["matched"] or 0)
         came = audience.wait_for(expected, DELIVERY_SECONDS)
         if len(came) < expected:
             raise DeliveryMissing(f"{expected} matches were decided, {len(came)} arrived in {DELIVERY_SECONDS:.0f} s")

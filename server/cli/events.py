@@ -73,6 +73,8 @@ class Tally:
     accepted: int = 0
     duplicates: int = 0
     matched: int = 0
+    later: bool = False
+    """Whether shards match the events after this answer."""
     undecided: int = 0
     refused: int = 0
     told: list[dict[str, Any]] = field(default_factory=list)
@@ -81,6 +83,7 @@ class Tally:
         """Adds the answer to one request."""
         self.accepted += int(answer.get("accepted") or 0)
         self.duplicates += _count_of_published(answer.get("duplicates"))
+        self.later |= "matched" in answer and answer["matched"] is None
         for event in answer.get("events") or ():
             self.matched += int(event.get("matched") or 0)
             self.undecided += int(event.get("undecided") or 0)
@@ -91,7 +94,7 @@ class Tally:
         """The sum, and each event where there are few."""
         twice = f", {self.duplicates} known already" if self.duplicates else ""
         open = f", {self.undecided:,} undecided" if self.undecided else ""
-        found = f"{_plural(self.matched, 'match', 'es')}{open}"
+        found = "to be matched by the shards" if self.later else f"{_plural(self.matched, 'match', 'es')}{open}"
         output.paragraph(f"accepted {_plural(self.accepted, 'event')}{twice}, {found}")
         if self.undecided:
             output.hint("Undecided: subscriptions whose operators have not answered yet; their matches follow.")
@@ -99,9 +102,8 @@ class Tally:
             return
         for event in self.told:
             number = f"{event['sequence']}  " if "sequence" in event else ""
-            output.paragraph(
-                f"  {number}{event['id']}: {_plural(int(event.get('matched') or 0), 'match', 'es')}", "dim"
-            )
+            found = "" if self.later else f": {_plural(int(event.get('matched') or 0), 'match', 'es')}"
+            output.paragraph(f"  {number}{event['id']}{found}", "dim")
             for note in event.get("notes") or ():
                 output.warn(str(note.get("detail", note)) if isinstance(note, dict) else str(note))
 

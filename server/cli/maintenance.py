@@ -125,6 +125,12 @@ def _show_status(told: Mapping[str, Any]) -> None:
             for each in told["servers"]
         ]
         output.table(columns, members)
+    if told.get("shards"):
+        shards = [
+            (str(each["shard"]), each["server"] or "–", f"{each['events']:,}", f"{each['lag_seconds']:.1f} s")
+            for each in told["shards"]
+        ]
+        output.table(("shard", "matched by", "events behind", "lag"), shards)
 
 
 def _done(work: Any) -> Any:

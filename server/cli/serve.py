@@ -127,6 +127,12 @@ def serve(
             help="The order in which operators are asked: greedy, sub_order, sequential or naive.  [greedy]",
         ),
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="On PostgreSQL: match the subscriptions in so many parts, at all servers."
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -159,6 +165,7 @@ def serve(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         planner=planner,
+        shards=shards,
     )
     for name, near in unknown_variables(os.environ):
         output.warn(f"the variable {name} is not read by anything{f'; is {near} meant?' if near else ''}")
@@ -171,6 +178,7 @@ def serve(
             "--tls-certificate": tls_certificate,
             "--tls-key": tls_key,
             "--planner": planner,
+            "--shards": shards,
             "--config": config,
         }
         given = [text for flag, value in flags.items() if value is not None for text in (flag, str(value))]

@@ -43,7 +43,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnreadable
-from kindcast.server.store import system
+from kindcast.server.store import shards, system
 from kindcast.server.store.database import ADVISORY_LOCK, normalised
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
@@ -144,6 +144,8 @@ def _export(url: URL, folder: Path) -> None:
             if ledger.name not in there:
                 raise StoreUnreadable(f"there is no kindcast in the database {url.render_as_string()}")
             _check_layout(source, "the database")
+            if shards.shards.name in there and shards.first_unmatched(source) is not None:
+                raise StoreInUse("the shards have yet to match some events: let them come to the end of the log first")
             for name, tables in ((MAIN, metadata), (KEYS, system.metadata)):
                 if tables is system.metadata and system.about.name not in there:
                     continue

@@ -89,14 +89,16 @@ def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[
     return found
 
 
-def first_to_keep(connection: Connection, since: float, *, at_most: int) -> int | None:
+def first_to_keep(connection: Connection, since: float, *, at_most: int, but_from: int | None = None) -> int | None:
     """The number before which all sequences and positions were given before `since`, at most so many of each, and
     without very many matches; None if there is nothing to delete, or what there is still has to be moved from an older
     layout. Both times never fall along their numbers, so this looks at those few rows only. An event that a late match
-    still needs is passed over: it goes with that match."""
+    still needs is passed over: it goes with that match. Nothing from the number `but_from` on is to be deleted."""
     has_late = exists().where(late.c.event == events.c.sequence)
     accepted = select(events.c.sequence, events.c.accepted_at).where(~has_late).order_by(events.c.sequence)
     decided = select(late.c.position, late.c.decided_at).order_by(late.c.position)
+    if but_from is not None:
+        accepted, decided = accepted.where(events.c.sequence < but_from), decided.where(late.c.position < but_from)
     ends, cut = [], []
     for query in (accepted, decided):
         old = [number for number, at in connection.execute(query.limit(at_most)) if at < since]

@@ -178,12 +178,17 @@ def withdraw_before(connection: Connection, sequence: int) -> int:
 
 
 def keep_vocabulary(
-    connection: Connection, version: str, ontologies: list[list[Any]], declarations: dict[str, Any]
+    connection: Connection,
+    version: str,
+    ontologies: list[list[Any]],
+    declarations: dict[str, Any],
+    *,
+    unmatched: int | None = None,
 ) -> None:
     """Stores the ontologies and declarations of a vocabulary version, for later decisions under it. Deletes versions
-    that no candidate needs any more."""
+    that no candidate needs any more, and no event from `unmatched` on, which shards have yet to match."""
     known = connection.execute(select(vocabularies.c.version)).scalars().all()
-    old = [each for each in known if each != version and not _is_needed(connection, each)]
+    old = [each for each in known if each != version and not _is_needed(connection, each, unmatched)]
     if old:
         connection.execute(delete(vocabularies).where(vocabularies.c.version.in_(old)))
     if version not in known:
@@ -252,17 +257,27 @@ def vocabulary_parts(connection: Connection, version: str) -> Row[Any] | None:
     return connection.execute(select(vocabularies).where(vocabularies.c.version == version)).one_or_none()
 
 
-def ontology_is_needed(connection: Connection, name: str) -> int:
-    """How many candidates wait for a decision under a vocabulary that contains this ontology."""
+def ontology_is_needed(connection: Connection, name: str, *, unmatched: int | None = None) -> int:
+    """How many candidates wait for a decision under a vocabulary that contains this ontology, and events from
+    `unmatched` on for shards."""
     rows = connection.execute(select(vocabularies.c.version, vocabularies.c.ontologies))
     versions = [row.version for row in rows if any(part[0] == name for part in row.ontologies)]
     waiting = parked.c.vocabulary_version.in_(versions) & parked.c.next_try_at.is_not(None)
-    return connection.execute(select(func.count()).where(waiting)).scalar_one()
+    count: int = connection.execute(select(func.count()).where(waiting)).scalar_one()
+    if unmatched is not None:
+        under = (events.c.sequence >= unmatched) & events.c.vocabulary_version.in_(versions)
+        count += connection.execute(select(func.count()).select_from(events).where(under)).scalar_one()
+    return count
 
 
-def _is_needed(connection: Connection, version: str) -> bool:
+def _is_needed(connection: Connection, version: str, unmatched: int | None) -> bool:
     this = select(parked.c.event).where(parked.c.vocabulary_version == version).limit(1)
-    return connection.execute(this).first() is not None
+    if connection.execute(this).first() is not None:
+        return True
+    if unmatched is None:
+        return False
+    under = (events.c.sequence >= unmatched) & (events.c.vocabulary_version == version)
+    return connection.execute(select(events.c.sequence).where(under).limit(1)).first() is not None
 
 
 def _withdraw(connection: Connection, those: Any) -> int:

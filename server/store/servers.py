@@ -42,6 +42,7 @@ __all__ = [
     "note_applied",
     "note_changes",
     "read_ledger",
+    "release_lease",
     "take_leases",
 ]
 
@@ -76,7 +77,7 @@ servers = Table(
 leases = Table(
     "leases",
     metadata,
-    Column("subscription", BigInteger, nullable=False),  # 0: late matching
+    Column("subscription", BigInteger, nullable=False),  # 0: late matching; below: shards
     Column("server", String, nullable=False),
     Column("fence", BigInteger, nullable=False),  # grows with each other server that takes it
     PrimaryKeyConstraint("subscription"),
@@ -192,6 +193,11 @@ def take_leases(connection: Connection, me: str, numbers: Collection[int]) -> di
     that lives no more. In a group."""
     connection.execute(_TAKE, {"me": me, "numbers": list(numbers)})
     return held_leases(connection, me, numbers)
+
+
+def release_lease(connection: Connection, me: str, number: int) -> None:
+    """This server delivers no more for a subscription. Its row stays, so that the fence grows. In a group."""
+    connection.exec_driver_sql("UPDATE leases SET server = '' WHERE subscription = %s AND server = %s", (number, me))
 
 
 def held_leases(connection: Connection, me: str, numbers: Collection[int]) -> dict[int, int]:

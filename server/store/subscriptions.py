@@ -192,6 +192,34 @@ def renewable(connection: Connection) -> Iterable[Row[Any]]:
     return connection.execute(select(*columns).order_by(subscriptions.c.number))
 
 
+def expired_before(connection: Connection, over: float, limit: int) -> Sequence[Row[Any]]:
+    """Subscriptions that have expired and ended by `over`."""
+    query = select(subscriptions).where(subscriptions.c.status == "expired", subscriptions.c.expires_at <= over)
+    return connection.execute(query.limit(limit)).all()
+
+
+def soonest_to_end(connection: Connection, limit: int) -> Sequence[Row[Any]]:
+    """(id, expires_at) of those that end next, of all that have not expired. Costs a walk over the rows."""
+    columns: tuple[Column[Any], ...] = (subscriptions.c.id, subscriptions.c.expires_at)
+    query = select(*columns).where(subscriptions.c.status != "expired").order_by(subscriptions.c.expires_at)
+    return connection.execute(query.limit(limit)).all()
+
+
+def numbers_of(connection: Connection, ids: Sequence[str]) -> dict[int, str]:
+    """The numbers of those of these subscriptions that there are, each with its id."""
+    found: dict[int, str] = {}
+    for start in range(0, len(ids), NUMBERS_PER_QUERY):
+        those = subscriptions.c.id.in_(ids[start : start + NUMBERS_PER_QUERY])
+        rows = connection.execute(select(subscriptions.c.number, subscriptions.c.id).where(those))
+        found.update((number, id) for number, id in rows)
+    return found
+
+
+def tree_of(connection: Connection, number: int) -> Any:
+    """The stored tree of a subscription."""
+    return connection.execute(select(subscriptions.c.tree).where(subscriptions.c.number == number)).scalar_one()
+
+
 def states(connection: Connection, numbers: Sequence[int]) -> list[Row[Any]]:
     """(number, id, status, expires_at) of those of these subscriptions that there are."""
     columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.status, subscriptions.c.expires_at)

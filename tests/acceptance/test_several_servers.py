@@ -28,9 +28,10 @@ SEED = int(os.environ.get("KINDCAST_SERVERS_SEED", "1"))
 
 
 @pytest.mark.slow
-def test_what_one_server_acknowledged_holds_at_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shards", [None, 4])
+def test_what_one_server_acknowledged_holds_at_the_others(tmp_path: Path, shards: int | None) -> None:
     """Nothing is lost, nothing comes twice under two ids, and nothing is matched by subscriptions or words that the
-    order of commits forbids."""
+    order of commits forbids; also where the subscriptions are matched in shards, which move between the servers."""
     with ExitStack() as stack:
         receiver = stack.enter_context(running_receiver())
         cluster = stack.enter_context(running_postgresql())
@@ -38,7 +39,7 @@ def test_what_one_server_acknowledged_holds_at_the_others(tmp_path: Path) -> Non
         servers = [
             stack.enter_context(running_server(folder / f"server-{number}", start=False)) for number in range(SERVERS)
         ]
-        run = SeveralServers(servers, cluster, cluster.new_database(), receiver, SEED)
+        run = SeveralServers(servers, cluster, cluster.new_database(), receiver, SEED, shards)
         run.prepare()
         for _ in range(ROUNDS):
             run.round()

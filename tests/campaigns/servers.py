@@ -29,6 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """How often, and how many servers."""
     parser.add_argument("--rounds", type=int, default=200, help=f"in all, in parts of {OF_ONE_PART}")
     parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--shards", type=int, choices=(0, 4), default=0, help="parts of the subscriptions; 0: none")
 
 
 def run(options: Any, told: Told) -> Outcome:
@@ -37,7 +38,7 @@ def run(options: Any, told: Told) -> Outcome:
     while done < options.rounds:
         told(done, options.rounds, f"{done} rounds, {len(failures)} parts failed")
         rounds = min(OF_ONE_PART, options.rounds - done)
-        problem, more = part(options.seed + parts, rounds, options.servers)
+        problem, more = part(options.seed + parts, rounds, options.servers, options.shards)
         counted.update(more)
         if problem:
             failures.append(f"seed {options.seed + parts}, {rounds} rounds:\n{problem}")
@@ -45,10 +46,11 @@ def run(options: Any, told: Told) -> Outcome:
     told(done, options.rounds, f"{done} rounds, {len(failures)} parts failed")
     said = ", ".join(f"{number:,} {what}" for what, number in sorted(counted.items()))
     failed = f"{len(failures)} of {parts} parts failed"
-    return Outcome(f"{done} rounds with {options.servers} servers ({said}): {failed}", failures)
+    parts_of = f", {options.shards} shards" if options.shards else ""
+    return Outcome(f"{done} rounds with {options.servers} servers{parts_of} ({said}): {failed}", failures)
 
 
-def part(seed: int, rounds: int, servers: int) -> tuple[str, dict[str, int]]:
+def part(seed: int, rounds: int, servers: int, shards: int = 0) -> tuple[str, dict[str, int]]:
     """The end of what pytest said where it failed, and what was done."""
     folder = STATE / "servers" / str(seed)
     shutil.rmtree(folder, ignore_errors=True)
@@ -60,6 +62,7 @@ def part(seed: int, rounds: int, servers: int) -> tuple[str, dict[str, int]]:
         "KINDCAST_SERVERS": str(servers),
     }
     test = "tests/acceptance/test_several_servers.py::test_what_one_server_acknowledged_holds_at_the_others"
+    test += f"[{shards or None}]"
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-o", "faulthandler_timeout=0", test]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     done = [line for line in ran.stdout.splitlines() if line.startswith("done: ")]

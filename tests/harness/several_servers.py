@@ -106,9 +106,17 @@ class SeveralServers:
     """`chance` decides what is random but the threads' timing."""
 
     def __init__(
-        self, servers: Sequence[ServerProcess], cluster: PostgreSQL, database: str, receiver: Receiver, seed: int
+        self,
+        servers: Sequence[ServerProcess],
+        cluster: PostgreSQL,
+        database: str,
+        receiver: Receiver,
+        seed: int,
+        shards: int | None = None,
     ) -> None:
+        """`shards`: in so many parts the subscriptions are matched, if they are."""
         self.servers = servers
+        self._shards = shards
         self.history = History()
         self._cluster = cluster
         self._database = database
@@ -121,8 +129,9 @@ class SeveralServers:
 
     def prepare(self) -> None:
         """All servers run, and the first version is in force."""
+        sharded = {} if self._shards is None else {"KINDCAST_SHARDS": str(self._shards)}
         for server in self.servers:
-            server.start(wait=True, **ENVIRONMENT, KINDCAST_DATABASE=self._database)
+            server.start(wait=True, **ENVIRONMENT, **sharded, KINDCAST_DATABASE=self._database)
         with self._client() as client:
             for version, document in ((1, FIRST), (2, SECOND), (1, None)):
                 span = Span(time.monotonic())
@@ -166,6 +175,8 @@ class SeveralServers:
             while doubtful := [each for each in self.history.events.values() if each.sequence is None]:
                 assert time.monotonic() < deadline, f"{len(doubtful)} events are never accepted"
                 self._send(client, self.servers[0], doubtful[:50])
+            if self._shards is not None:
+                self._wait_for_shards()
             for made in list(self.history.made.values()):
                 if made.deleted is not None:
                     continue
@@ -191,6 +202,17 @@ class SeveralServers:
             late = connection.execute(text("SELECT count(*) FROM late")).scalar_one()
         engine.dispose()
         return Stored(events, created, (last, late + sum(map(len, events.values()))))
+
+    def _wait_for_shards(self) -> None:
+        """Until each has matched every event."""
+        engine = create_engine(driver_url(self._database))
+        left = text("SELECT count(*) FROM shards, events WHERE sequence > position")
+        deadline = time.monotonic() + 120.0
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            while connection.execute(left).scalar_one():
+                assert time.monotonic() < deadline, "the shards never come to the end of the log"
+                time.sleep(0.1)
+        engine.dispose()
 
     def pulled(self) -> dict[str, list[tuple[int, str]]]:
         """Cursor and event of each message of each subscription that is there, from its beginning."""

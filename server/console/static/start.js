@@ -70,7 +70,7 @@ function first(vocabularies, progress) {
   async function send() {
     const answer = await call("POST", "events", SAMPLES[chosen].events.map((event) => JSON.stringify(event)).join("\n"), { "Content-Type": "application/x-ndjson" });
     keep("first", { name: chosen, subscription, done: true });
-    fill(found, h("section", { class: "card" }, h("h2", { tabindex: "-1" }, t("{0} of {1} events matched", answer.matched, answer.accepted)),
+    fill(found, h("section", { class: "card" }, h("h2", { tabindex: "-1" }, t("{0} of {1} events matched", answer.matched ?? "–", answer.accepted)),
       answer.events.map((event, place) => h("div", { class: "row" },
         h("span", { class: "tag " + (event.matched ? "good" : "") }, event.matched ? t("matched") : t("did not match")),
         h("code", {}, JSON.stringify(SAMPLES[chosen].events[place])),

@@ -1,0 +1,491 @@
+"""Sharded matching: each shard follows the log, events and changes of subscriptions in one order, and writes its own
+matches.
+
+    publishers ──▶ ledger, events ──┐                              ┌──▶ late matches, its place; one transaction,
+    subscribers ─▶ rows, changes ───┴─▶ page ──apply, match, beside┘    checked against the fence of its lease
+
+A subscription is in one shard, by its number, so the order of its messages is that of the events. The server that holds
+a shard's lease has its subscriptions in memory. Servers share the shards out: none holds more than its part while
+others live, and those of a server that ends are taken by the others, each from its stored place on.
+
+A shard matches each event under the vocabulary that it was accepted under, and against the subscriptions whose time was
+not over when it was accepted.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from sqlalchemy import Connection, Row
+
+from kindcast.semantic import Event, InvalidEvent, Matcher, Vocabulary
+from kindcast.semantic.events import ReadEvent
+from kindcast.semantic.ontology import Ontology
+from kindcast.semantic.vocabulary import Declarations
+from kindcast.server.broker import garbage_collection
+from kindcast.server.broker.group import Group
+from kindcast.server.broker.late_matches import LateMatches
+from kindcast.server.broker.membership import Leases
+from kindcast.server.broker.publishing import (
+    ARRIVAL,
+    MATCHES_AT_ONCE,
+    MATCHES_TRIED,
+    EventMatches,
+    in_order,
+    in_time,
+    match_events,
+)
+from kindcast.server.broker.state import Live, LiveSubscriptions, State
+from kindcast.server.clock import CLOCK
+from kindcast.server.cloudevents import EventReader, ReadGraph, arrived
+from kindcast.server.errors import BrokerBusy, RecordDamaged, StoreUnavailable
+from kindcast.server.store import pending as pending_store
+from kindcast.server.store import shards as shard_store
+from kindcast.server.store.pending import ParkedRow
+from kindcast.server.store.postings import Numbers, pack_lists
+from kindcast.server.store.servers import read_ledger
+from kindcast.server.store.shards import Page, Place, ShardChange, StoredSubscription, lease_of
+from kindcast.server.strict_json import decode
+from kindcast.server.worker_threads import short_turns
+
+__all__ = ["Shards"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("kindcast.shards")
+
+PAUSE_SECONDS = 0.5
+"""Before something that failed is tried again."""
+CHANGES_UNSTORED = 1_000
+"""Applied changes after which a shard stores its place, also where no event came."""
+
+
+class LeaseLost(Exception):
+    """Another server has the shard, or may have it."""
+
+
+class Moved(Exception):
+    """The shard's place is not what this server thought."""
+
+
+class BrokerAccess(Protocol):
+    """The doors of the broker that shards go through."""
+
+    leases: Leases
+
+    @property
+    def state(self) -> State: ...
+
+    async def read(self, work: Callable[[Connection], T]) -> T: ...
+
+    async def submit(self, work: Callable[[Group], T]) -> T: ...
+
+    async def follow(self) -> None:
+        """Applies what other servers committed."""
+        ...
+
+    async def stored_ontology(self, name: str, version: int) -> Ontology:
+        """A stored version of an ontology."""
+        ...
+
+
+@dataclass(slots=True)
+class Matches:
+    """What some events of a shard match, each (event, numbers, packed numbers, bindings), and what operators have yet
+    to decide."""
+
+    lists: list[tuple[int, Numbers, bytes, Sequence[str | None] | None]] = field(default_factory=list)
+    parked: list[ParkedRow] = field(default_factory=list)
+    size: int = 0
+    events: int = 0
+    seconds: float = 0.0
+
+
+class Shard:
+    """The subscriptions of one shard at a place of the log. One thread at a time, within `lock`."""
+
+    def __init__(self, number: int, place: Place, state: State, version: str, reader: EventReader) -> None:
+        """`state` has no subscriptions yet: `fill`."""
+        self.number = number
+        self.place = place
+        self.version = version
+        """Of the vocabulary under which the events were accepted that it matches."""
+        self.stored = place
+        """The place that the database has."""
+        self.state = state
+        self.lock = threading.Lock()
+        self._reader = reader
+
+    def fill(self, found: Iterator[StoredSubscription]) -> None:
+        """Takes up what matches at its place. Once."""
+        live = self.state.live_subscriptions
+
+        def trees() -> Iterator[tuple[str, Any]]:
+            for each in found:
+                live.put_aside(Live(each.number, each.id, "active", each.ends_at, matching=False))
+                yield each.id, each.tree
+
+        with short_turns(), garbage_collection.paused():
+            live.matcher.restore_many(trees())  # one without a meaning at present matches nothing, and stays aside
+            live.enter_found(list(live.aside))
+        garbage_collection.collect_and_freeze(len(live.matcher))
+
+    def follow_operators(self, state: State) -> None:
+        """Know the operators that the server knows."""
+        if self.state.operators is not state.operators:
+            self.state.operators = state.operators
+            for operator in state.operators.known.values():
+                self.state.matcher.declare(operator)
+
+    def advance(self, page: Page) -> Matches:
+        """Goes on by a page, whose events are all of its version; or by the first part of it, where they match very
+        much."""
+        matches = Matches()
+        with self.lock, short_turns():
+            changes, start = list(page.changes), 0
+            while start < len(page.events):
+                first = page.events[start].sequence
+                due = [each for each in changes if each[1].position < first]
+                if due:
+                    self._apply(due, page)
+                    changes = changes[len(due) :]
+                end = start + self._chunk()
+                if changes:
+                    limit = changes[0][1].position
+                    end = min(end, start + sum(row.sequence <= limit for row in page.events[start:]))
+                some = page.events[start : max(end, start + 1)]
+                self._match(some, matches)
+                start += len(some)
+                self.place = self.place._replace(position=some[-1].sequence)
+                if matches.size >= MATCHES_AT_ONCE:
+                    return matches
+            if changes and not page.events:
+                self._apply(changes, page)
+        return matches
+
+    def match(self, events: Sequence[Event], graphs: Sequence[ReadGraph | None]) -> list[EventMatches]:
+        """What each event would match now, of this shard. Any thread."""
+        with self.lock:
+            return match_events(self.state, CLOCK.now(), events, graphs)
+
+    def _chunk(self) -> int:
+        return max(1, MATCHES_TRIED // max(1, len(self.state.matcher)))
+
+    def _apply(self, changes: Sequence[tuple[int, ShardChange]], page: Page) -> None:
+        live = self.state.live_subscriptions
+        latest = {change.id: change for _, change in changes}
+        new: dict[str, Any] = {}
+        for id, change in latest.items():
+            known = live.find(id)
+            if known is not None and known.number == change.subscription and known.matching and change.matching:
+                live.set_end(id, change.ends_at)
+                continue
+            if known is not None and known.matching:
+                live.leave(id)
+                live.matcher.remove(id)
+            live.aside.pop(id, None)
+            if change.matching:
+                live.put_aside(Live(change.subscription, id, "active", change.ends_at, matching=False))
+                new[id] = page.trees[change.subscription]
+        if new:
+            live.matcher.restore_many(new.items())
+            live.enter_found(list(new))
+        self.place = self.place._replace(applied=changes[-1][0])
+
+    def _match(self, rows: Sequence[Row[Any]], matches: Matches) -> None:
+        began = time.perf_counter()
+        matcher, read, those = self.state.matcher, list[ReadEvent](), list[Row[Any]]()
+        asks = matcher.may_ask(ARRIVAL)
+        for row in rows:
+            try:
+                event = self._reader.from_object(decode(row.body.encode())).event
+                read.append(matcher.read(arrived(event, row.accepted_at) if asks else event))
+                those.append(row)
+            except InvalidEvent:
+                _log.exception(
+                    "shard %d: event %d cannot be read any more, and matches nothing", self.number, row.sequence
+                )
+        table = matcher.match_read(read)
+        times = np.array([row.accepted_at for row in those], dtype=np.float64)
+        found = in_order(self.state, table, np.repeat(times, np.diff(table.offsets)))
+        matches.seconds += time.perf_counter() - began
+        matches.events += len(rows)
+        packs, ends = pack_lists(found.numbers, found.bounds), found.bounds.tolist()
+        for number, row in enumerate(those):
+            start, end = ends[number : number + 2]
+            if end > start:
+                bindings = None if found.bindings is None else found.bindings[start:end]
+                matches.lists.append((row.sequence, found.numbers[start:end], packs[number], bindings))
+                matches.size += end - start
+            waiting = in_time(self.state, found.undecided.get(number, {}), row.accepted_at)
+            matches.parked += [
+                {
+                    "event": row.sequence,
+                    "subscription": subscription,
+                    "vocabulary_version": row.vocabulary_version,
+                    "reason": failure.reason,
+                    "kind": failure.kind,
+                    "tries": 0,
+                    "parked_at": row.accepted_at,
+                    "next_try_at": row.accepted_at,
+                }
+                for _, subscription, failure in waiting
+            ]
+
+
+class Shards:
+    """Those that this server holds, one task each. On one event loop."""
+
+    def __init__(
+        self,
+        broker: BrokerAccess,
+        count: int,
+        *,
+        max_events: int,
+        look_seconds: float,
+        observe: Callable[[float, int], None] = lambda seconds, events: None,
+    ) -> None:
+        """`look_seconds`: between two looks at who holds what. `observe(seconds, events)` is told how long reading and
+        matching took."""
+        self._observe = observe
+        self.count = count
+        self.held: dict[int, Shard] = {}
+        """The shards that match here now, by number."""
+        self._broker = broker
+        self._reader = EventReader(max_events=max_events)
+        self._look_seconds = look_seconds
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._wakes: dict[int, asyncio.Event] = {}
+        self._look = asyncio.Event()
+        self._sharing: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._vocabularies: dict[str, Vocabulary] = {}
+        self._building = asyncio.Lock()
+
+    def start(self) -> None:
+        """Begins to take shards."""
+        self._broker.leases.listeners.append(self._look.set)
+        self._sharing = asyncio.create_task(self._share_out(), name="shards")
+
+    async def stop(self) -> None:
+        """Ends at the next place of each."""
+        self._stopped = True
+        tasks = [each for each in (self._sharing, *self._tasks.values()) if each is not None]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def wake(self) -> None:
+        """The log is longer."""
+        for each in self._wakes.values():
+            each.set()
+
+    async def match(
+        self, events: Sequence[Event], graphs: Sequence[ReadGraph | None]
+    ) -> tuple[list[list[EventMatches]], list[int]]:
+        """What each event would match, in each shard that is here; and which these are."""
+        held = sorted(self.held.items())
+        found = [await asyncio.to_thread(shard.match, events, graphs) for _, shard in held]
+        return found, [number for number, _ in held]
+
+    async def measured(self, of: Callable[[Matcher], T]) -> list[T]:
+        """What is said of the matcher of each shard that is here."""
+
+        def measure(shard: Shard) -> T:
+            with shard.lock:
+                return of(shard.state.matcher)
+
+        return [await asyncio.to_thread(measure, each) for each in list(self.held.values())]
+
+    # ── who holds what ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _share_out(self) -> None:
+        while not self._stopped:
+            self._look.clear()
+            try:
+                await self._take()
+            except StoreUnavailable:
+                pass  # the next look
+            except Exception:
+                _log.exception("the shards could not be shared out; trying again")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), self._look_seconds)
+
+    async def _take(self) -> None:
+        leases, keys = self._broker.leases, [lease_of(number) for number in range(self.count)]
+        free, living = await leases.free_among(keys)
+        part = -(-self.count // max(1, living))
+        mine = [number for number in range(self.count) if leases.fence(lease_of(number)) is not None]
+        for number in mine[part:]:
+            await self._end(number)
+            await leases.release(lease_of(number))
+        mine = mine[:part]
+        more = [number for number in range(self.count) if lease_of(number) in free and number not in mine]
+        mine += more[: part - len(mine)]
+        taken = await leases.take([lease_of(number) for number in mine]) if mine else []
+        for number in mine:
+            task = self._tasks.get(number)
+            if lease_of(number) in taken and (task is None or task.done()):
+                self._wakes[number] = asyncio.Event()
+                self._tasks[number] = asyncio.create_task(self._serve(number), name=f"shard {number}")
+
+    async def _end(self, number: int) -> None:
+        task = self._tasks.pop(number, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # ── one shard ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _serve(self, number: int) -> None:
+        wake, fence = self._wakes[number], self._broker.leases.fence(lease_of(number))
+        shard: Shard | None = None
+        try:
+            while fence is not None and self._broker.leases.fence(lease_of(number)) == fence:
+                try:
+                    wake.clear()
+                    if shard is None:
+                        shard = self.held[number] = await self._load(number, None)
+                    if not await self._step(shard, fence):
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(wake.wait(), self._look_seconds)
+                except LeaseLost:
+                    break
+                except Exception as error:
+                    shard = None
+                    self.held.pop(number, None)
+                    if not isinstance(error, StoreUnavailable | Moved):
+                        _log.exception("shard %d could not go on; trying again from its stored place", number)
+                    await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            self.held.pop(number, None)
+            _log.info("shard %d is no more here", number)
+
+    async def _load(self, number: int, before: Shard | None, version: str | None = None) -> Shard:
+        """A shard at its stored place, or at the place of what it was `before`; under a version of the vocabulary, or
+        the one in force."""
+        while True:
+            vocabulary = await self._vocabulary(version)
+            state = self._broker.state
+            matcher = state.empty_matcher(vocabulary)
+            fresh = State(LiveSubscriptions(matcher), state.new_matcher, state.declarations, operators=state.operators)
+
+            named = version or vocabulary.version
+
+            def read(connection: Connection, fresh: State = fresh, named: str = named) -> tuple[Shard, int]:
+                place = shard_store.find_place(connection, number) if before is None else before.place
+                shard = Shard(number, place, fresh, named, self._reader)
+                shard.fill(shard_store.as_it_was(connection, number, self.count, place.applied))
+                return shard, read_ledger(connection).commits
+
+            shard, commits = await self._broker.read(read)
+            if state.commits < commits:
+                await self._broker.follow()
+            if fresh.operators is state.operators:
+                break  # it knew those that its subscriptions call
+        _log.info(
+            "shard %d: %d subscriptions, from event %d on", number, len(shard.state.matcher), shard.place.position
+        )
+        return shard
+
+    async def _vocabulary(self, version: str | None) -> Vocabulary:
+        """The one in force, or one that events were accepted under."""
+        in_force = self._broker.state.vocabulary
+        if version is None or version == in_force.version:
+            return in_force
+        async with self._building:
+            if version not in self._vocabularies:
+                row = await self._broker.read(lambda connection: pending_store.vocabulary_parts(connection, version))
+                if row is None:
+                    raise RuntimeError(f"the vocabulary {version} of an accepted event is not in the store")
+                read = [await self._broker.stored_ontology(name, number) for name, number in row.ontologies]
+                declared = Declarations.from_json(row.declarations).arguments()
+                built = await asyncio.to_thread(partial(Vocabulary.shared, read, **declared))
+                self._vocabularies = {version: built}
+            return self._vocabularies[version]
+
+    async def _step(self, shard: Shard, fence: int) -> bool:
+        """Whether there was anything to do."""
+        try:
+            page = await self._broker.read(
+                lambda connection: shard_store.page_after(connection, shard.number, shard.place)
+            )
+        except RecordDamaged as error:
+            _log.error("shard %d: event %d is damaged, and matches nothing", shard.number, error.sequence)
+            shard.place = shard.place._replace(position=error.sequence)
+            await self._store(shard, Matches(), fence)
+            return True
+        if self._broker.state.commits < page.commits:
+            await self._broker.follow()  # the operators that its subscriptions call
+        shard.follow_operators(self._broker.state)
+        version = page.events[0].vocabulary_version if page.events else self._broker.state.vocabulary.version
+        if version != shard.version:
+            fresh = await self._load(shard.number, shard, version)
+            shard.state, shard.version = fresh.state, version
+            return True
+        same = next((at for at, row in enumerate(page.events) if row.vocabulary_version != version), len(page.events))
+        if same < len(page.events):
+            changes = [each for each in page.changes if each[1].position < page.events[same - 1].sequence]
+            page = page._replace(events=page.events[:same], changes=changes)
+        if not page.events and not page.changes:
+            return False
+        matches = await asyncio.to_thread(shard.advance, page)
+        self._observe(matches.seconds, matches.events)
+        if page.events or shard.place.applied - shard.stored.applied >= CHANGES_UNSTORED:
+            await self._store(shard, matches, fence)
+        return True
+
+    async def _store(self, shard: Shard, matches: Matches, fence: int) -> None:
+        """Until it is on disk, or another server has the shard. Raises `LeaseLost`, `Moved`."""
+        before, after = shard.stored, shard.place
+        work = partial(self._written, number=shard.number, fence=fence, before=before, after=after, matches=matches)
+        while True:
+            try:
+                await self._broker.submit(work)
+                shard.stored = after
+                return
+            except (StoreUnavailable, BrokerBusy):
+                await asyncio.sleep(PAUSE_SECONDS)
+                if self._broker.leases.fence(lease_of(shard.number)) != fence:
+                    raise LeaseLost from None
+
+    def _written(self, group: Group, *, number: int, fence: int, before: Place, after: Place, matches: Matches) -> None:
+        connection = group.connection
+        if not self._broker.leases.valid(connection, {(lease_of(number), fence)}):
+            raise LeaseLost
+        there = shard_store.find_place(connection, number)
+        if there == after:
+            return  # it was on disk, and its answer was lost
+        if there != before:
+            raise Moved
+        gone = shard_store.deleted_after(connection, number, before.applied)  # they have no queue any more
+        late = LateMatches(group)
+        for event, numbers, packed, bindings in matches.lists:
+            if gone and not gone.isdisjoint(numbers.tolist()):
+                numbers, packed, bindings = _without(gone, numbers, bindings)
+            if numbers.size:
+                late.add_found(event, numbers, packed, bindings)
+        late.store()
+        parked = [each for each in matches.parked if each["subscription"] not in gone]
+        if parked:
+            pending_store.insert_parked(connection, parked)
+            group.totals["parked"] += len(parked)
+            group.parked = True
+        shard_store.move(connection, number, after)
+
+
+def _without(
+    gone: set[int], numbers: Numbers, bindings: Sequence[str | None] | None
+) -> tuple[Numbers, bytes, Sequence[str | None] | None]:
+    """The matches of those that are still there."""
+    kept = [at for at, number in enumerate(numbers.tolist()) if number not in gone]
+    left = numbers[kept]
+    (packed,) = pack_lists(left, np.array([0, left.size]))
+    return left, packed, None if bindings is None else [bindings[at] for at in kept]

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from sqlalchemy import Connection, make_url
 
 from kindcast.server.broker import Broker
@@ -54,6 +55,8 @@ SERIES: Final[dict[str, str]] = {
     "database_bytes": "bytes of the database file",
 }
 """Name → what it is. A value that is not known is null."""
+ENCODED = 8
+"""Different answers that are kept until the next sample: all pages of the console ask for the same."""
 SHARED = ("memory_bytes",)
 """Of the whole process."""
 
@@ -73,6 +76,7 @@ class History:
         self._rings: dict[str, array[float]] = {name: array("d") for name in SERIES}
         self._operators: dict[str, tuple[array[float], array[float]]] = {}
         self._before: tuple[float, Totals, Mapping[str, float]] | None = None
+        self._encoded: dict[tuple[int, bool], bytes] = {}
 
     async def run(self) -> None:
         """Takes a sample every 30 seconds until it is cancelled."""
@@ -123,6 +127,7 @@ class History:
                 ring.append(value)
         for ring in (self._times, *self._rings.values(), *(each for pair in self._operators.values() for each in pair)):
             del ring[:-KEPT]
+        self._encoded.clear()
 
     async def _learned(self) -> dict[str, tuple[float, float]]:
         """Cost and selectivity of the operators that are called most, and of those that were among them before."""
@@ -136,6 +141,15 @@ class History:
             name: (records[name].cost(each.cost), records[name].selectivity(each.selectivity))
             for name, each in declared.items()
         }
+
+    def encoded(self, points: int, *, whole_process: bool) -> bytes:
+        """`as_json` as JSON: made once for all who ask for the same between two samples."""
+        key = points, whole_process
+        if key not in self._encoded:
+            if len(self._encoded) >= ENCODED:
+                self._encoded.clear()
+            self._encoded[key] = msgspec.json.encode(self.as_json(points, whole_process=whole_process))
+        return self._encoded[key]
 
     def as_json(self, points: int, *, whole_process: bool) -> dict[str, Any]:
         """The samples, `points` of them at most, evenly spread; the newest is always there. Without `whole_process`

@@ -29,7 +29,7 @@ from kindcast.server.backtests import Backtests
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.delivery import DeliveryService, running_delivery
-from kindcast.server.delivery.tail import Tails
+from kindcast.server.delivery.tail import LiveTail
 from kindcast.server.errors import BrokerBusy, ServerError, TenantInUse
 from kindcast.server.history import History, running_history
 from kindcast.server.pending import LateMatchingService, running_late_matching
@@ -62,7 +62,7 @@ class TenantServices:
     backtests: Backtests
     delivery: DeliveryService
     late_matching: LateMatchingService
-    tails: Tails
+    tail: LiveTail
     history: History
     under_way: int = 0
     """Requests that use it."""
@@ -84,8 +84,8 @@ async def running_services(
             running_late_matching(broker, settings) as late_matching,
             running_history(broker, late_matching) as history,
         ):
-            tails = Tails(broker, delivery.wakeups)
-            yield TenantServices(broker, jobs, backtests, delivery, late_matching, tails, history)
+            tail = LiveTail(broker, delivery.wakeups)
+            yield TenantServices(broker, jobs, backtests, delivery, late_matching, tail, history)
     finally:
         broker.documents.stop()  # what is only being read ends at once; what is being stored is finished
         backtests.stop()

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse
 
 from kindcast.server.api.access import services_of
-from kindcast.server.api.requests import AppBroker, AppCaller, AppSettings, answer, reader_of
-from kindcast.server.delivery.tail import Filter, Tails, newest
+from kindcast.server.api.requests import JSON, AppBroker, AppCaller, AppSettings, answer
+from kindcast.server.delivery.tail import Filter, LiveTail, Look
 from kindcast.server.history import History
 
 __all__ = ["router"]
@@ -15,9 +15,9 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1", tags=["events"])
 
 
-async def _tails(request: Request) -> Tails:
-    tails: Tails = services_of(request).tails
-    return tails
+async def _tail(request: Request) -> LiveTail:
+    tail: LiveTail = services_of(request).tail
+    return tail
 
 
 async def _history(request: Request) -> History:
@@ -33,22 +33,22 @@ async def _history(request: Request) -> History:
     responses={200: {"content": {"text/event-stream": {}}, "description": "The stream"}},
 )
 async def watch_events(
-    tails: Annotated[Tails, Depends(_tails)],
+    tail: Annotated[LiveTail, Depends(_tail)],
     settings: AppSettings,
     caller: AppCaller,
     source: Annotated[str | None, Query(max_length=2_048, description="Only events of this source.")] = None,
 ) -> Response:
     """Server-sent events `events`: what was accepted since the last one, with the subscriptions that got it. Above 50
     events a second it is a sample, and `skipped` tells how many are missing. It begins now and repeats nothing."""
-    lines = tails.watch(Filter(source, caller.sees_payloads, caller.roles), settings.stream_ping_seconds)
+    lines = tail.watch(Filter(source, caller.sees_payloads, caller.roles), settings.stream_ping_seconds)
     return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
 @router.get("/events/recent", summary="The newest events")
 async def recent(broker: AppBroker, caller: AppCaller, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Response:
     """The newest events, newest first, with the subscriptions that got them, as the stream above has them."""
-    wanted, reader = Filter(None, caller.sees_payloads, caller.roles), reader_of(caller, broker)
-    rows = await broker.read(lambda connection: newest(connection, 0, wanted, limit, reader))
+    wanted, vocabulary = Filter(None, caller.sees_payloads, caller.roles), broker.vocabulary
+    rows = await broker.read(lambda connection: Look(connection, vocabulary).newest(wanted, limit))
     return answer({"events": rows[::-1]})
 
 
@@ -60,4 +60,4 @@ async def series(
 ) -> Response:
     """Rates, times, queues and sizes of the last day, as this process measured them every 30 seconds; a restart begins
     anew. What is of the process, and so of all tenants, only those see who may act in all of them; others get null."""
-    return answer(history.as_json(points, whole_process=caller.of_all))
+    return Response(history.encoded(points, whole_process=caller.of_all), media_type=JSON)

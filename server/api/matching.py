@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
 from kindcast.semantic import InvalidEvent, Note
@@ -136,6 +136,7 @@ async def explain_verdict(
     settings: AppSettings,
     late_matching: AppLateMatching,
     lang: Language = "en",
+    index: Annotated[bool, Query(description="Whether to tell what the index did with the event.")] = True,
 ) -> Response:
     """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as
     published, what it was read as, the path in the hierarchy, and whether it holds; and what the index did with the
@@ -178,7 +179,7 @@ async def explain_verdict(
         detail = "a test of text takes too long to be explained at once: send a shorter text"
         raise Problem("too-costly", detail) from None
     for said, each in zip(told, published, strict=True):
-        if view is None and settings.shards is None:  # it tells of all subscriptions
+        if index and view is None and settings.shards is None:  # it tells of all subscriptions
             said["index"] = await broker.explain_index(each)
     if len(parts) == 1:
         said = told[0]

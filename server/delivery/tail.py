@@ -1,28 +1,30 @@
 """The live tail: accepted events as they come, with the subscriptions that got them, for people who watch.
 
-    store ──the newest few of each interval──▶ one reader a filter ──▶ every watcher of that filter
+    store ──one look each interval──▶ Look ──each event encoded once──▶ a message a filter ──▶ all followers of it
 
 It is a sample above `EVENTS_PER_SECOND`, and says how many it left out. It promises nothing: who must have every event
-subscribes. All watchers of a filter share one reader, so twenty open pages read the store as often as one.
+subscribes. All followers of a tenant share one reader, whatever they follow, so twenty open pages look into the store
+as often as one. A follower that does not read holds `WAITING` messages at most.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
+from kindcast.semantic import Vocabulary
 from kindcast.server.broker import Broker
 from kindcast.server.delivery.wakeup import Wakeups
 from kindcast.server.errors import ServerError
 from kindcast.server.security.payloads import Reader, Roles
-from kindcast.server.store.events import count_after, find_matches, last_sequence, newest_events
+from kindcast.server.store.events import count_after, first_recipients, last_sequence, newest_events
 from kindcast.server.worker_threads import short_turns
 
-__all__ = ["EVENTS_PER_SECOND", "Filter", "Tails", "newest"]
+__all__ = ["EVENTS_PER_SECOND", "Filter", "LiveTail", "Look"]
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +35,8 @@ SUBSCRIPTIONS = 20
 """Named with one event; `matched` counts them all."""
 BODY_CHARACTERS = 8_192
 """Of an event that is sent along; `GET /v1/events/{sequence}/trace` has larger ones."""
-WAITING = 40
-"""Messages that a slow watcher may have waiting; more are left out."""
+WAITING = 8
+"""Messages that may wait for a follower that does not read; the oldest are left out, and counted."""
 
 
 class Filter(NamedTuple):
@@ -45,101 +47,200 @@ class Filter(NamedTuple):
     roles: Roles = None
 
 
-class Tails:
-    """The readers of one application, by filter. On its event loop."""
+class Message(NamedTuple):
+    """Events as a list in JSON, and how many there were, also of those that the sample leaves out."""
+
+    events: bytes
+    shown: int
+    came: int
+
+
+class Follower:
+    """One open stream. On the event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[Message | None] = asyncio.Queue(WAITING)
+        self._missed = 0
+
+    def tell(self, message: Message) -> None:
+        """Never waits: of a follower that does not read, the oldest message is dropped, and its events are counted."""
+        if self._waiting.full() and (dropped := self._waiting.get_nowait()) is not None:
+            self._missed += dropped.came
+        self._waiting.put_nowait(message)
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        while not self._waiting.empty():
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(None)
+
+    async def next(self) -> bytes | None:
+        """The next message as a server-sent event; None at the end."""
+        message = await self._waiting.get()
+        if message is None:
+            return None
+        skipped, self._missed = message.came - message.shown + self._missed, 0
+        return b'event: events\ndata: {"events":%b,"skipped":%d}\n\n' % (message.events, skipped)
+
+
+class LiveTail:
+    """The followers of one tenant, by filter, and the one reader that they share. On the event loop."""
 
     def __init__(self, broker: Broker, wakeups: Wakeups) -> None:
         self._broker = broker
         self._wakeups = wakeups
-        self._watchers: dict[Filter, set[asyncio.Queue[bytes]]] = {}
-        self._readers: set[asyncio.Task[None]] = set()
+        self._followers: dict[Filter, set[Follower]] = {}
+        self._reading: asyncio.Task[None] | None = None
+        wakeups.also_closes(self._close)
 
     async def watch(self, wanted: Filter, ping_seconds: float) -> AsyncIterator[bytes]:
-        """The lines of one answer: messages with events from now on, until the server stops or the watcher leaves."""
-        queue: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
-        if not self._watchers.get(wanted):
-            after = await self._broker.read(last_sequence)
-            if not self._watchers.get(wanted):  # nobody else came meanwhile; a set that became empty ends its reader
-                self._watchers[wanted] = {queue}
-                reading = asyncio.create_task(self._read(wanted, after, self._watchers[wanted]), name="live tail")
-                self._readers.add(reading)
-                reading.add_done_callback(self._ended)
-        watchers = self._watchers[wanted]
-        watchers.add(queue)
-        quiet = 0.0
+        """The lines of one answer: messages with events from now on, until the server stops or the follower leaves."""
+        now = await self._broker.read(last_sequence)
+        follower = Follower()
+        self._followers.setdefault(wanted, set()).add(follower)
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read(now), name="live tail")
+            self._reading.add_done_callback(_ended)
         try:
             yield format_sse_event(retry=2_000)
             while not self._wakeups.closed:
                 try:
-                    async with asyncio.timeout(INTERVAL_SECONDS):
-                        message = await queue.get()
+                    async with asyncio.timeout(ping_seconds):
+                        message = await follower.next()
                 except TimeoutError:
-                    quiet += INTERVAL_SECONDS
-                    if quiet >= ping_seconds:
-                        quiet = 0.0
-                        yield KEEPALIVE_COMMENT
+                    yield KEEPALIVE_COMMENT
                     continue
-                quiet = 0.0
+                if message is None:
+                    return
                 yield message
         finally:
-            watchers.discard(queue)
+            self._leave(wanted, follower)
 
-    async def _read(self, wanted: Filter, after: int, watchers: set[asyncio.Queue[bytes]]) -> None:
-        """Reads for the watchers of a filter for as long as there are any."""
-        reader = Reader(wanted.roles, lambda: self._broker.vocabulary)
+    def _leave(self, wanted: Filter, follower: Follower) -> None:
+        others = self._followers[wanted]
+        others.discard(follower)
+        if not others:
+            del self._followers[wanted]
+
+    async def _read(self, after: int) -> None:
+        """Reads for all followers for as long as there are any."""
         try:
-            while watchers and not self._wakeups.closed:
+            while self._followers and not self._wakeups.closed:
                 await asyncio.sleep(INTERVAL_SECONDS)
-                if self._broker.state.sequence <= after:
+                if self._broker.state.sequence <= after or not self._followers:
                     continue
-                began = after
-
-                def read(connection: Connection, began: int = began) -> tuple[int, int, list[dict[str, Any]]]:
-                    with short_turns():
-                        found = newest(connection, began, wanted, PER_INTERVAL, reader)
-                        some = len(found) < PER_INTERVAL
-                        count = len(found) if some else count_after(connection, began, wanted.source)
-                        return max(last_sequence(connection), began), count, found
-
                 try:
-                    after, count, found = await self._broker.read(read)
+                    after, messages = await self._look(after, tuple(self._followers))
                 except ServerError as error:
                     log.warning("the live tail could not be read and goes on: %s", error)
                     continue
-                if found:
-                    data = msgspec.json.encode({"events": found, "skipped": count - len(found)}).decode()
-                    message = format_sse_event(event="events", data_str=data)
-                    for queue in watchers:
-                        if not queue.full():
-                            queue.put_nowait(message)
+                for wanted, message in messages.items():
+                    for follower in self._followers.get(wanted, ()):
+                        follower.tell(message)
         finally:
-            if self._watchers.get(wanted) is watchers:
-                del self._watchers[wanted]
+            self._reading = None
 
-    def _ended(self, reader: asyncio.Task[None]) -> None:
-        self._readers.discard(reader)
-        if not reader.cancelled() and (error := reader.exception()) is not None:
-            log.warning("the live tail ended: %s", error)
+    async def _look(self, after: int, wanted: Collection[Filter]) -> tuple[int, dict[Filter, Message]]:
+        """The sequence up to which it looked, and what came for each filter. Raises `StoreUnavailable`."""
+        vocabulary = self._broker.vocabulary
+
+        def read(connection: Connection) -> tuple[int, dict[Filter, Message]]:
+            with short_turns():
+                look = Look(connection, vocabulary, after)
+                return max(last_sequence(connection), after), look.messages(wanted)
+
+        return await self._broker.read(read)
+
+    def _close(self) -> None:
+        for followers in self._followers.values():
+            for each in followers:
+                each.close()
 
 
-def newest(connection: Connection, after: int, wanted: Filter, limit: int, reader: Reader) -> list[dict[str, Any]]:
-    """The newest fitting events after `after`, in their order, as their reader may see them."""
-    view = reader.view
-    rows = newest_events(connection, limit, after=after, source=wanted.source)
-    found = []
-    for row in reversed(rows):
-        got = find_matches(connection, row.sequence, limit=SUBSCRIPTIONS) if row.matched else []
-        visible = reader.visible(connection, [each.number for each in got])
-        body = row.body if view is None or not wanted.payload else view.readable(row.body)
-        found.append(
-            {
-                "sequence": row.sequence,
-                "accepted_at": row.accepted_at,
-                "source": row.source,
-                "type": row.type,
-                "matched": row.matched if view is None else None,
-                "subscriptions": [each.id for each in got if each.number in visible],
-                "event": msgspec.Raw(body.encode()) if wanted.payload and len(body) <= BODY_CHARACTERS else None,
-            }
-        )
-    return found
+def _ended(reading: asyncio.Task[None]) -> None:
+    if not reading.cancelled() and (error := reading.exception()) is not None:
+        log.error("the live tail ended: %s", error)
+
+
+class Look:
+    """The newest events after a sequence, in one snapshot of the store. What several filters have in common is read and
+    encoded once."""
+
+    def __init__(self, connection: Connection, vocabulary: Vocabulary, after: int = 0) -> None:
+        self._connection = connection
+        self._vocabulary = vocabulary
+        self._after = after
+        self._recipients: dict[int, dict[int, str]] = {}
+        self._visible: dict[tuple[Roles, int], bool] = {}
+        self._encoded: dict[tuple[int, bool, Roles], msgspec.Raw] = {}
+
+    def messages(self, wanted: Collection[Filter]) -> dict[Filter, Message]:
+        """What came for each filter; nothing for those for which nothing came."""
+        rows = {each: self._rows(each, PER_INTERVAL) for each in {each.source for each in wanted}}
+        self._read_recipients([row for some in rows.values() for row in some])
+        counts = {
+            source: len(some) if len(some) < PER_INTERVAL else count_after(self._connection, self._after, source)
+            for source, some in rows.items()
+        }
+        same: dict[Filter, Message] = {}
+        found: dict[Filter, Message] = {}
+        for each in wanted:
+            if some := rows[each.source]:
+                seen = each._replace(roles=self._seen_as(each.roles))
+                if seen not in same:
+                    events = msgspec.json.encode(self._events(some, seen))
+                    line = b" ".join(events.splitlines())  # one line of the stream
+                    same[seen] = Message(line, len(some), counts[each.source])
+                found[each] = same[seen]
+        return found
+
+    def newest(self, wanted: Filter, limit: int) -> list[msgspec.Raw]:
+        """The newest events that fit, in their order, as JSON."""
+        rows = self._rows(wanted.source, limit)
+        self._read_recipients(rows)
+        return self._events(rows, wanted._replace(roles=self._seen_as(wanted.roles)))
+
+    def _rows(self, source: str | None, limit: int) -> Sequence[Row[Any]]:
+        return newest_events(self._connection, limit, after=self._after, source=source)[::-1]
+
+    def _read_recipients(self, rows: Sequence[Row[Any]]) -> None:
+        matched = {row.sequence for row in rows if row.matched}
+        self._recipients = first_recipients(self._connection, matched, limit=SUBSCRIPTIONS)
+
+    def _seen_as(self, roles: Roles) -> Roles:
+        """None for all from whom nothing is hidden: they see the same."""
+        return None if self._vocabulary.view_of_roles(roles) is None else roles
+
+    def _events(self, rows: Sequence[Row[Any]], wanted: Filter) -> list[msgspec.Raw]:
+        self._judge(rows, wanted.roles)
+        found = []
+        for row in rows:
+            key = row.sequence, wanted.payload, wanted.roles
+            if key not in self._encoded:
+                event = self._event(row, wanted.roles, payload=wanted.payload)
+                self._encoded[key] = msgspec.Raw(msgspec.json.encode(event))
+            found.append(self._encoded[key])
+        return found
+
+    def _judge(self, rows: Sequence[Row[Any]], roles: Roles) -> None:
+        """Which of those that got these events somebody with these roles may see: those whose matches tell of nothing
+        that is hidden."""
+        got = {number for row in rows for number in self._recipients.get(row.sequence, ())}
+        if unknown := [each for each in got if (roles, each) not in self._visible]:
+            seen = Reader(roles, lambda: self._vocabulary).visible(self._connection, unknown)
+            self._visible |= {(roles, each): each in seen for each in unknown}
+
+    def _event(self, row: Row[Any], roles: Roles, *, payload: bool) -> dict[str, Any]:
+        """As somebody with these roles may see it."""
+        view = self._vocabulary.view_of_roles(roles)
+        body = row.body if view is None or not payload else view.readable(row.body)
+        got = self._recipients.get(row.sequence, {})
+        return {
+            "sequence": row.sequence,
+            "accepted_at": row.accepted_at,
+            "source": row.source,
+            "type": row.type,
+            "matched": row.matched if view is None else None,
+            "subscriptions": [id for number, id in got.items() if self._visible[roles, number]],
+            "event": msgspec.Raw(body.encode()) if payload and len(body) <= BODY_CHARACTERS else None,
+        }

@@ -1,6 +1,7 @@
 """The console's files, and the routes that were made for it: everything that a browser is not needed for."""
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.server import observation
 from kindcast.server.app import create_app
 from kindcast.server.console.pages import CONTENT_SECURITY_POLICY
+from kindcast.server.history import ENCODED, History
 from kindcast.server.settings import Settings
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.server_thread import running_app
@@ -299,6 +301,41 @@ def test_series_shows_lag_the_index_and_what_was_learned(tmp_path: Path) -> None
     assert cost[-2] is None
     assert 0 < cost[-1] <= 0.25
     assert 0 < selectivity[-1] <= 1
+
+
+def test_series_is_encoded_once_for_all_who_ask_for_the_same(tmp_path: Path) -> None:
+    """Until the next sample; what only administrators of all tenants see is by itself, and few answers are kept."""
+
+    async def scenario() -> None:
+        app = create_app(Settings(data=tmp_path))
+        async with app.router.lifespan_context(app):
+            services = app.state.tenants.default
+            history = History(services.broker, services.late_matching)  # one that takes no samples by itself
+            await history.sample()
+            first = history.encoded(480, whole_process=True)
+            assert history.encoded(480, whole_process=True) is first
+            assert json.loads(first) == history.as_json(480, whole_process=True)
+            limited = json.loads(history.encoded(480, whole_process=False))
+            assert set(limited["series"]["memory_bytes"]["values"]) == {None}
+            assert None not in json.loads(first)["series"]["memory_bytes"]["values"]
+            for points in range(2, 40):
+                history.encoded(points, whole_process=True)
+            assert len(history._encoded) <= ENCODED
+            await history.sample()
+            assert (
+                len(json.loads(history.encoded(480, whole_process=True))["times"])
+                == len(json.loads(first)["times"]) + 1
+            )
+
+    asyncio.run(scenario())
+
+
+def test_explain_without_the_index_is_the_same_verdict(client: httpx.Client) -> None:
+    """The editor asks so: it shows nothing of the index, and looking there holds up publishers."""
+    body = {"event": {"target": "Notebook", "price": "5 USD"}, "subscription": "target isa Computer"}
+    told = client.post("/v1/explain", json=body).json()
+    assert told.pop("index")
+    assert client.post("/v1/explain?index=false", json=body).json() == told
 
 
 def test_tail_sends_events_of_the_source_that_is_watched(tmp_path: Path) -> None:

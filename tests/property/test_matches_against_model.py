@@ -175,7 +175,9 @@ def agree(connection: Connection, model: Model) -> None:
         assert [(each.position, each.sequence, each.bindings) for each in read] == [
             (at, model.got[at][0], model.got[at][1][number]) for at in mine
         ]
-    for event in {event for event, _ in model.got.values()}:
+    events = {event for event, _ in model.got.values()}
+    everybody = matches.numbers_of_recipients(connection, events)
+    for event in events:
         who = [
             (number, at, told)
             for at, (of, to) in model.got.items()
@@ -184,6 +186,8 @@ def agree(connection: Connection, model: Model) -> None:
         ]
         found = [each for each in matches.recipients_of(connection, event) if each.number in model.acked]
         assert found == sorted(who), event
+        numbers = {each.number for each in matches.recipients_of(connection, event, retractions_too=True)}
+        assert [*everybody.get(event, ())] == sorted(numbers), event
     lost = {row.subscription: row.through for row in connection.execute(select(deliveries.discarded))}
     assert lost == model.lost
 

@@ -39,8 +39,8 @@ export async function page(rest, parameters) {
       stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, event: message.event }]));
     } else if (may("see-events")) {
       const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(message.events, message.skipped));
-      const fits = (row) => !source.value || row.event.source === source.value;
-      recent().then((some) => { if (stream === connected) { seen = [...seen, ...some.filter(fits)].slice(0, ROWS); draw(); } });
+      const fits = (row) => !source.value || row.source === source.value;
+      recent().then((some) => { if (stream === connected) { const there = new Set(seen.map((each) => each.sequence)); seen = [...seen, ...some.filter((each) => fits(each) && !there.has(each.sequence))].slice(0, ROWS); draw(); } });
     }
     draw();
   }

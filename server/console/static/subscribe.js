@@ -94,22 +94,29 @@ export async function page(rest, parameters) {
     if (moves[event.key] && !(event.key === "Enter" && event.shiftKey)) { event.preventDefault(); moves[event.key](); }
   });
 
-  // The next events, asked one by one.
+  // The next events, asked one by one: of those that come meanwhile the newest three wait.
   let source = null;
   const test = button(t("Try it on the next events"), () => {
     if (source) { source.close(); source = null; test.textContent = t("Try it on the next events"); return; }
-    const rows = h("ul", { class: "plain" });
-    fill(live, h("p", { class: "quiet", role: "status" }, t("Waiting for events …")), rows);
+    const rows = h("ul", { class: "plain" }), hint = h("p", { class: "quiet", role: "status" }, t("Waiting for events …"));
+    fill(live, hint, rows);
     test.textContent = t("Stop");
-    source = events("events/stream", "events", async (told) => {
-      for (const each of told.events.slice(-3)) {
-        if (!each.event) continue;
+    let waiting = [], asks = false;
+    const following = source = events("events/stream", "events", async (told) => {
+      waiting = [...waiting, ...told.events.filter((each) => each.event)].slice(-3);
+      if (asks) return;
+      asks = true;
+      while (source === following && waiting.length) {
+        const each = waiting.shift();
         try {
-          const answer = await call("POST", "explain?lang=" + state.language, { event: each.event, subscription: text.value });
+          const answer = await call("POST", "explain?index=false&lang=" + state.language, { event: each.event, subscription: text.value });
+          hint.remove();
           rows.prepend(h("li", {}, h("details", {}, h("summary", {}, answer.matches ? "✓ " + t("matches") : "✗ " + t("does not match"), " #" + each.sequence, " ", h("code", {}, JSON.stringify(each.event.data).slice(0, 120))), explanation(answer))));
           while (rows.childElementCount > 10) rows.lastElementChild.remove();
         } catch (error) { fill(live, note("bad", error.message), rows); }
+        await new Promise((resolve) => setTimeout(resolve, 250));
       }
+      asks = false;
     });
   });
 

@@ -61,6 +61,16 @@ class FileScheduling(LoadScopeScheduling):
         return "spark" if path.startswith("tests/spark/") else path
 
 
+WORKERS_PER_CORE = 2
+"""Many tests wait for processes, brokers and clocks: with one worker a core, cores are idle."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means here."""
+    return WORKERS_PER_CORE * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
     """Our own: `--dist loadgroup` of xdist 3.8 does not group under pytest 9.2 (pytest-xdist issue 1386)."""

@@ -4,12 +4,12 @@ import http.client
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.harness.forked_process import ForkedProcess, with_bytecode
 from tests.harness.ports import free_port
 
 __all__ = ["ServerProcess", "running_server"]
@@ -18,8 +18,6 @@ PATIENCE_SECONDS = 60.0
 """For a start or an orderly stop; only a failing test ever waits this long."""
 
 POLL_SECONDS = 0.02
-
-BYTECODE = Path(__file__).resolve().parents[2] / ".pytest_cache" / "bytecode"
 
 
 class ServerProcess:
@@ -36,31 +34,15 @@ class ServerProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = data / "server.log"
         self._environment = dict(environment or {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     def start(self, *, wait: bool = True, **environment: str) -> None:
         """Starts the process and, unless told otherwise, waits until it is ready. Variables given here count from now
         on."""
         self._environment |= environment
         self.data.mkdir(parents=True, exist_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            self._module,
-            "serve",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-        ]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--data", str(self.data)],
-                env=_inherited() | self._environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        arguments = ["serve", "--host", "127.0.0.1", "--port", str(self.port), "--data", str(self.data)]
+        self._process = ForkedProcess(self._module, arguments, with_bytecode() | self._environment, self.log)
         if wait:
             self._wait_until_ready()
 
@@ -155,12 +137,3 @@ def running_server(
     finally:
         if server.running:
             server.kill()
-
-
-def _inherited() -> dict[str, str]:
-    """The variables of this process. Where it writes no bytecode, servers still keep theirs, out of the way: else each
-    of many starts would compile every library anew."""
-    inherited = dict(os.environ)
-    if inherited.pop("PYTHONDONTWRITEBYTECODE", ""):
-        inherited["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
-    return inherited

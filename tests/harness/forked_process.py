@@ -1,0 +1,178 @@
+"""Processes that begin with everything imported: each is a fork of a template, which imports once for all tests.
+
+    test ──socket──▶ template ──fork──▶ supervisor ──fork──▶ the process: a session, a log and an environment of its own
+                                            └── tells the test its number, and how it ended
+
+To import the server takes longer than all else that most tests do with one. Other tests start it as a user does.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ForkedProcess", "with_bytecode"]
+
+MODULES = (
+    "kindcast.server.app",
+    "kindcast.server.cli.application",
+    "kindcast.server.cli.serve",
+    "anyio._backends._asyncio",
+    "pint",
+    "uvloop",
+    "uvicorn.loops.uvloop",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.lifespan.on",
+)
+"""What a server that runs has imported."""
+
+BYTECODE = Path(__file__).resolve().parents[2] / ".pytest_cache" / "bytecode"
+
+
+def with_bytecode() -> dict[str, str]:
+    """The variables of this process. Where it writes no bytecode, other processes still keep theirs, out of the way:
+    else each of many starts would compile every library anew."""
+    inherited = dict(os.environ)
+    if inherited.pop("PYTHONDONTWRITEBYTECODE", ""):
+        inherited["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
+    return inherited
+
+
+class ForkedProcess:
+    """A Python module as a process, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._connection.connect(_template())
+        asked = {"module": module, "arguments": arguments, "environment": dict(environment), "log": str(log)}
+        self._connection.sendall(json.dumps({**asked, "folder": os.getcwd()}).encode() + b"\n")
+        self._told = self._connection.makefile("r")
+        self.pid = int(self._told.readline())
+        self._connection.setblocking(False)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit status, as `Popen` has it; None while it runs."""
+        if self.returncode is None:
+            with contextlib.suppress(BlockingIOError):
+                told = self._connection.recv(64)
+                self.returncode = int(told)
+                self._told.close()
+                self._connection.close()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises `subprocess.TimeoutExpired`."""
+        deadline = time.monotonic() + (timeout or float("inf"))
+        while (status := self.poll()) is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
+            select.select([self._connection], [], [], min(left, 60.0))
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Nothing, where it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+@cache
+def _template() -> str:
+    """The address of this process' template. It ends when this process does."""
+    place = str(Path(tempfile.mkdtemp(prefix="kindcast-template-")) / "socket")
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, place],
+        cwd=Path(__file__).parents[2],
+        env=with_bytecode(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline(), "the template did not start"
+    _kept.append(process)
+    return place
+
+
+_kept: "list[subprocess.Popen[bytes]]" = []
+
+
+def _serve(place: str) -> str | None:
+    """Until the other side closes our input; then None. In each new process: which module it is to run."""
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(place)
+    listener.listen()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no supervisor is waited for
+    os.write(sys.stdout.fileno(), b"ready\n")
+    while True:
+        readable, _, _ = select.select([sys.stdin, listener], [], [])
+        if sys.stdin in readable:
+            os.unlink(place)
+            os.rmdir(os.path.dirname(place))
+            return None
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            return _supervise(connection)
+        connection.close()
+
+
+def _supervise(connection: socket.socket) -> str:
+    """Forks the process and returns in it what it is to run; else waits for its end, tells it, and exits."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    asked = json.loads(connection.makefile().readline())
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        return _become(asked)
+    with contextlib.suppress(OSError):  # the test may have ended
+        connection.sendall(b"%d\n" % pid)
+        _, status = os.waitpid(pid, 0)
+        connection.sendall(b"%d" % os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+def _become(asked: dict[str, Any]) -> str:
+    """A session, a folder, a log, variables and arguments of its own."""
+    os.setsid()
+    os.chdir(asked["folder"])
+    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(number, target)
+    os.close(log)
+    os.close(nothing)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    time.tzset()
+    module: str = asked["module"]
+    sys.argv = [module, *asked["arguments"]]
+    return module
+
+
+if __name__ == "__main__":
+    asked_for = _serve(sys.argv[1])
+    if asked_for is not None:
+        runpy.run_module(asked_for, run_name="__main__", alter_sys=True)

@@ -160,7 +160,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(COMMANDS)
 def test_broker_any_commands_with_failing_commits_agree_with_the_model(
     begun: Path, commands: list[tuple[str, str, str, int, Failure]]

@@ -86,7 +86,7 @@ def refused(vocabulary: Vocabulary, data: dict[str, Any]) -> list[str]:
 
 
 @given(document=documents, events=st.lists(published, min_size=8, max_size=12))
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 def test_event_fits_its_type_exactly_if_json_schema_says_so(
     document: dict[str, Any], events: list[dict[str, Any]]
 ) -> None:
@@ -137,7 +137,7 @@ def fits(name: str, value: Any) -> bool:
 
 
 @given(one=flat_documents(), two=flat_documents(), events=st.lists(flat_events, min_size=6, max_size=8))
-@settings(max_examples=200)
+@settings(max_examples=2 * settings.default.max_examples)
 def test_event_of_two_types_obeys_the_three_rules(
     one: dict[str, Any], two: dict[str, Any], events: list[dict[str, Any]]
 ) -> None:

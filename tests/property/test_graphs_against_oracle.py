@@ -16,7 +16,7 @@ OTHER = {"p": EX, "weight": EX + "weight"}
 """A context under which every graph is compacted."""
 
 
-@settings(max_examples=25)  # a world, a dozen subscriptions and five graphs in up to seven forms each
+@settings(max_examples=12)  # a world, a dozen subscriptions and five graphs in up to seven forms each
 @given(
     world=worlds(),
     asked=st.lists(graph_expressions(), min_size=8, max_size=16),

@@ -138,7 +138,7 @@ A_MERGED_NAME_BECOMES_KNOWN = (
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=settings.default.max_examples)
 @given(vocabularies())
 @example(A_MERGED_NAME_BECOMES_KNOWN)
 @example(WHAT_A_REPLACEMENT_LEADS_TO_IS_MERGED)
@@ -173,7 +173,7 @@ def test_impact_finds_exactly_the_subscriptions_that_change(both: tuple[Vocabula
         assert set(change.listed.get("loses_words", ())) <= lost
 
 
-@settings(max_examples=50)
+@settings(max_examples=settings.default.max_examples)
 @given(vocabularies(), st.integers(0, 20))
 def test_impact_does_not_depend_on_how_subscriptions_come(both: tuple[Vocabulary, Vocabulary], first: int) -> None:
     """All at once or in two portions, and whatever else is subscribed: the same changes, the same counts."""
@@ -186,7 +186,7 @@ def test_impact_does_not_depend_on_how_subscriptions_come(both: tuple[Vocabulary
     assert (once.changes, once.changed, once.live) == (twice.changes, twice.changed, twice.live)
 
 
-@settings(max_examples=100)
+@settings(max_examples=settings.default.max_examples)
 @given(vocabularies())
 def test_difference_is_what_the_records_say(both: tuple[Vocabulary, Vocabulary]) -> None:
     """Names, parents, labels and deprecation by their definitions; the way back is the mirror image; nothing differs

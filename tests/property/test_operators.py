@@ -163,7 +163,7 @@ def test_matcher_with_operators_decides_as_the_oracle_whatever_changes_between_e
             assert {each.subscription for each in found.undecided} == undecided
 
 
-FEWER = max(20, settings.default.max_examples // 6)
+FEWER = max(10, settings.default.max_examples // 6)
 """Examples of what is asked for every planner and every way."""
 WAYS = {"threads": ("here", 3), "batch": ("batch", 1), "both": ("batch", 2), "kept": ("kept", 1)}
 """How operators run: (which ones, in how many threads)."""

@@ -107,7 +107,7 @@ def test_damaged_file_gives_what_comes_before_and_says_so(tmp_path: Path, name: 
     split_bytes=st.integers(1, 60),
     end=st.booleans(),
 )
-@settings(max_examples=60)
+@settings(max_examples=settings.default.max_examples)
 def test_splits_of_a_file_read_every_line_once_with_its_number(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], split_bytes: int, end: bool
 ) -> None:

@@ -149,7 +149,7 @@ def _event(chance: random.Random) -> LoweredEvent:
     return LoweredEvent(frozenset(AttributeId(column) for column in values), values)
 
 
-@pytest.mark.parametrize("budget", [60_000, 150_000])
+@pytest.mark.parametrize("budget", [60_000, 90_000])
 def test_fused_with_a_budget_keeps_it_and_finds_what_naive_finds(budget: int) -> None:
     """Caches and masks go first; then adding is refused and nothing is lost, until something is removed."""
     chance = random.Random(budget)

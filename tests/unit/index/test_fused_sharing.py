@@ -85,7 +85,7 @@ def same(engine: FusedEngine, naive: NaiveEngine) -> None:
 @pytest.mark.parametrize("clusters", ["large", "small"])
 def test_equal_clauses_share_a_position_and_are_all_found(clusters: str) -> None:
     """Five subscriptions each: a fifth of the positions; and it goes on so while rows come and go."""
-    count = 400 if clusters == "large" else 20
+    count = 150 if clusters == "large" else 20
     clauses = different(count) * 5
     random.Random(3).shuffle(clauses)
     engine, naive, rows = engine_of(clauses)

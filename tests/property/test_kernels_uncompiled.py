@@ -33,7 +33,7 @@ def test_kernels_that_are_not_compiled_pass_the_same_tests(repository: Path) -> 
         program = ["coverage", "run", "--parallel-mode", "-m", "pytest"]
         environment["COVERAGE_FILE"] = str(Path(measured.get_option("run:data_file")).absolute())
     plugins = ("-p", "no:cov", "-p", "no:xdist", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning")
-    tests = [str(Path(__file__).parent / each) for each in SAMPLE]
+    tests = [str(Path(__file__).parents[1] / "unit" / each) for each in SAMPLE]
     done = subprocess.run(
         [sys.executable, "-m", *program, "-q", *plugins, *tests],
         cwd=repository,

@@ -31,7 +31,7 @@ SEED = 1
 PAGES = ("live",) * 8 + ("source",) * 2 + ("health",) * 4 + ("deliveries",) * 4 + ("vocabulary", "subscribe")
 """Twenty: Live, Live of one source, Health, Deliveries of one subscription, Vocabulary, and an editor that tries an
 expression on the events that come."""
-SECONDS: dict[Scale, float] = {"quick": 1.0, "default": 5.0, "full": 20.0}
+SECONDS: dict[Scale, float] = {"quick": 1.0, "default": 3.0, "full": 20.0}
 ROUNDS: dict[Scale, int] = {"quick": 1, "default": 14, "full": 20}
 RATE = 1_000
 """Events a second, each in a request of its own."""

@@ -47,7 +47,9 @@ MOST_COUNTED = 10_000
 """Different properties that one answer counts; those that come first from the newest event on."""
 
 
-async def unknown_terms(broker: Broker, reader: EventReader, view: View | None = None) -> dict[str, Any]:
+async def unknown_terms(
+    broker: Broker, reader: EventReader, view: View | None = None, lang: str = "en"
+) -> dict[str, Any]:
     """Strings of the newest events at attributes that hold concepts, and that are no known concept: most frequent
     first. An attribute holds concepts where it is declared so, a subscription asks for its kind, or another event had a
     known concept there. And the properties of their graphs that no ontology, declaration or live subscription knows."""
@@ -77,7 +79,7 @@ async def unknown_terms(broker: Broker, reader: EventReader, view: View | None =
         return {
             "terms": [
                 {"term": term, "attribute": attribute, "count": times, "last_sequence": last[attribute, term]}
-                | {"suggestions": list(vocabulary.suggest(term, 3))}
+                | {"suggestions": [_named(vocabulary, each, lang) for each in vocabulary.suggest(term, 3)]}
                 for (attribute, term), times in found[:LISTED]
             ],
             "count": len(found),
@@ -88,6 +90,12 @@ async def unknown_terms(broker: Broker, reader: EventReader, view: View | None =
         }
 
     return await asyncio.to_thread(look)
+
+
+def _named(vocabulary: Vocabulary, suggestion: dict[str, Any], lang: str) -> dict[str, Any]:
+    """With `shown`, the label of its concept in a language; `label` is the name that is near."""
+    concept = vocabulary.concept(suggestion["iri"])
+    return suggestion | {"shown": suggestion["label"] if concept is None else vocabulary.label(concept, lang)}
 
 
 class _Properties:

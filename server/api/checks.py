@@ -78,11 +78,12 @@ async def check(
 
 
 @router.get("/terms/unknown", summary="What nobody understood", tags=["concepts"])
-async def unknown(broker: AppBroker, caller: AppCaller, reader: AppEventReader) -> Response:
+async def unknown(broker: AppBroker, caller: AppCaller, reader: AppEventReader, lang: Language = "en") -> Response:
     """Terms of the newest 500 events, at attributes that hold concepts, that no concept is called: most frequent first,
-    with the nearest names. Declare them as synonyms, or upload an ontology that has them. And `properties` of graphs in
-    these events that no ontology, declaration or live subscription knows."""
-    return answer(await unknown_terms(broker, reader, reader_of(caller, broker).view))
+    with the nearest names, and as `shown` the labels of their concepts. Declare them as synonyms, or upload an ontology
+    that has them. And `properties` of graphs in these events that no ontology, declaration or live subscription
+    knows."""
+    return answer(await unknown_terms(broker, reader, reader_of(caller, broker).view, lang))
 
 
 def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str, seen: SeenAttributes) -> dict[str, Any]:

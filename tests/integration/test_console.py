@@ -125,6 +125,18 @@ def test_unknown_terms_are_counted_where_kinds_are_asked_for(client: httpx.Clien
     assert told["count"] == 1
 
 
+def test_suggestions_for_unknown_terms_are_shown_in_the_language_asked_for(tmp_path: Path) -> None:
+    """The near name may be of any language; what is shown is the label of its concept in the reader's."""
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/shop?format=ttl", content=shipped("shop").read_bytes()).raise_for_status()
+        subscribe(client, "target isa Computer")
+        publish(client, target="Desktop PCs")
+        for lang, shown in (("en", "Desktop PC"), ("de", "Desktop-PC"), ("zh", "台式机")):
+            (term,) = client.get("/v1/terms/unknown", params={"lang": lang}).json()["terms"]
+            first = term["suggestions"][0]
+            assert (first["label"], first["shown"]) == ("Desktop PC", shown)
+
+
 def test_unknown_properties_are_counted_until_something_knows_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

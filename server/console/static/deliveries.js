@@ -1,5 +1,5 @@
 // Deliveries: every subscription's state, its attempts, dead letters, and what can be done about it.
-import { button, call, card, empty, every, field, fill, get, h, how, link, list, may, note, number, query, renew, say, select, state, status, t, table, tag, testButton, tickets, when, withTicket } from "./dom.js";
+import { button, call, card, empty, every, field, figure, fill, get, h, how, link, list, may, note, number, query, renew, say, select, state, status, t, table, tag, testButton, tickets, when, withTicket } from "./dom.js";
 
 export const page = (rest, parameters) => (rest[0] ? one(rest[0]) : all(parameters));
 const short = (canonical) => (canonical ?? "").replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
@@ -27,12 +27,14 @@ async function one(id) {
     if (age && it.pending_since) age.textContent = lasting((Date.now() - new Date(it.pending_since)) / 1000);
     if (told === before) return;  // nothing moves under the hand of whoever reads
     before = told;
+    const ofIt = (name, value) => figure(name, value, "v1/subscriptions/" + id, "kindcast subscriptions");
     const act = (path, said, body) => async () => { await call("POST", `subscriptions/${id}/${path}`, body ?? {}, withTicket(id)); say(said); await draw(); };
     renew(frame,
       h("p", {}, link("← " + t("All deliveries"), "#/deliveries")),
       h("h1", {}, it.metadata?.name || it.id, " ", status(it.status)),
       diagnosis(it, dead.dead_letters.length),
-      h("div", { class: "figures" }, figureOf(t("wait for delivery"), number(it.pending)), it.pending > 0 && h("div", { class: "figure" }, h("b", { "data-age": true }, lasting((Date.now() - new Date(it.pending_since)) / 1000)), t("the oldest waits for")), it.sink && figureOf(t("attempts"), number(it.times_sent)), it.sink && figureOf(t("of them failed"), number(it.times_failed)), figureOf(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : "")), it.waiting_for_operators > 0 && figureOf(t("wait for operators"), number(it.waiting_for_operators))),
+      h("div", { class: "figures" }, ofIt(t("wait for delivery"), number(it.pending)), it.pending > 0 && ofIt(t("the oldest waits for"), h("span", { "data-age": true }, lasting((Date.now() - new Date(it.pending_since)) / 1000))), it.sink && ofIt(t("attempts"), number(it.times_sent)), it.sink && ofIt(t("of them failed"), number(it.times_failed)),
+        figure(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : ""), "v1/dead-letters?subscription=" + id, "kindcast dead-letters"), it.waiting_for_operators > 0 && ofIt(t("wait for operators"), number(it.waiting_for_operators))),
       h("div", { class: "columns" },
         card(h("h2", {}, t("Subscription")), h("pre", {}, it.expression ?? short(it.canonical)), list([[t("Id"), h("code", {}, it.id)], [t("delivered"), it.sink ? h("code", {}, it.sink) : t("by pull or stream")], [t("made"), when(it.created_at)], [t("ends"), when(it.expires_at)], [t("last success"), it.sink && when(it.last_success)], [t("last failure"), it.last_failure && when(it.last_failure)], [t("next attempt"), it.next_attempt_at && when(it.next_attempt_at)], [t("cursor"), it.cursor]]), it.notes.map((each) => note("warn", each.detail)),
           how("v1/subscriptions/" + id, `kindcast subscriptions`)),
@@ -62,7 +64,6 @@ const lasting = (seconds) => {
   const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= size) ?? [1, "second"];
   return new Intl.NumberFormat(state.language, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(Math.max(0, seconds) / size);
 };
-const figureOf = (name, value) => h("div", { class: "figure" }, h("b", {}, value), name);
 
 // Why a webhook is late, in one sentence.
 function diagnosis(it, dead) {

@@ -257,7 +257,7 @@ function impact(answer) {
 // ── unknown terms ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 async function unknown() {
-  const told = await get("terms/unknown");
+  const told = await get("terms/unknown?" + query({ lang: state.language }));
   const head = h("p", {}, t("Words that publishers sent where a concept was expected, and that nothing is called. Looked at: the last {0} events.", number(told.examined.events)));
   const strange = told.properties?.length > 0 && card(h("h2", {}, t("Unknown properties")), h("p", {}, t("Properties of linked data that no ontology, declaration or subscription knows.")),
     table([t("Property"), t("Attribute"), { text: t("How often"), number: true }, t("Make it known"), t("Source"), t("Last event")], told.properties.map((each) => [
@@ -271,7 +271,7 @@ async function unknown() {
     location.hash = "#/vocabulary/unknown?at=" + Date.now();
   };
   return [card(head, table([t("Word"), t("Attribute"), { text: t("How often"), number: true }, t("Make it a synonym of"), t("Last event")], told.terms.map((each) => [
-    h("strong", {}, each.term), h("code", {}, each.attribute), number(each.count), h("div", { class: "row" }, each.suggestions.map((one) => button("= " + one.label, () => synonym(each.term, one.label))), other(each.term, synonym)), link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])),
+    h("strong", {}, each.term), h("code", {}, each.attribute), number(each.count), h("div", { class: "row" }, each.suggestions.map((one) => button("= " + one.shown, () => synonym(each.term, one.label))), other(each.term, synonym)), link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])),
     how("v1/terms/unknown")), strange];
 }
 // A property is known when its attribute is declared, or when it is an alias of one that is known.

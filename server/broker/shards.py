@@ -52,7 +52,7 @@ from kindcast.server.store.pending import ParkedRow
 from kindcast.server.store.postings import Numbers, pack_lists
 from kindcast.server.store.servers import read_ledger
 from kindcast.server.store.shards import Page, Place, ShardChange, StoredSubscription, lease_of
-from kindcast.server.strict_json import decode
+from kindcast.server.strict_json import MalformedJson
 from kindcast.server.worker_threads import short_turns
 
 __all__ = ["Shards"]
@@ -205,10 +205,10 @@ class Shard:
         asks = matcher.may_ask(ARRIVAL)
         for row in rows:
             try:
-                event = self._reader.from_object(decode(row.body.encode())).event
+                event = self._reader.stored(row.body)
                 read.append(matcher.read(arrived(event, row.accepted_at) if asks else event))
                 those.append(row)
-            except InvalidEvent:
+            except (InvalidEvent, MalformedJson):
                 _log.exception(
                     "shard %d: event %d cannot be read any more, and matches nothing", self.number, row.sequence
                 )

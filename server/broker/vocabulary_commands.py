@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Row
@@ -65,6 +66,8 @@ __all__ = ["DeclarationCommands", "Upload", "VocabularyCommands", "active_declar
 # A subscription that loses its meaning, or a part of it, is kept: its notes say what is gone, and it is flagged until
 # it is back.
 
+COMPILED_AT_ONCE = 10_000
+"""Subscriptions of a part, where matching is sharded: some MB."""
 OVERTAKEN = "another server has just put another vocabulary in force: try again"
 LISTED = 20
 """Ids of subscriptions that an error or an answer names; the count is complete."""
@@ -83,11 +86,12 @@ class ChangedNotes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A matcher that was filled under another vocabulary, which `declarations` are a part of; the status that each
-    subscription had when it was looked at; whose notes changed; what the change does to all of them; and, where asked
-    for, who names a concept that is gone."""
+    """A matcher that was filled under another vocabulary, which `declarations` are a part of (empty where matching is
+    sharded); how many subscriptions were `compiled`; the status that each had when it was looked at; whose notes
+    changed; what the change does to all of them; and, where asked for, who names a concept that is gone."""
 
     matcher: Matcher
+    compiled: int
     declarations: Declarations
     seen: dict[str, str]
     noted: list[ChangedNotes]
@@ -127,12 +131,50 @@ def prepare(
         impact.add((row.id, row.tree) for row in rows)
     return Prepared(
         matcher=matcher,
+        compiled=len(matcher),
         declarations=declarations,
         seen={row.id: row.status for row in rows},
         noted=noted,
         impact=impact,
         before=before,
         dependents=_dependents(before, vocabulary, rows) if with_dependents else [],
+    )
+
+
+def prepare_in_parts(
+    connection: Connection,
+    before: Vocabulary,
+    vocabulary: Vocabulary,
+    declarations: Declarations,
+    new_matcher: Callable[[Vocabulary], Matcher],
+    *,
+    live_only: bool = True,
+) -> Prepared:
+    """The same where matching is sharded: one part of the subscriptions after the other, and none is kept in memory.
+    Any thread."""
+    impact, compiled = Impact(before, vocabulary), 0
+    seen: dict[str, str] = {}
+    noted: list[ChangedNotes] = []
+    dependents: list[str] = []
+    rows = iter(subscriptions.trees(connection, live_only=live_only))
+    with short_turns():
+        vocabulary.index_labels()
+        while part := list(islice(rows, COMPILED_AT_ONCE)):
+            matcher = new_matcher(vocabulary)
+            noted.extend(fill(matcher, part))
+            compiled += len(matcher)
+            impact.add((row.id, row.tree) for row in part)
+            seen.update((row.id, row.status) for row in part)
+            dependents += [] if live_only else _dependents(before, vocabulary, part)
+    return Prepared(
+        matcher=new_matcher(vocabulary),
+        compiled=compiled,
+        declarations=declarations,
+        seen=seen,
+        noted=noted,
+        impact=impact,
+        before=before,
+        dependents=dependents,
     )
 
 
@@ -174,12 +216,12 @@ def _swap_words(group: Group, version: int, prepared: Prepared) -> Recompiled:
     there = {row.number: row for row in subscriptions.renewable(group.connection)}
     late = [row.number for row in there.values() if row.status != "expired" and row.id not in prepared.seen]
     rows = list(subscriptions.trees(group.connection, live_only=True, numbers=late)) if late else []
-    noted = [each for each in (*prepared.noted, *fill(prepared.matcher, rows)) if each.number in there]
+    matcher = group.state.empty_matcher(prepared.matcher.vocabulary)
+    noted = [each for each in (*prepared.noted, *fill(matcher, rows)) if each.number in there]
     keep_notes(group.connection, noted)
-    compiled = len(prepared.matcher)
     swap_matcher(group, group.state.empty_matcher(prepared.matcher.vocabulary), prepared.declarations)
     new = [(row.id, row.tree) for row in rows]
-    return Recompiled(version=version, subscriptions=compiled, noted=noted, late=new)
+    return Recompiled(version=version, subscriptions=prepared.compiled + len(matcher), noted=noted, late=new)
 
 
 def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
@@ -458,7 +500,7 @@ class VocabularyCommands:
                 _log.warning("%d subscriptions use something that %s removed: %s", len(flagged), what, shown)
         return {
             "subscriptions": {
-                "recompiled": len(prepared.matcher) if done is None else done.subscriptions,
+                "recompiled": prepared.compiled if done is None else done.subscriptions,
                 "changed": impact["subscriptions"]["changed"],
                 "flagged": _counted(flagged),
                 "unflagged": _counted(back),
@@ -480,12 +522,23 @@ class VocabularyCommands:
         state = self.broker.state
         if self._base is not None and self._base is not state.vocabulary:
             raise BrokerBusy(OVERTAKEN)
+        declared = state.declarations if declarations is None else declarations
+        if state.shards:
+            made = partial(
+                prepare_in_parts,
+                before=state.vocabulary,
+                vocabulary=vocabulary,
+                declarations=declared,
+                new_matcher=state.empty_matcher,
+                live_only=live_only,
+            )
+            return await self.broker.read(made)
         rows = await self.broker.read(lambda connection: list(subscriptions.trees(connection, live_only=live_only)))
         return await asyncio.to_thread(
             prepare,
             state.vocabulary,
             vocabulary,
-            state.declarations if declarations is None else declarations,
+            declared,
             state.empty_matcher,
             rows,
             with_dependents=not live_only,

@@ -105,14 +105,20 @@ def first_to_keep(connection: Connection, since: float, *, at_most: int, but_fro
     without very many matches; None if there is nothing to delete, or what there is still has to be moved from an older
     layout. Both times never fall along their numbers, so this looks at those few rows only. An event that a late match
     still needs is passed over: it goes with that match. Nothing from the number `but_from` on is to be deleted."""
-    has_late = exists().where(late.c.event == events.c.sequence)
-    accepted = select(events.c.sequence, events.c.accepted_at).where(~has_late).order_by(events.c.sequence)
     decided = select(late.c.position, late.c.decided_at).order_by(late.c.position)
     if but_from is not None:
-        accepted, decided = accepted.where(events.c.sequence < but_from), decided.where(late.c.position < but_from)
+        decided = decided.where(late.c.position < but_from)
+    positions = list(connection.execute(decided.limit(at_most)))
+    has_late = exists().where(late.c.event == events.c.sequence)
+    accepted = select(events.c.sequence, events.c.accepted_at).where(~has_late).order_by(events.c.sequence)
+    bounds = [] if but_from is None else [but_from]
+    bounds += [number for number, at in positions if at >= since][:1]  # an event after it is not older
+    bounds += [positions[-1][0] + 1] if len(positions) == at_most else []  # the cut is there at the latest
+    if bounds:  # most events may have late matches: they are not all passed over
+        accepted = accepted.where(events.c.sequence < min(bounds))
     ends, cut = [], []
-    for query in (accepted, decided):
-        old = [number for number, at in connection.execute(query.limit(at_most)) if at < since]
+    for rows in (connection.execute(accepted.limit(at_most)), positions):
+        old = [number for number, at in rows if at < since]
         ends += old[-1:]
         cut += old[-1:] if len(old) == at_most else []  # there may be more of these, and all before them may go
     if not ends:

@@ -26,6 +26,9 @@ BATCH = "application/cloudevents-batch+json"
 LINES = "application/x-ndjson"
 
 
+ENVELOPE = {"specversion": "1.0", "id": "1", "source": "s", "type": "t"}
+
+
 def read(content_type: str | None, body: bytes | str | Any, **headers: str) -> list[DecodedEvent | InvalidEvent]:
     """The events of one request; `ce_id="1"` stands for the header ce-id."""
     if not isinstance(body, bytes | str):
@@ -162,6 +165,24 @@ def test_base64_json_is_read_as_data() -> None:
 
 
 # ── what is refused ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/json", {"n": 1, "more": [{"a": None}]}),
+        ("application/json", {}),
+        ("application/cloudevents+json", {**ENVELOPE, "data": {"n": 1}, "time": "2026-01-01T00:00:00Z", "x": None}),
+        ("application/cloudevents+json", ENVELOPE),
+        ("application/cloudevents+json", {**ENVELOPE, "datacontenttype": "text/turtle", "data": "<a> <b> <c> ."}),
+        ("application/cloudevents+json", {**ENVELOPE, "data_base64": base64.b64encode(b'{"n": 1}').decode()}),
+    ],
+)
+def test_stored_event_is_what_was_published(content_type: str, body: dict[str, Any]) -> None:
+    """Without the checks that it has passed."""
+    published = one(content_type, body)
+    reader = EventReader(max_events=1)
+    assert reader.stored(published.body) == published.event == reader.from_object(json.loads(published.body)).event
 
 
 def test_event_every_problem_is_named_at_once() -> None:

@@ -266,6 +266,8 @@ class Shards:
         self._look = asyncio.Event()
         self._sharing: asyncio.Task[None] | None = None
         self._stopped = False
+        self._ending: set[int] = set()
+        """Shards that this server gives up."""
         self._vocabularies: dict[str, Vocabulary] = {}
         self._building = asyncio.Lock()
 
@@ -275,12 +277,14 @@ class Shards:
         self._sharing = asyncio.create_task(self._share_out(), name="shards")
 
     async def stop(self) -> None:
-        """Ends at the next place of each."""
+        """Ends at the stored place of each."""
         self._stopped = True
-        tasks = [each for each in (self._sharing, *self._tasks.values()) if each is not None]
-        for each in tasks:
+        self._look.set()
+        if self._sharing is not None:
+            await asyncio.gather(self._sharing, return_exceptions=True)
+        for each in self._tasks.values():
             each.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def wake(self) -> None:
         """The log is longer."""
@@ -339,8 +343,10 @@ class Shards:
     async def _end(self, number: int) -> None:
         task = self._tasks.pop(number, None)
         if task is not None:
+            self._ending.add(number)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            self._ending.discard(number)
 
     # ── one shard ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -382,10 +388,10 @@ class Shards:
             def read(connection: Connection, fresh: State = fresh, named: str = named) -> tuple[Shard, int]:
                 place = shard_store.find_place(connection, number) if before is None else before.place
                 shard = Shard(number, place, fresh, named, self._reader)
-                shard.fill(shard_store.as_it_was(connection, number, self.count, place.applied))
+                shard.fill(self._wanted(number, shard_store.as_it_was(connection, number, self.count, place.applied)))
                 return shard, read_ledger(connection).commits
 
-            shard, commits = await self._broker.read(read)
+            shard, commits = await self._read(read)
             if state.commits < commits:
                 await self._broker.follow()
             if fresh.operators is state.operators:
@@ -395,6 +401,22 @@ class Shards:
         )
         return shard
 
+    def _wanted(self, number: int, found: Iterator[StoredSubscription]) -> Iterator[StoredSubscription]:
+        """In a worker thread: as long as this server wants the shard. Raises `LeaseLost`."""
+        for each in found:
+            if self._stopped or number in self._ending:
+                raise LeaseLost
+            yield each
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        """As of the broker; cancelled, it ends when the thread has given the connection back."""
+        reading = asyncio.ensure_future(self._broker.read(work))
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            await asyncio.gather(reading, return_exceptions=True)
+            raise
+
     async def _vocabulary(self, version: str | None) -> Vocabulary:
         """The one in force, or one that events were accepted under."""
         in_force = self._broker.state.vocabulary
@@ -402,7 +424,7 @@ class Shards:
             return in_force
         async with self._building:
             if version not in self._vocabularies:
-                row = await self._broker.read(lambda connection: pending_store.vocabulary_parts(connection, version))
+                row = await self._read(lambda connection: pending_store.vocabulary_parts(connection, version))
                 if row is None:
                     raise RuntimeError(f"the vocabulary {version} of an accepted event is not in the store")
                 read = [await self._broker.stored_ontology(name, number) for name, number in row.ontologies]
@@ -414,9 +436,7 @@ class Shards:
     async def _step(self, shard: Shard, fence: int) -> bool:
         """Whether there was anything to do."""
         try:
-            page = await self._broker.read(
-                lambda connection: shard_store.page_after(connection, shard.number, shard.place)
-            )
+            page = await self._read(lambda connection: shard_store.page_after(connection, shard.number, shard.place))
         except RecordDamaged as error:
             _log.error("shard %d: event %d is damaged, and matches nothing", shard.number, error.sequence)
             shard.place = shard.place._replace(position=error.sequence)

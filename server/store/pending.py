@@ -8,12 +8,14 @@ A row and a match of the same event and subscription never coexist: the transact
 row, and writes only if there was one.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypedDict
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
 from kindcast.semantic.operators import FailureKind
+from kindcast.server.store.driver_calls import insert_rows
 from kindcast.server.store.tables import events, late, parked, subscriptions, vocabularies
 
 __all__ = [
@@ -130,16 +132,27 @@ def postpone(connection: Connection, retries: Sequence[Retry], now: float) -> in
     return len(over)
 
 
+_MORE_MATCHED = (
+    "UPDATE events SET matched = matched + more.count FROM unnest(%s::bigint[], %s::int[]) AS more (event, count)"
+    " WHERE events.sequence = more.event"
+)
+
+
 def note_late(connection: Connection, places: Sequence[tuple[int, int, int]], now: float) -> int:
     """Stores the positions of late matches: (position, event, matches). Returns how many events had none before."""
     if not places:
         return 0
     before = matched_before(connection, list({event for _, event, _ in places}))
-    rows = [{"position": position, "event": event, "decided_at": now} for position, event, _ in places]
-    connection.execute(insert(late), rows)
-    matched = events.c.matched + bindparam("of_matched")
-    more = update(events).where(events.c.sequence == bindparam("of_event")).values(matched=matched)
-    connection.execute(more, [{"of_event": event, "of_matched": count} for _, event, count in places])
+    insert_rows(connection, late.name, ("position", "event", "decided_at"), [(*each[:2], now) for each in places])
+    more: Counter[int] = Counter()
+    for _, event, count in places:
+        more[event] += count
+    if connection.dialect.name == "postgresql":  # one statement: all other servers wait for it
+        connection.exec_driver_sql(_MORE_MATCHED, (list(more), list(more.values())))
+    else:
+        matched = events.c.matched + bindparam("of_matched")
+        each_more = update(events).where(events.c.sequence == bindparam("of_event")).values(matched=matched)
+        connection.execute(each_more, [{"of_event": event, "of_matched": count} for event, count in more.items()])
     return sum(not count for count in before.values())
 
 

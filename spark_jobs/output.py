@@ -22,7 +22,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -224,7 +224,16 @@ class Output:
             shutil.rmtree(self._own / name, ignore_errors=True)
         self._staged.mkdir(exist_ok=True)
         for path in self._staged.glob("*.*"):
-            shutil.rmtree(path, ignore_errors=True)
+            self._discard(path)
+
+    def _discard(self, unfinished: Path) -> None:
+        """A worker may outlive its job and be about to finish this: it is moved away first, so that it is never taken
+        for a finished unit of which half is gone."""
+        gone = self._own / "discarded"
+        gone.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):  # it has just been finished
+            unfinished.rename(gone / unfinished.name)
+        shutil.rmtree(gone, ignore_errors=True)
 
     def _put_in_place(self, wanted: Mapping[str, Any]) -> None:
         by_folder: dict[str, set[str]] = {}

@@ -166,6 +166,7 @@ def _become(asked: dict[str, Any]) -> str:
     os.close(nothing)
     os.environ.clear()
     os.environ.update(asked["environment"])
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     time.tzset()
     module: str = asked["module"]

@@ -54,7 +54,7 @@ def sent(server: str) -> int:
             for message in client.listen(str(made["id"]), after="0"):
                 sys.stdout.write(f"{message['event']}\n")
                 break
-            return int(answer["events"][0]["matched"])
+            return int(answer["events"][0]["matched"] or 0)
     except (ProblemError, NoAnswerInTime, ServerUnreachable) as error:
         sys.stderr.write(f"{error}\n")
         return 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kindcast.semantic.ontology import read
+from kindcast.spark_jobs import output as output_module
 from kindcast.spark_jobs.match import match_archive
 from kindcast.spark_jobs.output import Done, Output, UnitWriter
 from kindcast.spark_jobs.reading import ReadOptions
@@ -145,6 +147,35 @@ def staged(output: Output, units: dict[str, dict[str, int]]) -> list[Done]:
             writer.write(folder, pa.table({"unit": [unit] * rows}))
         done.append(writer.finish({"events": 1}))
     return done
+
+
+def test_worker_that_outlives_its_job_leaves_no_half_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next job throws away what is unfinished just when a worker of the killed one finishes it: never is a unit
+    there without its files."""
+    output = Output(tmp_path / "out")
+    with output.locked():
+        pass
+    written = output_module._write_json
+
+    def remove_some(path: Path, ignore_errors: bool = False) -> None:
+        """What a removal has done when it is half done."""
+        for file in path.rglob("*.parquet"):
+            file.unlink()
+
+    def late(path: Path, content: object) -> None:
+        monkeypatch.setattr(output_module, "_write_json", written)
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "rmtree", remove_some)
+            with Output(output.folder).locked():
+                pass
+        written(path, content)
+
+    monkeypatch.setattr(output_module, "_write_json", late)
+    with pytest.raises(FileNotFoundError):
+        staged(output, {"a": {"day=1": 1}})
+    with output.locked():
+        assert output.done() == {}
+        assert staged(output, {"a": {"day=1": 2}}) == [output.done()["a"]]
 
 
 def rows_in(folder: Path) -> dict[str, dict[str, int]]:

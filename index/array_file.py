@@ -65,13 +65,13 @@ def read_arrays(path: Path, *kinds: str) -> tuple[dict[str, Any], dict[str, Arra
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < PREAMBLE.size:
-            raise DamagedIndex(path, f"it has {size} bytes, which is less than a preamble")
+            raise DamagedIndex(path, f"it has {size} bytes, which is too small for a file of arrays")
         whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     magic, at, length, checksum, own = PREAMBLE.unpack_from(whole)
     if magic != MAGIC:
-        raise DamagedIndex(path, "it does not begin like a file of arrays")
+        raise DamagedIndex(path, "it is not a file of arrays")
     if own != zlib.crc32(whole[: PREAMBLE.size - 4]) or at + length != size:
-        raise DamagedIndex(path, "its preamble is damaged, or its end is missing")
+        raise DamagedIndex(path, "its preamble is damaged or its end is missing")
     text = whole[at : at + length]
     if zlib.crc32(text) != checksum:
         raise DamagedIndex(path, "its contents are damaged")
@@ -88,7 +88,7 @@ def _write(file: Any, kind: str, facts: Mapping[str, Any], arrays: Mapping[str, 
     for name, array in arrays.items():
         array = np.ascontiguousarray(array)
         if array.dtype.str not in TYPES:
-            raise TypeError(f"the array {name} has the type {array.dtype}, which files of arrays do not hold")
+            raise TypeError(f"the array {name} has the type {array.dtype}, which files of arrays do not support")
         data = _bytes(array)
         file.seek(at)
         file.write(data)
@@ -109,7 +109,7 @@ def _mapped(path: Path, whole: mmap.mmap, name: str, place: tuple[str, list[int]
         return np.zeros(shape, dtype=dtype)
     array = np.frombuffer(whole, dtype=dtype, count=count, offset=at)
     if zlib.crc32(_bytes(array)) != checksum:
-        raise DamagedIndex(path, f"the array {name} is not as it was written")
+        raise DamagedIndex(path, f"the array {name} is damaged")
     return array.reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""What an engine is fed: lowered clauses and lowered events, in integers, floats and keys.
+"""The input of engines: lowered clauses and lowered events, in integers, floats and keys.
 
 `kindcast.semantic.conditions.lowering` makes these from subscriptions and events; engines know nothing above them. A
 *column* is one attribute read in one way (as concept, text, number, instant, …), so values of different kinds never

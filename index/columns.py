@@ -1,4 +1,4 @@
-"""Clauses and events in columns, for engines that need no object for each.
+"""Clauses and events in columns, for engines that need no object per clause or event.
 
 A batch of events:
 
@@ -214,7 +214,7 @@ class ColumnBatch:
 
     @property
     def is_flat(self) -> bool:
-        """Whether every event stands in the columns, with at most one value in each: no column has offsets, and none
+        """Whether every event is in the columns, with at most one value in each: no column has offsets, and none
         is there twice."""
         distinct = {each.column for each in self.columns if each.offsets is None}
         return not self.several and len(distinct) == len(self.columns)

@@ -1,4 +1,4 @@
-"""Compiling the kernels of the default engine before they are needed, in processes beside each other.
+"""Compiles the kernels of the default engine before they are needed, in several processes.
 
     warm_up         ─▶ compiled by processes, where no cache has them ─▶ loaded: for a process with many subscriptions
     warm_up_beside  ─▶ the same in a thread of its own, begun by the first kernel; kernels run as Python until then
@@ -66,7 +66,7 @@ def warm_up() -> None:
 
 
 def warm_up_beside() -> None:
-    """Do as `warm_up` when a kernel is first called, in a thread of its own. Until then kernels run as Python, which
+    """Like `warm_up`, in a separate thread, when a kernel is first called. Until then kernels run as Python, which
     takes some 0.1 ms more for an event among few subscriptions."""
     jit.meanwhile(_beside)
 
@@ -149,7 +149,7 @@ class KernelCache:
 
 
 def kernel_cache() -> KernelCache:
-    """Where compiled kernels are kept, and how many of them are there. Compiles none; imports the compiler."""
+    """The folder of compiled kernels, and how many are in it. Compiles none; imports the compiler."""
     kernels = {kernel for kernel, _ in jit.calls_of(call_all)}
     from kindcast.index import machine_code
 
@@ -180,7 +180,8 @@ def _fill_cache(niceness: int) -> bool:
         return not found
     if all(map(machine_code.keeps, found)):
         _logger.warning(
-            "compiling the kernels of the index in the background: once after installation, about 20 seconds"
+            "compiling the kernels of the index in the background; this happens once after installation and takes "
+            "about 20 seconds"
         )
     else:
         jit.tell_no_folder()

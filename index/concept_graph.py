@@ -1,4 +1,4 @@
-"""The concept DAG as flat integer arrays: who is directly above whom.
+"""The concept DAG as flat integer arrays of direct parents.
 
 Concepts are numbered; merging of equivalent names and removal of cycles happened in
 `kindcast.semantic.vocabulary.hierarchy`. Two relations: *parents* (subclass of, broader, is-a) are walked upwards any

@@ -1,4 +1,4 @@
-"""What can go wrong in the index.
+"""The exceptions of the index.
 
 Only a caller's mistake, or a file that is not what it should be, raises; no engine fails on a clause or an event that
 is well formed.
@@ -8,7 +8,7 @@ is well formed.
     ├── UnknownEngine    a name that no engine has
     ├── IndexFull        the byte budget has no room for another clause
     └── UnusableIndex    what was saved cannot be opened
-        ├── DamagedIndex     it is not as it was written
+        ├── DamagedIndex     it is damaged
         ├── OtherLayout      another version of this program wrote it
         └── OtherGraph       it was made under another concept graph
 """
@@ -49,10 +49,10 @@ class UnknownEngine(IndexingError):
 
 
 class IndexFull(IndexingError):
-    """The byte budget of an engine has no room for what is to be added; nothing of it was."""
+    """The byte limit of an engine has no room for new clauses. None of them was added."""
 
     def __init__(self, budget: int) -> None:
-        super().__init__(f"the index may have {budget:,} bytes, and all are used: remove clauses, or allow more")
+        super().__init__(f"the index has used all of its {budget:,} bytes: remove clauses, or raise the limit")
         self.budget = budget
 
 
@@ -60,13 +60,13 @@ class UnusableIndex(IndexingError):
     """What was saved cannot be opened. Nothing was changed; the way out is to build the index again."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"cannot open {path}: {reason}; remove it, and build the index from the subscriptions")
+        super().__init__(f"cannot open {path}: {reason}. Remove the file and build the index from the subscriptions")
         self.path = path
         self.reason = reason
 
 
 class DamagedIndex(UnusableIndex):
-    """The file is not as it was written, or no such file."""
+    """The file is damaged, or no such file."""
 
 
 class OtherLayout(UnusableIndex):
@@ -74,11 +74,11 @@ class OtherLayout(UnusableIndex):
     differently."""
 
     def __init__(self, path: Path, found: str, expected: str) -> None:
-        super().__init__(path, f"it holds {found!r}, and {expected!r} is expected")
+        super().__init__(path, f"it has {found!r}, but {expected!r} is expected")
 
 
 class OtherGraph(UnusableIndex):
     """The index was made under another concept graph."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "it was made under another concept graph, so its numbers mean other concepts")
+        super().__init__(path, "it was made with another concept graph, so its concept numbers are wrong")

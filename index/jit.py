@@ -216,7 +216,7 @@ def announce_compilation(kernel: Callable[..., Any]) -> None:
     if machine_code.is_cached(form):
         return
     if machine_code.keeps(form):
-        _say("compiling the kernels of the index: once after installation, about half a minute")
+        _say("compiling the kernels of the index; this happens once after installation and takes about half a minute")
     else:
         tell_no_folder()
 
@@ -224,8 +224,8 @@ def announce_compilation(kernel: Callable[..., Any]) -> None:
 def tell_no_folder() -> None:
     """Say that what is compiled cannot be kept, and what to do about it."""
     _say(
-        "no folder can be written for compiled kernels: every start compiles them again, in about half a minute. Let "
-        f"{CACHE_VARIABLE} name a folder that can be written"
+        "no folder can be written for compiled kernels: every start compiles them again, in about half a minute. Set "
+        f"{CACHE_VARIABLE} to a writable folder"
     )
 
 

@@ -1,4 +1,4 @@
-"""The `naive` engine: every clause is asked in turn, straight from the definitions in `kindcast.index.clause`.
+"""The `naive` engine: evaluates every clause in turn, by the definitions in `kindcast.index.clause`.
 
 It remembers nothing between events and shares no structure with the other engines, so that it is the slow, plain twin
 that they are tested against, and a sound choice for a handful of subscriptions.

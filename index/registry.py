@@ -37,11 +37,11 @@ def new_engine(name: str, graph: ConceptGraph, *, budget: int | None = None) -> 
     if budget is None:
         return factory(graph)
     if name != "fused":
-        raise ValueError(f"the engine {name!r} keeps no byte budget: only 'fused' does")
+        raise ValueError(f"the engine {name!r} has no byte limit: only 'fused' has one")
     return FusedEngine(graph, budget=budget)
 
 
 def open_engine(name: str, folder: Path, graph: ConceptGraph, *, budget: int | None = None) -> Engine | None:
-    """The engine that was saved in `folder`; None for one that has no files of its own. Raises `UnusableIndex`,
+    """The engine that was saved in `folder`; None for an engine without files. Raises `UnusableIndex`,
     `IndexFull`, `OSError`."""
     return FusedEngine.open(folder, graph, budget=budget) if name == "fused" else None

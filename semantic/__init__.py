@@ -1,4 +1,4 @@
-"""Meaning: ontologies, subscriptions, events, and what matches what.
+"""Meaning: ontologies, subscriptions, events, and the matcher.
 
 >>> from kindcast.semantic import Matcher, Vocabulary
 >>> prefixes = b"@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."

@@ -1,4 +1,4 @@
-"""What an expression would have matched: how often, when, ten samples, and which part of it cut how much.
+"""Backtests of an expression: how many events match, when, ten samples, and how many events each predicate excludes.
 
     expression ──compile──▶ the whole and each of its predicates, as subscriptions of one matcher
     events ──match──▶ which of them hold of each event ──count──▶ `Counts`, which add up over parts of an archive

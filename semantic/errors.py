@@ -1,4 +1,4 @@
-"""What can go wrong with meaning.
+"""The exceptions of this package.
 
 SemanticError
 ├── OntologyError           a document that cannot be read (where, why, what to do)
@@ -169,7 +169,7 @@ class UnknownContext(SemanticError):
 
     def __init__(self, urls: tuple[str, ...]) -> None:
         listed = ", ".join(_short(url) for url in urls)
-        super().__init__(f"unknown JSON-LD contexts, to be uploaded first (PUT /v1/contexts?url=…): {listed}")
+        super().__init__(f"unknown JSON-LD contexts: upload them first (PUT /v1/contexts?url=…): {listed}")
         self.urls = urls
 
 
@@ -204,7 +204,7 @@ class DuplicateSubscription(SemanticError):
     """This id is taken."""
 
     def __init__(self, subscription: str) -> None:
-        super().__init__(f"there is a subscription {subscription!r} already: remove it first, or choose another id")
+        super().__init__(f"the subscription {subscription!r} exists already: remove it first, or choose another id")
         self.subscription = subscription
 
 
@@ -226,6 +226,6 @@ class UnusableMatcher(SemanticError):
     """What was saved cannot be opened. Nothing was changed; the way out is to add the subscriptions again."""
 
     def __init__(self, folder: Path, reason: str) -> None:
-        super().__init__(f"cannot open the matcher in {folder}: {reason}; build it from the subscriptions instead")
+        super().__init__(f"cannot open the matcher in {folder}: {reason}. Build it from the subscriptions instead")
         self.folder = folder
         self.reason = reason

@@ -145,7 +145,7 @@ def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
         if isinstance(node, Mapping | list | tuple):
             left -= len(node)
             if left < 0:
-                detail = f"more than {limits.values} values in one event: split it"
+                detail = f"more than {limits.values} values in one event: send smaller events"
                 raise InvalidEvent([problem_at(path, "too-many-values", detail)])
         if isinstance(node, Mapping):
             quantity = as_quantity(node) if path and not isinstance(node, Node) else None
@@ -218,7 +218,10 @@ def _scalar_problem(node: Any) -> tuple[str, str] | None:
             exact = False
         if exact:
             return None
-        return "inexact-number", f"the integer {_short(node)} is not exactly a double: publish it as a string"
+        return (
+            "inexact-number",
+            f"the integer {_short(node)} is not exactly representable as a double: publish it as a string",
+        )
     return "bad-value", f"a {type(node).__name__} is not a JSON value"
 
 

@@ -1,4 +1,4 @@
-"""The nouns of meaning: expressions, canonical values and events, matches. All frozen, none knows how it is matched.
+"""The data types of expressions, canonical values, events and matches. All are frozen and independent of matching.
 
 An *expression* is what a subscription says, as a tree; `kindcast.semantic.language` reads and prints it as text and as
 JSON. Before it is matched, `kindcast.semantic.subscriptions.resolution` replaces each `Term` by the IRI it means. Every

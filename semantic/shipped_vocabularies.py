@@ -1,4 +1,4 @@
-"""Where the vocabularies lie that come with kindcast.
+"""The paths of the vocabularies that are shipped with kindcast.
 
 They are the folder `ontologies` of a checkout, reached by the link `semantic/shipped`, which a wheel has as a
 folder. Everybody asks here, so nobody else needs to know.
@@ -22,7 +22,7 @@ def shipped(name: str) -> Path:
     wanted = name if name.endswith(".ttl") else f"{name}.ttl"
     names = shipped_names()
     if wanted not in names:
-        raise FileNotFoundError(f"no vocabulary {name!r} is shipped with kindcast; there are {', '.join(names)}")
+        raise FileNotFoundError(f"no vocabulary {name!r} is shipped with kindcast; known are {', '.join(names)}")
     return FOLDER / wanted
 
 

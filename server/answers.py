@@ -1,4 +1,4 @@
-"""What the HTTP API answers, as types: one for each shape, and which route answers which.
+"""The types of the answers of the HTTP API: one for each shape, and which route returns which.
 
 The OpenAPI document is made of these (`kindcast.server.api.descriptions`). The clients are typed with them, and tests
 compare every answer of the application with them. A member that is not always there is `NotRequired`. Answers may get
@@ -51,7 +51,7 @@ class ProblemDocument(TypedDict):
 
 
 class Some(TypedDict):
-    """How many there are, and the first of them."""
+    """A count, and the first items."""
 
     count: int
     listed: list[Any]
@@ -369,7 +369,7 @@ class DeliveryTrace(TypedDict):
 
 
 class DescribedProperty(TypedDict):
-    """What is known of the property that an attribute stands for; of several segments `path` has the label of each."""
+    """The property of an attribute; for several segments `path` has the label of each."""
 
     label: NotRequired[str]
     iris: NotRequired[list[str]]
@@ -616,7 +616,7 @@ OntologyDifference = TypedDict(
         "relabelled": ChangedConcepts,
     },
 )
-"""What changed between two versions."""
+"""The differences between two versions."""
 
 
 class ActivatedOntology(TypedDict):
@@ -693,7 +693,7 @@ class SynonymList(TypedDict):
 
 
 class SchemaList(TypedDict):
-    """Or, of several `types` asked about together, what all of them promise (`view`)."""
+    """The event types; or, for several requested `types`, their common schema (`view`)."""
 
     schemas: NotRequired[list[_Declared]]
     types: NotRequired[list[str]]
@@ -1017,7 +1017,7 @@ class Circuit(TypedDict):
 
 
 class OperatorState(TypedDict):
-    """An operator, with what was declared and what was learned of it."""
+    """An operator, with its declaration and statistics."""
 
     name: str
     kind: str

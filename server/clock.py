@@ -1,4 +1,4 @@
-"""The time by which things end: the wall clock, as long as it does not outrun the machine's own.
+"""The time for expiry: the wall clock, unless it jumps ahead of the clock since the start of the machine.
 
 Subscriptions expire, and old events are deleted, by the wall clock; a clock that is set days ahead by mistake would end
 all of them. So the wall clock is compared with CLOCK_BOOTTIME, which counts the seconds since the machine started,
@@ -80,8 +80,8 @@ class Clock:
         if not self._ahead:
             return None
         return (
-            f"the clock jumped ahead by {wall - now:,.0f} s: until it is back, or `kindcast clock confirm` says that it"
-            " is right, nothing expires and nothing is deleted by it"
+            f"the clock jumped ahead by {wall - now:,.0f} s: nothing expires and nothing is deleted until the clock is"
+            " set back, or until you confirm it with `kindcast clock confirm`"
         )
 
     def _tell(self, ahead: bool, seconds: float) -> None:
@@ -92,7 +92,7 @@ class Clock:
         if ahead:
             _log.error("%s", self.trouble or f"the clock jumped ahead by {seconds:,.0f} s")
         else:
-            _log.warning("the clock agrees with the machine's own again")
+            _log.warning("the clock agrees with the time since the start of the machine again")
 
 
 CLOCK = Clock()

@@ -122,7 +122,7 @@ def _wrong(name: str, value: Any) -> Problem | None:
         return Problem("bad-attribute", detail, at_member(name[:LONGEST_NAME]))
     if name in TEXTS:
         if not isinstance(value, str) or not value:
-            return Problem("bad-attribute", f"{name} must be a text that is not empty", at_member(name))
+            return Problem("bad-attribute", f"{name} must be a non-empty text", at_member(name))
         if name in KEYS and (len(value) > LONGEST_VALUE or _CONTROL.search(value)):
             detail = f"{name} must have at most {LONGEST_VALUE} characters, none of them a control character"
             return Problem("bad-attribute", detail, at_member(name))
@@ -150,7 +150,7 @@ READ_BY_TYPE = frozenset({FHIR, JSON_LD})
 _RESERVED = frozenset({"data", "data_base64"})
 _ENCODER = msgspec.json.Encoder()
 _SORTING_ENCODER = msgspec.json.Encoder(order="deterministic")
-_NO_OBJECT = Problem("no-object", "plain JSON is an object: its members are the attributes of the event")
+_NO_OBJECT = Problem("no-object", "plain JSON must be an object: its members are the attributes of the event")
 _NO_ATTRIBUTES = Note("no-attributes", "", "the data is not JSON: only context attributes can match")
 _LOOKS_STRUCTURED = Note(
     "looks-like-cloudevent",
@@ -259,7 +259,7 @@ class ReadingBudget:
     def check_seconds(self) -> None:
         """Raises `InvalidEvent` where none is left."""
         if self.seconds <= 0:
-            detail = "reading the documents of the request takes too long: send fewer at once"
+            detail = "reading the documents of the request takes too long: send fewer documents in one request"
             raise InvalidEvent([Problem("reading-too-slow", detail)])
 
 
@@ -298,7 +298,7 @@ class EventReader:
             return self._lines(body, given, prefix)
         if media_type.startswith("application/cloudevents"):
             raise UnknownContent(
-                f"of the CloudEvents formats only JSON is supported ({STRUCTURED} and {BATCH}), not {media_type}"
+                f"the only supported formats of CloudEvents are JSON ({STRUCTURED} and {BATCH}), not {media_type}"
             )
         if not given and not _is_json(media_type) and media_type not in RDF_TYPES:
             raise UnknownContent(
@@ -461,7 +461,9 @@ class EventReader:
         media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
         if "data_base64" in value:
             if value.get("data") is not None:
-                raise InvalidEvent([Problem("two-data", "an event has data or data_base64", at_member("data_base64"))])
+                raise InvalidEvent(
+                    [Problem("two-data", "an event must not have both data and data_base64", at_member("data_base64"))]
+                )
             members, notes = _from_base64(value["data_base64"], media_type)
         elif "data" in value:
             members = {"data": value["data"]}

@@ -110,7 +110,7 @@ class HiddenAttribute(ServerError):
         self.names = list(names)
         told = ", ".join(repr(each[:100]) for each in self.names[:10])
         super().__init__(
-            f"this rests on {told}: declarations of attributes (readable_by, matchable_by) hide values from this role"
+            f"this uses {told}: declarations of attributes (readable_by, matchable_by) hide these values from this role"
         )
 
 
@@ -122,8 +122,8 @@ class RecordDamaged(ServerError):
         self.record = f"event {sequence}"
         way = f"acknowledge the cursor {position}, or read after it" if position else f"read after {sequence}"
         super().__init__(
-            f"the stored event {sequence} is damaged, so it is not given out. The server's administrator can see more"
-            f" with kindcast repair; to go on without it, {way}"
+            f"the stored event {sequence} is damaged, so the server does not return it. An administrator can see"
+            f" details with kindcast repair. To continue without this event, {way}"
         )
 
 
@@ -143,7 +143,7 @@ class UnknownSubscription(ServerError):
     """There is no subscription of this id."""
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"there is no subscription {id!r}; it may have been deleted, or expired long ago")
+        super().__init__(f"there is no subscription {id!r}; it may have been deleted or have expired long ago")
 
 
 class TicketMissing(ServerError):
@@ -187,14 +187,14 @@ class TooManySubscriptions(ServerError):
 
 
 class UnknownOntology(ServerError):
-    """There is no ontology, or no version of it, of this name."""
+    """There is no ontology of this name, or no such version."""
 
 
 class UnknownJob(ServerError):
     """There is no job of this id."""
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"there is no job {id!r}: it ended long ago, or before the server was started")
+        super().__init__(f"there is no job {id!r}: it may have ended long ago or before the last start of the server")
 
 
 class SparkMissing(ServerError):
@@ -230,7 +230,7 @@ class UnknownOperator(ServerError):
     """There is no remote operator of this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no remote operator {name!r}: GET /v1/operators lists what there is")
+        super().__init__(f"there is no remote operator {name!r}: GET /v1/operators lists all operators")
 
 
 class OperatorInUse(ServerError):
@@ -263,7 +263,7 @@ class UnknownKey(ServerError):
     """There is no key of this id."""
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"there is no key {id!r}: kindcast key list shows those that there are")
+        super().__init__(f"there is no key {id!r}: kindcast key list shows all keys")
 
 
 class LastKey(ServerError):
@@ -274,7 +274,7 @@ class UnknownTenant(ServerError):
     """There is no tenant of this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no tenant {name!r}: POST /v1/tenants, or the first key of a tenant, makes it")
+        super().__init__(f"there is no tenant {name!r}: create it with POST /v1/tenants or with a first key")
 
 
 class TenantExists(ServerError):

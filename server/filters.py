@@ -88,9 +88,9 @@ class _Translation:
         trees = []
         for name, text in value.items():
             if not _NAME.fullmatch(name):
-                self._refuse(f"{name[:100]!r} is not a context attribute: lower-case letters and digits", pointer)
+                self._refuse(f"{name[:100]!r} is not a context attribute: use lower-case letters and digits", pointer)
             elif not isinstance(text, str) or not text:
-                self._refuse("the value must be a text that is not empty", f"{pointer}/{name}")
+                self._refuse("the value must be a non-empty text", f"{pointer}/{name}")
             else:
                 trees.append(_test(dialect, f"ce.{name}", text, negated=negated))
         return trees[0] if len(trees) == 1 else {"any" if negated else "all": trees}

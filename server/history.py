@@ -36,7 +36,7 @@ KEPT = 2_880
 SERIES: Final[dict[str, str]] = {
     "events_per_second": "events accepted a second",
     "matches_per_second": "matches a second",
-    "deliveries_per_second": "matches acknowledged, or taken by a sink, a second",
+    "deliveries_per_second": "matches acknowledged, or accepted by a sink, a second",
     "failures_per_second": "failed webhook attempts a second",
     "match_seconds": "mean seconds to read and match an event",
     "match_p99_seconds": "99 of 100 events were read and matched in less (upper end of the bucket)",

@@ -68,16 +68,16 @@ class Metrics:
         index_allowed: int | None,
         shards: Mapping[int, tuple[int, float]] | None = None,
     ) -> bytes:
-        """All of it in Prometheus' text format; what is None is left out. `shards`: events and seconds that each is
-        behind."""
+        """All metrics in Prometheus' text format; those that are None are left out. `shards`: events and seconds that
+        each is behind."""
         stored = CollectorRegistry(auto_describe=False)
         stored.register(_Collected(_stored(totals, subscriptions, version)))
         gauges = {
             "kindcast_subscriptions_flagged": ("Subscriptions that use something removed from the vocabulary", flagged),
             "kindcast_concepts": ("Concepts of the vocabulary", concepts),
             "kindcast_queue_waiting": ("Events and other commands that wait for the broker", waiting),
-            "kindcast_index_bytes": ("Index and caches of the subscriptions", index_bytes),
-            "kindcast_index_allowed_bytes": ("What they may have (setting index_bytes)", index_allowed),
+            "kindcast_index_bytes": ("Bytes of the index and its caches", index_bytes),
+            "kindcast_index_allowed_bytes": ("Limit of the index (setting index_bytes)", index_allowed),
         }
         told = {name: (said, value) for name, (said, value) in gauges.items() if value is not None}
         stored.register(_Collected(GaugeMetricFamily(name, said, value) for name, (said, value) in told.items()))
@@ -112,10 +112,10 @@ def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> I
     counters = {
         "kindcast_events_accepted": ("Events accepted", totals.accepted),
         "kindcast_events_duplicate": ("Events that were accepted before", totals.duplicates),
-        "kindcast_events_matched": ("Accepted events that some subscription got", totals.matched),
-        "kindcast_events_unmatched": ("Accepted events that no subscription got", totals.accepted - totals.matched),
+        "kindcast_events_matched": ("Accepted events with a match", totals.matched),
+        "kindcast_events_unmatched": ("Accepted events without a match", totals.accepted - totals.matched),
         "kindcast_matches": ("Pairs of event and subscription", totals.matches),
-        "kindcast_matches_delivered": ("Matches acknowledged, or taken by a sink", totals.delivered),
+        "kindcast_matches_delivered": ("Matches acknowledged, or accepted by a sink", totals.delivered),
         "kindcast_matches_discarded": ("Matches deleted before they were delivered", totals.discarded),
     }
     for name, (documentation, value) in counters.items():
@@ -125,7 +125,7 @@ def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> I
     attempts.add_metric(["failed"], totals.attempts_failed)
     yield attempts
     yield CounterMetricFamily("kindcast_parked", "Candidates that operators had to decide", value=totals.parked)
-    decided = CounterMetricFamily("kindcast_parked_decided", "What became of them", labels=["result"])
+    decided = CounterMetricFamily("kindcast_parked_decided", "Results of candidates", labels=["result"])
     decided.add_metric(["matched"], totals.parked_matched)
     decided.add_metric(["unmatched"], totals.parked_unmatched)
     decided.add_metric(["given_up"], totals.parked_given_up)

@@ -49,11 +49,11 @@ def ngsi_ld_events(
     ('urn:n:1', 'Room', 'urn:r:1')
     """
     if not isinstance(body, Mapping) or _named(body, "type") != "Notification" or "data" not in body:
-        raise _refused("an NGSI-LD notification is an object of type Notification with the member data")
+        raise _refused("an NGSI-LD notification must be an object of type Notification with the member data")
     entities = list(_entities(body["data"]))
     for index, entity in enumerate(entities):
         if not isinstance(entity, Mapping):
-            raise _refused("an entity is a JSON object", f"data/{index}")
+            raise _refused("an entity must be a JSON object", f"data/{index}")
     subscription, notification = _text(body, "subscriptionId"), _text(body, "id", "@id") or digest
     shared = {
         "specversion": SPECVERSION,
@@ -138,11 +138,11 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
     """
     node = _the_node(body)
     if node is None or not any(_local(kind) == "Notification" for kind in _listed(node.get("@type"))):
-        raise _refused("a ONE Record notification is one JSON-LD object of the type Notification")
+        raise _refused("a ONE Record notification must be one JSON-LD object of the type Notification")
     members = {_local(name): value for name, value in node.items() if not name.startswith("@")}
     objects = _listed(members.get("hasLogisticsObject"))
     if not objects:
-        raise _refused("a ONE Record notification names its object: the member hasLogisticsObject is missing")
+        raise _refused("the ONE Record notification has no object: the member hasLogisticsObject is missing")
     said = {
         "notificationtype": _local(_scalar(members.get("hasEventType"))),
         "triggeredby": _scalar(members.get("isTriggeredBy")),
@@ -156,7 +156,7 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
     for index, found in enumerate(objects):
         object = dict(found) if isinstance(found, Mapping) else {"@id": found}
         if isinstance(object.get("@id"), list | Mapping) or not all(isinstance(name, str) for name in object):
-            raise _refused("an object is named by its IRI, or embedded")
+            raise _refused("an object must be embedded or have an IRI")
         if "@type" not in object and kind:
             object = {"@type": kind, **object}
         if context is not None and "@context" not in object:
@@ -201,7 +201,7 @@ def _origin(iri: str) -> str:
 
 
 def digest_of(body: bytes) -> str:
-    """What stands for the id of a notification that has none."""
+    """The id for a notification without an id: a digest."""
     return f"urn:kindcast:digest:{hashlib.blake2b(body, digest_size=16).hexdigest()}"
 
 

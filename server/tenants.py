@@ -1,4 +1,4 @@
-"""Tenants: each is a broker of its own on a database of its own, so that nothing of one can reach another.
+"""Tenants: each has its own broker and its own database, so that no tenant can reach another.
 
     request ──Caller.tenant──▶ Tenants.enter ──▶ TenantServices: broker, delivery, late matching, jobs, backtests
                                    │
@@ -219,7 +219,7 @@ class Tenants:
         for name, (services, _) in sorted(self._open.items(), key=lambda each: each[1][0].used_at):
             if await self._close_if_quiet(name, services):
                 return
-        raise BrokerBusy("too many tenants are in use at one time: try again in a moment")
+        raise BrokerBusy("too many tenants are in use at the same time: try again in a moment")
 
     async def look(self) -> None:
         """Close those that nobody uses and in which nothing is due."""
@@ -262,7 +262,7 @@ class Tenants:
                 await self.look()
                 are_awake = are_awake or await self.wake()
             except Exception:
-                _log.exception("idle tenants could not be closed, or waiting ones opened")
+                _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
 
     async def stop(self) -> None:
         """Close all, also those that are just being opened."""

@@ -60,7 +60,7 @@ def telemetry() -> "TelemetryConfig":
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # else each try to reach a collector is told
     can_send = find_spec("opentelemetry.sdk") is not None
     if not can_send and not _ENDPOINTS.isdisjoint(os.environ):
-        _log.warning("no traces are sent: their libraries are not installed: pip install 'kindcast[telemetry]'")
+        _log.warning("no traces are sent, because the libraries are not installed: pip install 'kindcast[telemetry]'")
     return {
         "tracing": wanted,
         "metrics": False,
@@ -85,7 +85,7 @@ def name_request(method: str, route: str) -> None:
 
 
 def carrying(events: "Sequence[DecodedEvent]") -> "Sequence[DecodedEvent]":
-    """The events with the trace of the request that is being answered, each that brings none of its own. What it is
+    """The events, with the trace of the current request if they have no own trace. What it is
     matched by, and recognised by, stays the same."""
     if not is_wanted():
         return events

@@ -1,4 +1,4 @@
-"""Long work in a worker thread, beside the event loop and the writer's thread.
+"""Runs long work in worker threads, so that the event loop and the writer thread continue.
 
 A thread cannot be stopped. Who is cancelled while it waits for one, because a client left, would give back what the
 thread still uses; so it waits on, and is cancelled then.

@@ -1,4 +1,4 @@
-"""The entry point of `python -m kindcast.spark_jobs`, and the file that spark-submit is given."""
+"""The entry point of `python -m kindcast.spark_jobs`, and the file for spark-submit."""
 
 import sys
 

@@ -38,7 +38,7 @@ EXTENSIONS: dict[str, Format] = {
     ".parquet": "parquet",
 }
 READ_BYTES = 4 << 20
-UNOPENABLE = "{} is not a file that can be opened: remove it from the archive"
+UNOPENABLE = "{} cannot be opened as a file: remove it from the archive"
 SPARK_S3 = frozenset({"s3a", "s3n"})
 
 
@@ -115,7 +115,7 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
     system, root = file_system(place)
     found = system.get_file_info(root)
     if found.type == pa.fs.FileType.NotFound:
-        raise NoArchive(f"there is nothing at {place}")
+        raise NoArchive(f"{place} does not exist")
     if found.is_file:
         return root, [found]
     below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
@@ -227,7 +227,7 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
         try:
             footer = pq.read_metadata(file)
         except (pa.ArrowException, OSError) as error:
-            yield replace(whole, problem=f"no Parquet that can be read: {error}")
+            yield replace(whole, problem=f"this is not readable Parquet: {error}")
             return
     start, rows, first = 0, 0, 1
     for group in range(footer.num_row_groups):

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check_output(output: Path | None) -> None:
     """Raises `UnusableOutput`."""
     if output is not None and output.exists() and not output.is_dir():
-        raise UnusableOutput(f"{output} is a file: --output names the folder that is written")
+        raise UnusableOutput(f"{output} is a file: --output must name a folder")
 
 
 def _with_reasons(result: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, about in (
         ("match", _match, "an archive against all subscriptions"),
         ("normalise", _normalise, "a raw archive to canonical events"),
-        ("learn", _learn, "what predicates and values are like"),
+        ("learn", _learn, "statistics of predicates and values"),
         ("stream", _stream, "a stream against all subscriptions"),
         ("backtest", _backtest, "one expression over an archive"),
     ):
@@ -88,31 +88,43 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--archive", metavar="PATH", help="a file or folder: JSON lines, CSV, Parquet")
         command.add_argument("--output", type=Path, required=name != "backtest", metavar="DIR")
         command.add_argument("--ontology", type=Path, action="append", default=[], metavar="FILE")
-        command.add_argument("--relations", default="", metavar="NAMES", help="kept as hierarchies, with commas")
+        command.add_argument(
+            "--relations", default="", metavar="NAMES", help="relations to keep as hierarchies, separated by commas"
+        )
         command.add_argument(
             "--declarations", type=Path, metavar="FILE", help="JSON: attributes, synonyms, rates, schemas, contexts, …"
         )
-        command.add_argument("--subscriptions", type=Path, metavar="FILE", help="NDJSON: id and expression a line")
+        command.add_argument(
+            "--subscriptions", type=Path, metavar="FILE", help="NDJSON: an object with id and expression on each line"
+        )
         command.add_argument("--inputs", type=Path, metavar="DIR", help="records as fetched from a server")
-        command.add_argument("--shards", type=int, metavar="N", help="parts of the subscriptions")
-        command.add_argument("--master", metavar="MASTER", help="Spark's master; local[*] unless spark-submit says")
-        command.add_argument("--time", metavar="NAME", help="the member of plain data that says its time")
+        command.add_argument("--shards", type=int, metavar="N", help="number of parts of the subscriptions")
+        command.add_argument(
+            "--master", metavar="MASTER", help="the Spark master; default: local[*], or that of spark-submit"
+        )
+        command.add_argument("--time", metavar="NAME", help="the member of plain data with the time of the event")
         command.add_argument("--numbers", default="", metavar="NAMES", help="columns of CSV that hold numbers")
         if name in ("match", "stream"):
             command.add_argument("--explode", action="store_true", help="one row per match instead of per event")
             command.add_argument("--matched-only", action="store_true", help="no rows for events without matches")
         if name == "match":
-            command.add_argument("--distinct", action="store_true", help="of events with one source and id the first")
+            command.add_argument(
+                "--distinct", action="store_true", help="only the first event with the same source and id"
+            )
         if name == "stream":
             command.add_argument("--source", default="files", metavar="NAME", help="files, socket, kafka, …")
             command.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the source")
-            command.add_argument("--window", default="1 hour", help="within which an event counts as repeated")
+            command.add_argument(
+                "--window",
+                default="1 hour",
+                help="how long a second event with the same source and id counts as a repetition",
+            )
             command.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="between micro-batches")
-            command.add_argument("--once", action="store_true", help="end when all that is there is matched")
+            command.add_argument("--once", action="store_true", help="stop when all present data is matched")
             command.add_argument("--outbox", action="store_true", help="write matches for POST /v1/matches, too")
         if name == "backtest":
             command.add_argument("--expression", required=True, metavar="TEXT")
-            command.add_argument("--language", default="en", metavar="TAG", help="of labels in explanations")
+            command.add_argument("--language", default="en", metavar="TAG", help="language of labels in explanations")
     return parser
 
 
@@ -176,7 +188,7 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
     if given.source == FILES:
         options.setdefault("path", _needed(given.archive, "--archive"))
         if "://" not in options["path"] and not Path(options["path"]).is_dir():
-            raise NoArchive(f"there is no folder {options['path']}: name the one where files arrive")
+            raise NoArchive(f"there is no folder {options['path']}: name the folder where files arrive")
     _check_subscriptions(given)
     inputs, below = _inputs(given), given.output / "_kindcast" / "snapshots"
     counts = {"batches": 0, "events": 0, "matches": 0}
@@ -222,7 +234,7 @@ def _session(given: argparse.Namespace) -> Any:
     as_lines("start", 0, None)
     if given.master is not None and not MASTERS.match(given.master):
         raise JobFailed(
-            f"--master {given.master} is no Spark master: write local[2], spark://host:7077, k8s://… or yarn"
+            f"--master {given.master} is not a Spark master: write local[2], spark://host:7077, k8s://… or yarn"
         )
     return spark_session(master=given.master)
 
@@ -248,7 +260,7 @@ def _inputs(given: argparse.Namespace) -> "Inputs":
 def _check_subscriptions(given: argparse.Namespace) -> None:
     """Raises `JobFailed`."""
     if given.subscriptions is None and given.inputs is None:
-        raise JobFailed("--subscriptions is missing: the file of subscriptions that events are matched against")
+        raise JobFailed("--subscriptions is missing: name the file of subscriptions")
 
 
 def _read(given: argparse.Namespace) -> Any:

@@ -78,9 +78,9 @@ def json_of(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a ValidationError, too: a number beyond any double
-        raise Unreadable(f"no JSON: {error}") from None
+        raise Unreadable(f"this is not JSON: {error}") from None
     except RecursionError:
-        raise Unreadable("no JSON that can be read: it is nested too deeply") from None
+        raise Unreadable("the JSON is nested too deeply") from None
 
 
 def event_of(value: Any, place: str, time_from: str | None = None) -> ArchivedEvent:
@@ -124,7 +124,7 @@ def _check(name: str, member: Any) -> None:
         raise Unreadable(f"{name[:64]!r} is not a valid name of a context attribute: use lower-case letters and digits")
     if name in TEXTS:
         if not isinstance(member, str) or not member:
-            raise Unreadable(f"{name} must be a text that is not empty")
+            raise Unreadable(f"{name} must be a non-empty text")
         if name == "time" and parse_instant(member) is None:
             raise Unreadable(f"time must be a date-time of RFC 3339, not {member[:64]!r}")
         if name == "specversion" and member != SPECVERSION:

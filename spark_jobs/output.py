@@ -183,7 +183,9 @@ class Output:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise UnusableOutput(f"another job is writing {self.folder}: wait for it, or name another") from None
+                raise UnusableOutput(
+                    f"another job is writing {self.folder}: wait for it, or name another folder"
+                ) from None
             self._carry_on()
             yield
 
@@ -259,7 +261,7 @@ class Output:
             homes = (self._staged / unit / folder, place, old)
             files = next((found for home in homes if (found := sorted(home.glob(f"part-{unit}*.parquet")))), [])
             if not files:
-                raise UnusableOutput(f"a file of {place} has disappeared: remove {self.folder} and run again")
+                raise UnusableOutput(f"a file of {place} is missing: remove {self.folder} and run again")
             for path in files:
                 _link(path, building / path.name)
         if place.is_dir():
@@ -406,7 +408,7 @@ def run_tasks(
         context.setJobGroup(group, stage)
         found: list[Any] = context.parallelize(items, len(items)).map(task).collect()
     except Exception as error:
-        raise JobFailed(f"the job failed at {stage!r}: {_worst(error)}; run it again to carry on") from error
+        raise JobFailed(f"the job failed at {stage!r}: {_worst(error)}; run it again to continue") from error
     finally:
         ended.set()
         watching.join()

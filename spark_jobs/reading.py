@@ -436,7 +436,7 @@ def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
                     body = "" if isinstance(event, Rejected) else msgspec.json.encode(event.event.data).decode()
                     yield row, event, body
     except csv.Error as error:
-        yield row + 1, Rejected(split.name, row + 1, f"no CSV from here on: {error}"), ""
+        yield row + 1, Rejected(split.name, row + 1, f"this is not CSV from here on: {error}"), ""
     except DAMAGED as error:
         yield row + 1, Rejected(split.name, row + 1, f"the file cannot be read from here on: {error}"), ""
 

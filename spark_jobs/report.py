@@ -1,4 +1,4 @@
-"""What a job reports: its progress and its result, as lines of JSON on standard output, and its errors.
+"""Reports of a job: its progress and its result as JSON lines on standard output, and its errors.
 
 {"stage": "match", "done": 3, "total": 40, …}      now and then
 {"result": {…}}   or   {"problem": "…"}            last
@@ -61,7 +61,7 @@ def _tell(value: dict[str, Any]) -> None:
 
 
 class JobFailed(Exception):
-    """The job cannot do what it was asked to do. The message says what to do instead."""
+    """The job failed. The message says what to do instead."""
 
 
 class NoJava(JobFailed):

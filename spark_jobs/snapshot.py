@@ -160,13 +160,13 @@ class Snapshot:
         try:
             said = json.loads((folder / "snapshot.json").read_text(encoding="utf-8"))
             if said["layout"] != LAYOUT:
-                raise UnusableSnapshot(f"{folder} was written by another version of kindcast: write it again")
+                raise UnusableSnapshot(f"{folder} was written by another version of kindcast: write the snapshot again")
             shards = tuple(Shard(**each) for each in said.pop("shards"))
             refused = tuple(Refused(**each) for each in said.pop("refused"))
             found = cls(**said | {"folder": str(folder.absolute())}, shards=shards, refused=refused)
             return found if found.meaning == MEANING else found._with_present_meaning()
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UnusableSnapshot(f"{folder} holds no snapshot of a matcher: {error}") from error
+            raise UnusableSnapshot(f"{folder} has no snapshot of a matcher: {error}") from error
 
     def _with_present_meaning(self) -> "Snapshot":
         """The same, with the versions that its vocabulary and shards have by the present rules."""
@@ -178,7 +178,7 @@ class Snapshot:
         """Built again from its records. Raises `UnusableSnapshot`."""
         vocabulary = self._built()
         if vocabulary.version != self.vocabulary_version:
-            detail = f"the vocabulary in {self.place} is another one than snapshot.json says: write it again"
+            detail = f"the vocabulary in {self.place} differs from the one in snapshot.json: write the snapshot again"
             raise UnusableSnapshot(detail)
         return vocabulary
 
@@ -341,7 +341,7 @@ class Inputs:
         return hashlib.sha256(repr((MEANING, told, self.relations, self.shards)).encode()).hexdigest()[:16]
 
     def snapshot(self, below: Path) -> Snapshot:
-        """The snapshot of these inputs, in a folder of its own in `below`; written if it is not there yet. Raises
+        """The snapshot of these inputs, in its own folder in `below`; written if it does not exist. Raises
         `JobFailed`, `SemanticError`."""
         place = below / f"snapshot-{self.stamp()}"
         if (place / "snapshot.json").exists():
@@ -414,7 +414,7 @@ def _check_declared(path: Path, name: str, declared: Any) -> None:
         pass  # it may need the ontologies: the vocabulary of all tells
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise JobFailed(
-            f"{path}: `{name}` is an object with a declaration for each name, as the server answers it"
+            f"{path}: `{name}` must be an object with a declaration for each name, as the server returns it"
         ) from error
 
 
@@ -428,7 +428,7 @@ def _text(path: Path) -> IO[str]:
 def _subscription(line: str, seen: set[str]) -> tuple[str, Any]:
     said = json.loads(line)
     if not isinstance(said, dict) or not isinstance(said.get("id"), str):
-        raise ValueError('a line is {"id": text, "expression": text}')
+        raise ValueError('a line must be {"id": text, "expression": text}')
     expression = said.get("expression", said.get("where"))
     if not isinstance(expression, str | dict):
         raise ValueError("expected `expression` or `where`")

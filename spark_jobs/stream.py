@@ -189,7 +189,7 @@ def start_stream(
     output.mkdir(parents=True, exist_ok=True)
     checkpoint = output / OWN / "checkpoint"
     if any(output.glob("batch=*")) and not checkpoint.is_dir():
-        detail = f"{output} holds batches of a stream whose checkpoint is gone: name another folder, or empty this one"
+        detail = f"{output} has batches of a stream whose checkpoint is missing: name another folder, or empty this one"
         raise UnusableOutput(detail)
     shutil.rmtree(output / OWN / "building", ignore_errors=True)
 

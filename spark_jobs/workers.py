@@ -1,4 +1,4 @@
-"""Caches of a Python worker that last from task to task: a vocabulary, and the shards that it matches against.
+"""Caches of a Python worker that last from task to task: a vocabulary, and the shards that it matches with.
 
 A worker serves one task at a time, and tasks come group by group: shards that fit into a worker's memory at one time
 are one group, and what is read of an event serves all of them.
@@ -101,7 +101,7 @@ class ShardMatcher:
         return pa.ListArray.from_arrays(pa.array(table.offsets.astype(np.int32)), self.ids(table))
 
     def spent(self) -> dict[str, float]:
-        """What operators have been asked so far, and how many clauses none of them could decide."""
+        """The number of operator calls so far, and of clauses that they could not decide."""
         told = [matcher.statistics for matcher in self.matchers]
         asked = sum(sum(each.evaluations.values()) for each in told)
         return {"evaluations": asked, "undecided": sum(each.undecided for each in told)}

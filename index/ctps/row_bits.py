@@ -1,4 +1,4 @@
-"""Sets of rows, and the step between bits and row numbers: the ground on which the `ctps` engine stands.
+"""Sets of rows as bits, and the conversion between bits and row numbers, for the `ctps` engine.
 
 A set of rows is a bit array as long as the engine's capacity (a power of two, at least `FIRST_CAPACITY`): bit *r* says
 whether row *r* belongs to it. That is how CTPS (Sci. Prog. 2022, §4.1) keeps every list of subscriptions. An engine has

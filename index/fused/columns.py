@@ -199,7 +199,7 @@ class Columns:
         return layout
 
     def encode_columns(self, batch: ColumnBatch) -> EventBatch:
-        """The values of a batch that stands in columns already. Costs some ns per value; some µs per value of events
+        """The values of a batch that is already in columns. Costs some ns per value; some µs per value of events
         that do not."""
         flat: dict[int, Any] = {}
         listed: dict[int, list[tuple[Ints, Any]]] = {}

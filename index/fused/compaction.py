@@ -145,7 +145,7 @@ class Merge:
                 self.result = self._builder.segment(parts, rests, pause, self._room)
                 self.mark_removed()
             except Exception as error:
-                _logger.exception("a merge of segments failed; the index keeps the segments that were to be merged")
+                _logger.exception("merging segments failed; the index keeps the old segments")
                 self.failed = error
             self.done = True
 

@@ -258,7 +258,7 @@ class FusedEngine(Engine):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of everything that grows with what is stored, and of caches; some of it reckoned."""
+        """The bytes of stored data and caches, partly estimated."""
         return self._compaction.nbytes
 
     @property
@@ -301,7 +301,7 @@ class FusedEngine(Engine):
     def add_columns(
         self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
     ) -> npt.NDArray[np.int32]:
-        """`add_many` for clauses that stand in columns: some 10 ns per test, plus the layout."""
+        """`add_many` for clauses in columns: some 10 ns per test, plus the layout."""
         if count <= min(self._memtable_rows, BULK_ROWS):
             return np.array(self.add_many(in_order(clauses, columns, count)), dtype=np.int32)
         rows = np.array([self._locations.take() for _ in range(count)], dtype=np.int32)

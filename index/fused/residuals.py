@@ -328,7 +328,7 @@ class GrowingRest:
         self._of.pop(row, None)
 
     def rest(self) -> Rest | None:
-        """All of it as arrays; None for no rows."""
+        """All programs as arrays; None without rows."""
         rows, numbers = (np.array(list(each), dtype=np.int32) for each in (self._of, self._of.values()))
         return rest_of_rows(rows, numbers, self._programs.arrays())
 

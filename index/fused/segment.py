@@ -85,7 +85,7 @@ class Shared:
         return sum(array.nbytes for array in self.arrays) + self.left.nbytes + self.place.nbytes
 
     def bury(self, row: int) -> tuple[int, list[int]]:
-        """Mark `row` as gone from all groups: how many there were, and the positions that have no row left."""
+        """Mark `row` as removed in all groups: how many there were, and the positions that have no row left."""
         arrays = self.arrays
         count, empty = 0, []
         at = bisect_left(arrays.by_row, row, key=arrays.rows.__getitem__)

@@ -1,1 +1,1 @@
-"""What the engines of the papers share."""
+"""Code that the engines of the papers share."""

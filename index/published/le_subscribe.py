@@ -445,8 +445,8 @@ class EqualityEngine(PredicateEngine):
 
 
 class QuarantineEngine(PredicateEngine):
-    """Exact matching, equalities first, the rest of them verified. `match` costs a look-up for each cluster, a check
-    for each clause found there, and counting for the clauses without equality."""
+    """Exact matching: equalities first, then verification of the other predicates. `match` costs a look-up for each
+    cluster, a check for each clause found there, and counting for the clauses without equality."""
 
     def __init__(self, graph: ConceptGraph) -> None:
         super().__init__(graph)

@@ -10,7 +10,7 @@ Clauses by their equality predicates: the clusters of Le Subscribe, section 3, a
     clause ─▶ schema: the axes of its equality predicates ─▶ cluster
     cluster, the numbers of its predicates ─▶ hash table ─▶ entry ─▶ run of rows
 
-A concept asked for is an equality as well: a value stands for itself and everything above it. An axis that stands twice
+A concept is an equality as well: a value is mapped to itself and to everything above it. An axis that stands twice
 in a clause stands twice in its schema. Entries that are empty are dropped when they are most of all.
 
 Bounds in order, with their rows, axis by axis, that come and go one by one: a B+-tree of one level of blocks.

@@ -1,4 +1,4 @@
-"""What changed from one version of an ontology to another, as an ontologist would tell it.
+"""The differences between two versions of an ontology.
 
     two vocabularies ──▶ added, removed, moved, merged, split, deprecated, restored, relabelled
 

@@ -1,4 +1,4 @@
-"""What a change of vocabulary does to subscriptions: which of them mean something else, and how.
+"""The impact of a vocabulary change: which subscriptions change their meaning, and how.
 
     stored trees ──footprint──▶ distinct parts ──▶ of each part: what it gains, what it loses ──▶ subscriptions
     two vocabularies ──differing_values──▶ published values that may be read otherwise ──┘

@@ -42,7 +42,8 @@ class Lowering:
         self._gathered = 0
 
     def clause(self, atoms: tuple[Atom, ...]) -> LoweredClause | None:
-        """The clause of `atoms`, or None if it can never hold (a concept that is gone). Linear in the operands."""
+        """The clause of `atoms`, or None if it can never hold (because a concept was removed). Linear in the
+        operands."""
         predicates: list[Predicate] = []
         required: set[AttributeId] = set()
         forbidden: set[AttributeId] = set()

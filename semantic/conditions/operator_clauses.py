@@ -126,9 +126,7 @@ def unbound(clauses: Sequence[Sequence[Atom]]) -> list[Problem]:
                 names = variables_of(atom.predicate)
                 used |= names
                 for name in sorted(names - bound):
-                    detail = (
-                        f"no operator of this clause binds ?{name}: a variable gets its value from an operator call"
-                    )
+                    detail = f"no operator call of this clause binds ?{name}: add a call that binds it"
                     problems[f"{name} {atom.predicate.at}"] = Problem("unbound-variable", detail, atom.predicate.at)
         for atom in clause:
             if isinstance(atom.predicate, Group):
@@ -136,7 +134,7 @@ def unbound(clauses: Sequence[Sequence[Atom]]) -> list[Problem]:
                 for problem in unbound(inner):
                     problems[f"{problem.detail} {problem.at}"] = problem
                 for name in sorted(_variables(inner) & used):
-                    detail = f"?{name} is used in a negated group and outside it: a group has its own variables"
+                    detail = f"?{name} is used inside and outside a negated group: use another name inside the group"
                     problems[detail] = Problem("variable-in-negation", detail, None)
     return list(problems.values())
 

@@ -1,4 +1,4 @@
-"""What to tell a publisher of values and names that are read otherwise than they are probably meant.
+"""Notes to publishers about values and names that probably mean something else.
 
 Never part of the meaning of an event: it is asked for where somebody reads notes, and costs nothing otherwise.
 """
@@ -25,14 +25,14 @@ def advice_on_name(name: str, known: NearNames) -> Iterator[Note]:
     """That an attribute is unknown and nearly the name of a known one."""
     near = None if "@" in name else known.nearest(name)  # graphs have name.@type and the like, which nobody misspells
     if near is not None:
-        detail = f"{name} is no attribute that a subscription, a declaration or the vocabulary has; is {near} meant?"
+        detail = f"{name} is not an attribute of any subscription, declaration or vocabulary; did you mean {near}?"
         yield Note("near-attribute", name, detail)
 
 
 def advice_on_value(
     name: str, value: Value, vocabulary: Vocabulary, readings: Collection[str] = (), unit: str | None = None
 ) -> Iterator[Note]:
-    """What to tell of one value of `name`. `readings` are those that subscriptions ask of the attribute (`number`,
+    """Notes about one value of `name`. `readings` are those that subscriptions ask of the attribute (`number`,
     `amount:temperature`), `unit` is that of another attribute from which the value has it."""
     declaration = vocabulary.attributes.declaration(name)
     said = vocabulary.units.parse(value.text) if value.text is not None else None
@@ -45,20 +45,20 @@ def advice_on_value(
     is_bare = value.number is not None and value.amount is None
     if is_bare and amounts and "number" not in readings:
         detail = (
-            f"{published_in_words(value)} is a plain number, and subscriptions compare {name} with "
-            f"{in_words(amounts[0])}: publish the unit as well, or declare the attribute's unit, or unit_from"
+            f"{published_in_words(value)} is a plain number, but subscriptions compare {name} with "
+            f"{in_words(amounts[0])}: publish a unit, or declare unit or unit_from for the attribute"
         )
         yield Note("plain-number", name, detail)
     elif is_bare and kind is None and "number" not in readings and not DATES.isdisjoint(readings):
         detail = (
-            f"{published_in_words(value)} is a plain number, and subscriptions compare {name} with date-times: declare "
-            "the attribute with kind instant"
+            f"{published_in_words(value)} is a plain number, but subscriptions compare {name} with date-times: declare "
+            "kind instant for the attribute"
         )
         yield Note("plain-number", name, detail)
     elif value.amount is not None and value.number is None and "number" in readings and not amounts:
         detail = (
-            f"{published_in_words(value)} is {in_words(value.dimension or '')}, and subscriptions compare {name} with "
-            "plain numbers: declare the attribute's unit, so that both compare"
+            f"{published_in_words(value)} is {in_words(value.dimension or '')}, but subscriptions compare {name} with "
+            "plain numbers: declare the unit of the attribute"
         )
         yield Note("quantity-for-number", name, detail)
     if value.text is None or value.is_numeric or value.concepts or kind in NOT_NUMERIC:
@@ -67,14 +67,14 @@ def advice_on_value(
         yield unknown_term(name, value.text, vocabulary)
     if (amounts or "number" in readings) and is_number(value.text):
         detail = (
-            f"{value.text!r} is a text, and subscriptions compare {name} with numbers: publish it without quotes, or "
-            "declare the attribute with kind number"
+            f"{value.text!r} is a text, but subscriptions compare {name} with numbers: publish it without quotes, or "
+            "declare kind number for the attribute"
         )
         yield Note("numeric-text", name, detail)
     elif value.instant is None and value.dates is None:
         wrong = not_a_quantity(value.text, vocabulary.units.knows)
         if wrong is not None and (": " in wrong or amounts or "number" in readings or kind == "number"):
-            yield Note("not-a-quantity", name, f"{value.text!r} is a text, not a quantity; {wrong}")
+            yield Note("not-a-quantity", name, f"{value.text!r} is a text, not a quantity: {wrong}")
 
 
 def advice_on_unit(name: str, unit: str, vocabulary: Vocabulary, written: str) -> Iterator[Note]:

@@ -442,7 +442,7 @@ class Canonicaliser:
         if found.candidates:
             notes.extend(notes_on_event_term(name, code, found, self._vocabulary, holds_concepts=False))
         elif self._vocabulary.code_systems.knows(system):
-            notes.append(Note("unknown-code", name, f"{code!r} is not a known code of {system}"))
+            notes.append(Note("unknown-code", name, f"{code!r} is not a code of {system}"))
         else:
             detail = f"{system} is neither a declared code system nor a scheme with notations"
             notes.append(Note("unknown-code-system", name, detail))
@@ -453,7 +453,10 @@ class Canonicaliser:
     ) -> Value:
         """A quantity of which only one end is known (rule 22)."""
         if not self._vocabulary.attributes.takes_comparators(name):
-            detail = f"{name} has a quantity with the comparator {comparator}: declare it with quantity to compare it"
+            detail = (
+                f"{name} has a quantity with the comparator {comparator}: declare the attribute with quantity to "
+                f"compare such values"
+            )
             notes.append(Note("comparator-unread", name, detail))
             return Value(scalar.published)
         amount = self._units.measure(scalar.value, scalar.unit).amount
@@ -568,7 +571,7 @@ def _unread(name: str, published: Any, kind: str) -> Note:
     return Note(
         "not-of-kind",
         name,
-        f"{name} is declared as {KINDS_IN_WORDS[kind]}, but {shown} is none: it is compared as it is",
+        f"{name} is declared as {KINDS_IN_WORDS[kind]}, but {shown} is none: it is compared as a text",
     )
 
 
@@ -582,7 +585,7 @@ def range_of(declaration: AttributeDeclaration | None, vocabulary: Vocabulary) -
 
 def _mapping(data: object) -> Mapping[Any, Any]:
     if not isinstance(data, Mapping):
-        detail = f"an event is an object: a mapping or an Event, not {type(data).__name__}"
+        detail = f"an event must be an object: a mapping or an Event, not {type(data).__name__}"
         raise InvalidEvent([problem_at((), "no-object", detail)])
     return data
 
@@ -590,5 +593,5 @@ def _mapping(data: object) -> Mapping[Any, Any]:
 def _refuse_context_names(data: Mapping[Any, Any]) -> None:
     taken = [key for key in data if isinstance(key, str) and (key == "ce" or key.startswith("ce."))]
     if taken:
-        detail = "this name is reserved for context attributes such as ce.type: choose another"
+        detail = "this name is reserved for context attributes such as ce.type: choose another name"
         raise InvalidEvent([problem_at((key,), "reserved-name", detail) for key in taken])

@@ -34,8 +34,8 @@ class Correction:
 
 
 def correction_of(event: Event, types: Mapping[str, EventType]) -> Correction | None:
-    """What the declared types of an event say of it; None where none of them is correctable. Of several such types,
-    the first in the order of their names that has something to say of a member says it. Linear in the names."""
+    """The correction that an event is, by its declared types; None if none of them is correctable. Of several such
+    types, the first in the order of their names that has something to say of a member says it. Linear in the names."""
     declared = sorted(name for name in types_of(event) if name in types)
     found = [each for name in declared if (each := types[name].correctable) is not None]
     if not found:
@@ -97,7 +97,7 @@ def text_at(event: Event, names: Iterable[str]) -> str | None:
 
 
 def values_at(event: Event, name: str) -> list[Any]:
-    """What stands under a dotted name; elements of lists one by one."""
+    """The values under a dotted name; elements of lists one by one."""
     if name.startswith("ce."):
         return _listed(event.context.get(name[3:]))
     found = _listed(event.data)

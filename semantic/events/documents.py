@@ -1,4 +1,4 @@
-"""Documents of several events, taken apart before they are read (docs/matching-semantics.md, rule 21).
+"""Splitting of documents with several events, before the events are read (docs/matching-semantics.md, rule 21).
 
     document ─▶ declared envelope?        ─▶ elements with what they inherit ─┐
                 several nodes of a graph? ─▶ a document for each node ────────┴▶ events, each with an id
@@ -64,10 +64,10 @@ class _Allowance:
         """One more event. Raises `InvalidEvent`: `too-many-values`, `reading-too-slow`."""
         self._bytes -= len(data) if isinstance(data, str) else len(msgspec.json.encode(data, enc_hook=str))
         if self._bytes < 0:
-            detail = f"the events of the document have more than {MOST_TOGETHER:,} bytes by themselves: split it"
+            detail = f"the split events of the document have more than {MOST_TOGETHER:,} bytes: send smaller documents"
             raise InvalidEvent([Problem("too-many-values", detail)])
         if time.thread_time() > self._until:
-            detail = f"taking the document apart takes longer than {self._seconds:.2g} s: split it"
+            detail = f"splitting the document takes longer than {self._seconds:.2g} s: send smaller documents"
             raise InvalidEvent([Problem("reading-too-slow", detail)])
 
 
@@ -92,7 +92,7 @@ class DocumentReader:
             if parts is None:
                 break
             if len(parts) > 1:
-                detail = f"the document holds {len(parts):,} events: take it apart by `Matcher.events_of`"
+                detail = f"the document holds {len(parts):,} events: split it with `Matcher.events_of`"
                 raise InvalidEvent([Problem("several-events", detail)])
             event = Event(parts[0].event.data, event.context)
         return event
@@ -135,7 +135,7 @@ class DocumentReader:
     def _taken(self, event: Event, depth: int, allowed: _Allowance) -> Iterator[_Part]:
         """The events of a document, through envelopes within envelopes."""
         if depth > DEEPEST:
-            raise InvalidEvent([Problem("too-deep", f"more than {DEEPEST} envelopes within each other")])
+            raise InvalidEvent([Problem("too-deep", f"more than {DEEPEST} nested envelopes")])
         parts = self._elements(event) if self.may_split(event.data) else None
         if parts is None:
             yield from self._nodes(event, allowed)
@@ -160,9 +160,9 @@ class DocumentReader:
                     continue  # references only: a collection that names its members
                 where = ".".join(path)
                 if not found:
-                    raise InvalidEvent([Problem("no-event", f"the document holds no event: {where} is empty")])
+                    raise InvalidEvent([Problem("no-event", f"the document has no event: {where} is empty")])
                 if not all(isinstance(element, Mapping) for element, _ in found):
-                    raise InvalidEvent([Problem("no-object", f"what {where} holds is not all objects")])
+                    raise InvalidEvent([Problem("no-object", f"{where} must have only objects")])
                 return [self._part(event, split, path, element, around) for element, around in found]
         return None
 

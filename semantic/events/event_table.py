@@ -386,7 +386,7 @@ class Table:
         except Refused as refused:
             for row in (refused.row, *range(self._length)):
                 self.canonical(row)
-            raise AssertionError(f"row {refused.row} was refused, and can be read") from refused
+            raise AssertionError(f"row {refused.row} was refused, but it can be read") from refused
         self._leaves, self._elements = shredder.leaves, shredder.elements
 
     def _read(self, start: int, stop: int) -> ColumnBatch:

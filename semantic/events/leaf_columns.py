@@ -524,7 +524,7 @@ def part_of_cells(cells: Cells, start: int, stop: int) -> Cells:
 
 
 def plain(cell: Any, depth: int) -> Any:
-    """A cell in the types of JSON; NaN means absent, at any depth of it down to `depth`, beyond which `flatten` refuses
+    """A cell in the types of JSON. NaN means absent, at any depth down to `depth`, beyond which `flatten` refuses
     it."""
     if type(cell) is str or depth < 0:
         return cell

@@ -135,24 +135,27 @@ def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> s
         written = f"{constant.value} {constant.unit}"
         if value.amount is None and value.number is not None:
             return (
-                f"{said} is a plain number, {written} {in_words(dimension)}: publish the unit as well, or declare the "
-                f"unit of {name}, or unit_from"
+                f"{said} is a plain number, but {written} is {in_words(dimension)}: publish a unit, or declare unit or "
+                f"unit_from for {name}"
             )
         if value.dimension is not None and value.dimension != dimension:
-            return f"{said} is {in_words(value.dimension)}, {written} {in_words(dimension)}"
+            return f"{said} is {in_words(value.dimension)}, but {written} is {in_words(dimension)}"
         if value.amount is None and value.amounts is None:
             return f"{said} is not a quantity{_why(value, vocabulary)}"
     elif isinstance(constant, bool):
         return None if value.boolean is not None else f"{said} is neither true nor false"
     elif isinstance(constant, int | float):
         if value.number is None and value.dimension is not None:
-            return f"{said} is {in_words(value.dimension)}, {constant} a plain number: write {constant} with its unit"
+            return (
+                f"{said} is {in_words(value.dimension)}, but {constant} is a plain number: write a unit after "
+                f"{constant}"
+            )
         if value.number is None and value.instant is None and value.dates is None:
             if value.text is not None and is_number(value.text):
-                return f"{said} is a text, not a number: publish it without quotes, or declare {name} with kind number"
+                return f"{said} is a text, not a number: publish it without quotes, or declare kind number for {name}"
             return f"{said} is not a number{_why(value, vocabulary)}"
     elif isinstance(constant, str) and value.text is None:
-        return f"{said} is not a text, and {constant!r} is one"
+        return f"{said} is not a text, but {constant!r} is a text"
     return None
 
 
@@ -169,16 +172,16 @@ def _kind(test: str, value: Value, terms: Sequence[Term], vocabulary: Vocabulary
     found = tuple(dict.fromkeys((*value.concepts, *value.types)))
     if not found:
         if value.text is None:
-            return f"{_said(value)} is no name of a concept"
+            return f"{_said(value)} is not the name of a concept"
         meant = vocabulary.respelt(value.text).candidates
         near = ""
         if meant:
             name = vocabulary.iri(meant[0]) if "://" in value.text else vocabulary.label(meant[0], language)
-            near = f"; is {name} meant?"
+            near = f"; did you mean {name}?"
         return f"{value.text!r} is not a known concept{near}"
     label = " or ".join(vocabulary.label(each, language) for each in value.concepts[:3]) or _said(value)
     if test == "below" and set(asked) & set(found):
-        return f"{label} is {wanted} itself, and not beneath it"
+        return f"{label} is {wanted} itself, not beneath it"
     if any(vocabulary.isa(upper, each) for each in found for upper in asked):
         relation = "is wider than" if test != "is" else "is not"
         return f"{label} {relation} {wanted}"
@@ -264,7 +267,7 @@ class OperatorTeller:
                 return told | {"attribute": predicate.name} | self._call(atom, predicate, text)
             case ValueConstraint():
                 if rows is None:
-                    return told | {"verdict": False, "reason": f"{text}: its variables have no value"}
+                    return told | {"verdict": False, "reason": f"{text}: no operator gave its variables a value"}
                 count = sum(self._allowed(row, [predicate]) for row in rows)
                 reason = f"{text}: {count} of {len(rows)} joined bindings satisfy it"
                 return told | {"verdict": count > 0, "reason": reason}
@@ -289,7 +292,7 @@ class OperatorTeller:
         part = expensive_clause([atom], self._operators, self._vocabulary)
         layer = OperatorLayer(self._operators, "naive", self._vocabulary.units)
         if part is None or not part.possible:
-            return {"verdict": False, "reason": f"{text}: an operator of it is gone"}
+            return {"verdict": False, "reason": f"{text}: one of its operators no longer exists"}
         layer.add(0, part)
         decision = layer.decide([0], self._event)
         if decision.undecided:
@@ -369,11 +372,11 @@ MOST_ADVISED = 20
 
 def _summary(clauses: list[dict[str, Any]]) -> str:
     if not clauses:
-        return "No match: the expression can never hold."
+        return "No match: the expression never holds."
     won = next((clause for clause in clauses if clause["matches"]), None)
     if won is not None:
         reasons = "; ".join(each["reason"] for each in won["predicates"])
-        return f"Match: {reasons or 'nothing is asked'}."
+        return f"Match: {reasons or 'the expression has no condition'}."
     nearest = min(clauses, key=lambda clause: sum(not each["verdict"] for each in clause["predicates"]))
     failed = [each for each in nearest["predicates"] if not each["verdict"]]
     alone = " alone" if len(failed) == 1 and len(nearest["predicates"]) > 1 else ""

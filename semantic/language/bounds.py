@@ -1,4 +1,4 @@
-"""How large an expression may be: the same for text and tree, so that what one form holds the other can.
+"""Limits on the size of expressions, the same for text and tree, so that each form can be converted to the other.
 
 Whatever `parse_text` accepts, `parse_tree` accepts of `to_tree`, resolved or not: stored subscriptions are trees.
 """

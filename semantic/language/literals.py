@@ -48,8 +48,7 @@ _NOT_IN_IRI = re.compile('[<>"{}|^`\\\\\x00-\x20\ud800-\udfff]')
 
 
 def string_of(token: str) -> str | None:
-    """The string that a quoted token stands for (JSON's escapes, and the quotes), or None for an escape that is
-    none."""
+    """The string of a quoted token (with JSON's escapes, and those of the quotes), or None for an unknown escape."""
     sound = True
 
     def replacement(match: re.Match[str]) -> str:
@@ -86,7 +85,7 @@ def attribute_text(name: str) -> str:
 
 
 def unquoted_name(token: str) -> str | None:
-    """The attribute name that a token stands for, or None where it has an escape that is none."""
+    """The attribute name of a token, or None for an unknown escape."""
     return string_of(token) if token.startswith("`") else token
 
 
@@ -118,12 +117,14 @@ def number_of(token: str) -> int | float:
 def bad_number(number: int | float) -> str | None:
     """What is wrong with a number as operand, or None."""
     if isinstance(number, float):
-        return None if math.isfinite(number) else "a number must be finite: doubles end near 1.8e308"
+        return None if math.isfinite(number) else "a number must be finite: at most about 1.8e308"
     try:
         exact = int(float(number)) == number
     except OverflowError:
         exact = False
-    return None if exact else "an integer beyond 2^53 that no double holds exactly: compare it as a string"
+    return (
+        None if exact else "this integer beyond 2^53 is not exactly representable as a double: compare it as a string"
+    )
 
 
 def _as_escape(match: re.Match[str]) -> str:

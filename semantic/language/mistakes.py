@@ -110,10 +110,10 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
         start, meant = _position(text, offset - (not rest.startswith(sign))), HABITS[sign]
         return Problem("syntax", f"{sign} is not understood; write {meant}", start, ({"label": meant},))
     if isinstance(error, UnexpectedCharacters) and rest[0] in "\"'`":
-        detail = f"the quote {rest[0]} is not closed on its line (a line break inside is written \\n)"
+        detail = f"the quote {rest[0]} is not closed on its line (write a line break as \\n)"
         return Problem("syntax", detail, at)
     if rest[0] == "/" and "PATTERN" in expected:
-        return Problem("syntax", "the pattern is never closed by /", at)
+        return Problem("syntax", "the pattern has no closing /", at)
     word = (_WORD.match(rest) or _ANY.match(rest))[0]  # type: ignore[index]  # one sign matches always
     detail = f"{word!r} is not expected here; {_words(expected)}"
     if "AT_NAME" in expected and word.isidentifier():
@@ -131,12 +131,12 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
         return "`is a` is not understood; write isa", "isa"
     if _BETWEEN.search(before) and (ends := _ENDS.match(rest)):
         meant = f"[{ends[1]}, {ends[2]}]"
-        return f"the ends of `between` stand in brackets; write between {meant}", meant
+        return f"the ends of `between` need brackets; write between {meant}", meant
     if money := _MONEY.match(rest):
         currencies = AMBIGUOUS[money[1]]
         meant = f"{money[2]} {currencies[0]}"
         others = " or ".join(currencies[1:])
-        return f"a currency stands behind the number, by its code; write {meant} (or {others} for {money[1]})", meant
+        return f"write the code of a currency after the number: {meant} (or {others} for {money[1]})", meant
     if (start := _THOUSANDS.search(before)) and (groups := _GROUPS.match(rest)):
         meant = start[0] + groups[0].replace(",", "")
         return f"numbers have no commas; write {meant}", meant

@@ -200,7 +200,7 @@ def parse_text(text: str) -> Expression:
     '<='
     """
     if len(text) > LONGEST_TEXT:
-        detail = f"the text has {len(text):,} characters; at most {LONGEST_TEXT:,} are read"
+        detail = f"the text has {len(text):,} characters; at most {LONGEST_TEXT:,} are allowed"
         raise refuse("too-long", detail, Position(1, 1))
     try:
         expression = cast(Expression, _parser().parse(text))
@@ -246,7 +246,7 @@ def _listed(items: tuple[Any, ...], at: Position | None) -> tuple[Any, ...]:
 
 def _constant(operand: Constant | AttributeRef, where: str) -> Constant:
     if isinstance(operand, AttributeRef):
-        detail = f"{quoted_name(operand.name[:40])} is an attribute; {where} takes constants: put a string in quotes"
+        detail = f"{quoted_name(operand.name[:40])} is an attribute; {where} takes constants: write a string in quotes"
         raise refuse("syntax", detail, operand.at)
     return operand
 
@@ -280,9 +280,9 @@ class _Builder(Transformer[Token, Any]):
 
     def every_value(self, keyword: Token, item: Any) -> Expression:
         if aggregate_of(item.attribute) is not None:
-            raise refuse("syntax", "an aggregate has one value: leave out every", _at(keyword))
+            raise refuse("syntax", "an aggregate has only one value: leave out `every`", _at(keyword))
         if isinstance(item, Presence):
-            raise refuse("syntax", "exists and missing are not about values: leave out every", _at(keyword))
+            raise refuse("syntax", "exists and missing do not test values: leave out `every`", _at(keyword))
         return EveryValue(item, _at(keyword))
 
     # ── predicates ──────────────────────────────────────────────────────────────────────────────────────────────

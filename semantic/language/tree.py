@@ -231,7 +231,10 @@ class _Reader:
             self.problem("syntax", f"an expression is an object such as {EXAMPLE}", pointer)
             return _NOTHING
         if len(node) != 1:
-            detail = f"an expression has exactly one key, this one has {len(node)}: join several by all or any"
+            detail = (
+                f"an expression has exactly one key, but this one has {len(node)}: join several expressions with "
+                f"all or any"
+            )
             self.problem("syntax", detail, pointer)
             return _NOTHING
         ((key, body),) = node.items()
@@ -251,7 +254,7 @@ class _Reader:
             return _NOTHING
         items = tuple(self.expression(item, f"{pointer}/{number}") for number, item in enumerate(body))
         if key == "any" and not items:
-            self.problem("syntax", "any needs at least one expression; without one it could never hold", pointer)
+            self.problem("syntax", "any needs at least one expression; an empty any never holds", pointer)
             return _NOTHING
         if len(items) == 1:
             return items[0]
@@ -306,7 +309,7 @@ class _Reader:
                 self.problem("syntax", detail, pointer)
             return ValueConstraint(left, cast(Order, key), right, at)
         if isinstance(body[1], str) and body[1].startswith("?"):
-            detail = 'a variable is compared with numbers and variables; a string that starts so is {"value": "?n"}'
+            detail = 'a variable is compared only with numbers and variables; write such a string as {"value": "?n"}'
             self.problem("syntax", detail, f"{pointer}/1")
         operand = self._operand(body[1], f"{pointer}/1")
         return Comparison(self._subject(body[0], f"{pointer}/0"), cast(Order, key), operand, at)
@@ -328,7 +331,7 @@ class _Reader:
             return _NOTHING
         closed = body[2] if len(body) == 3 else "[]"
         if closed not in get_args(Closed):
-            self.problem("syntax", f"the ends are one of {' '.join(get_args(Closed))}", f"{pointer}/2")
+            self.problem("syntax", f"write the ends as one of {' '.join(get_args(Closed))}", f"{pointer}/2")
         low, high = (self._constant(body[1][place], f"{pointer}/1/{place}") for place in (0, 1))
         attribute = self._subject(body[0], f"{pointer}/0")
         return Between(attribute, low, high, cast(Closed, closed), Position(pointer=pointer))
@@ -350,7 +353,7 @@ class _Reader:
             self.problem("syntax", f'{key} takes ["locIn", "Bronx", "@area", "?n"]', pointer)
             return _NOTHING
         if not BARE_NAME.fullmatch(body[0]) or is_keyword(body[0]):
-            detail = f"{body[0][:40]!r} is not a name of an operator: a word such as locIn, no keyword"
+            detail = f"{body[0][:40]!r} is not the name of an operator: use a word such as locIn, not a keyword"
             self.problem("syntax", detail, f"{pointer}/0")
         if len(body) - 1 > LONGEST_LIST:
             self.problem("too-many", f"{len(body) - 1:,} arguments; at most {LONGEST_LIST:,} are allowed", pointer)
@@ -379,7 +382,7 @@ class _Reader:
         if isinstance(name, Mapping) and set(name) == {"attribute"}:
             name = name["attribute"]
         if not isinstance(name, str):
-            self.problem("syntax", "the name of an attribute is expected, a string", pointer)
+            self.problem("syntax", "the name of an attribute is expected: a string", pointer)
             return ""
         return name
 
@@ -406,7 +409,7 @@ class _Reader:
 
     def _iri(self, iri: str, pointer: str) -> Term:
         if not iri:
-            self.problem("syntax", "an IRI is not empty", pointer)
+            self.problem("syntax", "an IRI must not be empty", pointer)
         return Term(iri, is_iri=True, at=Position(pointer=pointer))
 
     def _operand(self, operand: Any, pointer: str) -> Constant | AttributeRef:
@@ -466,14 +469,14 @@ class _Reader:
             return AttributeRef(argument[1:], at)
         operand = self._operand(argument, pointer)
         if isinstance(operand, AttributeRef) and aggregate_of(operand.name) is not None:
-            self.problem("syntax", "an operator takes attributes, no aggregate", pointer)
+            self.problem("syntax", "an operator takes attributes, not aggregates", pointer)
         if isinstance(operand, Constant) and isinstance(operand.value, Instance):
             self.problem("syntax", 'an operator takes a concept {"iri": "…"}, or a string', pointer)
         return operand
 
     def _variable(self, text: str, pointer: str) -> Variable:
         if not VARIABLE.fullmatch(text):
-            detail = f'{text[:40]!r} is not a variable such as "?n"; a string that starts so is {{"value": "?…"}}'
+            detail = f'{text[:40]!r} is not a variable such as "?n"; write such a string as {{"value": "?…"}}'
             self.problem("syntax", detail, pointer)
         self._variables += 1
         return Variable(text[1:], Position(pointer=pointer))

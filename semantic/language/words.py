@@ -1,4 +1,4 @@
-"""What an expression means, in plain words: a sentence for people who do not know the language of subscriptions.
+"""Expressions in plain words: sentences for people who do not know the subscription language.
 
 The tree of `kindcast.semantic.language.tree` is read, with a function that gives the label of a concept.
 """

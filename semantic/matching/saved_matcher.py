@@ -108,7 +108,7 @@ def open_subscription_table(folder: Path) -> tuple[dict[str, Any], SubscriptionT
     try:
         return facts, _subscription_table(facts, arrays)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DamagedIndex(path, f"its arrays do not fit together ({error})") from error
+        raise DamagedIndex(path, f"its arrays do not belong together ({error})") from error
 
 
 def _subscription_table(facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> SubscriptionTable:
@@ -175,7 +175,7 @@ class _Constants:
         return ["texts", self._place(column.places), known]
 
     def joined(self) -> Bytes:
-        """All of them."""
+        """All names."""
         return np.concatenate([*self._pieces, np.zeros(0, dtype=np.uint8)])
 
     def _place(self, values: Array) -> list[Any]:
@@ -254,11 +254,11 @@ def open_saved(
         if facts.get("meaning", 1) != MEANING:
             raise UnusableMatcher(folder, "the rules of matching have changed since it was made")
         if facts["vocabulary"] != vocabulary.version:
-            raise UnusableMatcher(folder, "it was made under another vocabulary")
+            raise UnusableMatcher(folder, "it was made with another vocabulary")
         if facts["operators"] not in ([], operators):
             raise UnusableMatcher(folder, f"it was made with other operators: {facts['operators']}")
         if facts["files"] != _heads(folder):
-            raise UnusableMatcher(folder, "the index in it was saved at another time")
+            raise UnusableMatcher(folder, "its index was saved at another time")
         for name in facts.get("curies", ()):
             vocabulary.attributes.ask(name)
         return SavedMatcher(

@@ -214,7 +214,7 @@ def parts_of(
             yield part(found.result(), table, start)
 
 
-DEFERRED = Failure("waiting", "its operators were not asked yet")
+DEFERRED = Failure("waiting", "its operators were not called yet")
 """Why a candidate is undecided where operators are left to another."""
 
 NOT_SEARCHED = Failure("waiting", "a text predicate takes too long to be evaluated at once")

@@ -1,4 +1,4 @@
-"""Ontology documents in, plain records out. The only room that knows RDF."""
+"""Reading of ontology documents into plain records. The only room that knows RDF."""
 
 from typing import TYPE_CHECKING
 

@@ -110,7 +110,9 @@ class Fence:
             return
         if event == "import":
             self._record(event, arguments)
-            raise ModuleNotFoundError(f"{arguments[0]} was not loaded before, and nothing is loaded now")
+            raise ModuleNotFoundError(
+                f"{arguments[0]} was not loaded before the document, and no module may be loaded now"
+            )
         if event == "open" and self._folder and self._within(arguments[0]):
             return
         self._refuse(event, arguments)
@@ -167,7 +169,7 @@ REPORT_SECONDS = 0.1
 
 
 def main() -> NoReturn:
-    """Ends the process, whatever happens; what happened is told in frames, or seen from how it ended."""
+    """Ends the process in any case. Frames, or the exit status, say what happened."""
     faulthandler.enable()
     _enter_packages()
     from kindcast.semantic.ontology import framing

@@ -1,4 +1,4 @@
-"""Records as bytes and back: how an ontology is stored, and how it comes from the process that read it.
+"""Records as bytes and back: how an ontology is stored and passed between processes.
 
     names       every IRI and language tag once
     concepts    in pieces of `PIECE` records, whose names are places in `names`
@@ -112,7 +112,7 @@ def decode(data: bytes, *, older: bool = False) -> Ontology:
     bytes of another layout, or none of ours."""
     before = older and data.startswith(OLDEST)
     if not is_readable(data) and not before and not (older and data.startswith(OLDER)):
-        raise OntologyError("the stored records are of another version of kindcast: read the document again")
+        raise OntologyError("the stored records were written by another version of kindcast: read the document again")
     try:
         stored = _decoder.decode(_inflated(data[len(HEADER) :]))
         names = stored.names
@@ -205,5 +205,5 @@ def _inflated(data: bytes) -> bytes:
     inflating = zlib.decompressobj()
     plain = inflating.decompress(data, LARGEST)
     if not inflating.eof:
-        raise zlib.error("they end too early, or are too many")
+        raise zlib.error("there are too few or too many")
     return plain

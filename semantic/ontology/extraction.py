@@ -173,7 +173,7 @@ class _Labels:
             kept[predicate].update(node, statements.xl_forms.get(resource))
 
     def record(self, iri: str, kind: ConceptKind, declared: bool) -> ConceptRecord:
-        """All that is told of a name."""
+        """The record of a name."""
         statements = self._statements
         return ConceptRecord(
             iri=iri,
@@ -248,7 +248,9 @@ def _properties(statements: Statements, names: set[str], labels: _Labels) -> tup
 def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> list[str]:
     warnings = []
     if statements.dropped_labels:
-        warnings.append(f"{statements.dropped_labels} labels are empty, hold a NUL or are too long, and are left out")
+        warnings.append(
+            f"{statements.dropped_labels} labels are left out, because they are empty, too long or contain NUL"
+        )
     missing = [each.iri for each in concepts if not each.declared]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
@@ -258,5 +260,5 @@ def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> li
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         warnings.append(f"deprecated without a replacement: {', '.join(lost[:3])}{more}")
     if not concepts and not statements.same:
-        warnings.append("the document holds no concept: no class, no SKOS concept, no hierarchy")
+        warnings.append("the document has no concept: no class, no SKOS concept, no hierarchy")
     return warnings

@@ -123,7 +123,7 @@ def inflate(data: bytes, limits: Limits) -> bytes:
         while not member.eof:
             given = memoryview(data)[at : at + step]
             if not given:
-                raise OntologyError("the gzip data ends too early: the upload or the file is cut off")
+                raise OntologyError("the gzip data ends too early: the upload or the file is incomplete")
             try:
                 piece = member.decompress(given, room + 1)
             except zlib.error as error:
@@ -158,7 +158,9 @@ def syntax_of(data: bytes, format: str | None, name: str) -> str:
             raise _unsupported(repr(told))
     found = _sniffed(data) or ("rdf-xml" if declared in _SEVERAL else None)
     if found is None:
-        raise UnsupportedFormat(f"this does not look like {_READABLE}; say which it is by content type or format")
+        raise UnsupportedFormat(
+            f"this does not look like {_READABLE}; name its format with the content type or the option format"
+        )
     return found
 
 
@@ -173,14 +175,14 @@ def _by_root(data: bytes, told: str) -> str:
 def _sniffed(data: bytes) -> str | None:
     found = sniffed(data)
     if found == "html":
-        raise UnsupportedFormat("this is an HTML page, not an ontology; give the address of the document itself")
+        raise UnsupportedFormat("this is an HTML page, not an ontology; upload the document itself")
     if found == "manchester":
         raise _unsupported("Manchester syntax")
     return found
 
 
 def _unsupported(language: str) -> UnsupportedFormat:
-    return UnsupportedFormat(f"{language} is not read here; convert the document to one of {_READABLE}")
+    return UnsupportedFormat(f"{language} is not supported; convert the document to one of {_READABLE}")
 
 
 def _check_size(size: int, limits: Limits) -> None:
@@ -190,9 +192,9 @@ def _check_size(size: int, limits: Limits) -> None:
 
 _CLEARER: Final = {  # what the parser says → what it means for the writer of the document
     "LoadDocumentCallback": (
-        "the JSON-LD refers to a remote @context, which is never fetched: write the context into the document"
+        "the JSON-LD refers to a remote @context, but contexts are never fetched: write the context into the document"
     ),
-    "Unexpected text event": "there is a text where only elements may be, or beside elements",
+    "Unexpected text event": "a text is in a place where only elements are allowed",
 }
 _NOISE = re.compile(r"^Parser error (?:at|between) line.*?columns? [\d and]+: |^Parser error: | \(line \d+\)$")
 
@@ -244,7 +246,7 @@ class RdfDocument:
         except MemoryError as error:
             if "buffer" not in str(error):
                 raise
-            raise OntologyError("a name or text of the document is longer than any that are read (16 MiB)") from error
+            raise OntologyError("a name or text of the document is longer than 16 MiB") from error
         found: dict[str, str] = parser.prefixes
         self.prefixes.update(found)
 

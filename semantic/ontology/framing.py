@@ -1,4 +1,4 @@
-"""What goes over the pipes between a process and its child: frames of a kind, a length and bytes.
+"""The frames on the pipes between a process and its child: a kind, a length and bytes.
 
     parent ──HEADER, PAYLOAD──▶ child          the header is JSON: where to import from, what to do, within what
     parent ◀──READY, PROGRESS…, RESULT | ERROR, END── child          END: what it cost, what was refused

@@ -81,7 +81,7 @@ def inspect_json(data: bytes, limits: Limits) -> None:
         if depth > limits.depth:
             raise _refused(data, token.start(), f"nested more than {limits.depth} deep")
         if contexts * terms + objects * scoped > CONTEXT_WORK:
-            raise _refused(data, token.start(), "the contexts so far are too many and too large: write one for all")
+            raise _refused(data, token.start(), "the contexts are too many and too large: write one context for all")
 
 
 def _is_context(text: bytes) -> bool:
@@ -109,7 +109,7 @@ def _problem(context: bytes, limits: Limits) -> str | None:
                     return f"a relative {key} has more than {RELATIVE} characters"
                 frontier.append(value)
             if _chained(node.pairs):
-                return f"terms are defined by terms more than {CHAIN} deep"
+                return f"the definitions of terms are nested more than {CHAIN} deep"
         elif isinstance(node, list):
             frontier.extend(node)
     return None
@@ -168,7 +168,7 @@ def inspect_turtle(data: bytes, limits: Limits) -> None:
         raise _refused(data, found.start(), f"an IRI has more than {limits.iri:,} characters")
     for count, base in enumerate(_RELATIVE_BASE.finditer(data), 1):
         if count > RELATIVE_BASES:
-            raise _refused(data, base.start(), f"more than {RELATIVE_BASES:,} relative bases, each added to the last")
+            raise _refused(data, base.start(), f"more than {RELATIVE_BASES:,} relative bases that extend each other")
 
 
 ENTITIES = 256  # declared in one document; Protégé writes one per prefix
@@ -251,7 +251,7 @@ class _Guard:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
         if system is not None or public is not None:
-            raise self._refuse("the DOCTYPE names an external DTD, which is never fetched: remove it")
+            raise self._refuse("the DOCTYPE names an external DTD: remove it, because it is never fetched")
         self._root = name
 
     def _doctype_ends(self) -> None:
@@ -277,7 +277,7 @@ class _Guard:
             return chr(number) if number < SURROGATES or AFTER_SURROGATES <= number <= sys.maxunicode else ""
 
         if len(around) > ENTITIES_DEEP:
-            raise self._refuse(f"entity &{name}; is made of others, more than {ENTITIES_DEEP} deep")
+            raise self._refuse(f"entity &{name}; refers to other entities more than {ENTITIES_DEEP} levels deep")
         text = self._texts.get(name)
         if text is None:
             text = self._texts[name] = _REFERENCE.sub(put_in, self._declared[name])
@@ -299,11 +299,13 @@ class _Guard:
         if parametric:
             raise self._refuse(f"parameter entity %{name}; is refused")
         if value is None or system is not None or public is not None or notation is not None:
-            raise self._refuse(f"external entity &{name}; is refused: nothing outside the document is read")
+            raise self._refuse(f"external entity &{name}; is refused: only the document itself is read")
         if name in _PREDEFINED:
             return
         if "<" in value:
-            raise self._refuse(f"entity &{name}; holds markup, which is refused: write it where it is meant")
+            raise self._refuse(
+                f"entity &{name}; contains markup, which is refused: write the markup where you use the entity"
+            )
         if len(value) > ENTITY_LENGTH:
             raise self._refuse(f"entity &{name}; has {len(value):,} characters; at most {ENTITY_LENGTH:,} are allowed")
         if self._entities > ENTITIES:
@@ -312,12 +314,14 @@ class _Guard:
 
     def _attribute_default(self, element: str, attribute: str, kind: str, default: str | None, required: bool) -> None:
         if default is not None:
-            raise self._refuse(f"a default for attribute {attribute} in the DTD is refused: write it where it is meant")
+            raise self._refuse(
+                f"a default for attribute {attribute} in the DTD is refused: write the attribute on each element"
+            )
 
     def _namespace(self, prefix: str | None, iri: str | None) -> None:
         self._in_scope += 1
         if self._in_scope > NAMESPACES:
-            raise self._refuse(f"more than {NAMESPACES:,} namespaces are in force")
+            raise self._refuse(f"more than {NAMESPACES:,} namespaces are declared at one place")
         if iri:
             if len(iri) > self._limits.iri:
                 raise self._refuse(f"a namespace has more than {self._limits.iri:,} characters")
@@ -414,9 +418,9 @@ def _as_utf8(data: bytes) -> bytes:
     if name == "utf-8-sig":
         return data.removeprefix(b"\xef\xbb\xbf")
     if name not in _ENCODINGS and not name.startswith("iso-8859-"):
-        raise OntologyError(f"encoding {name} is not read here; convert the document to UTF-8", line=1)
+        raise OntologyError(f"encoding {name} is not supported; convert the document to UTF-8", line=1)
     try:
         text = data.decode(name)
     except (LookupError, UnicodeDecodeError) as error:
-        raise OntologyError(f"the document is not in {name}, as it says: {error}", line=1) from error
+        raise OntologyError(f"the document declares {name} but is not in it: {error}", line=1) from error
     return _DECLARATION.sub(lambda found: _ENCODING.sub(r"\1utf-8\3", found[0]), text, count=1).encode(errors="replace")

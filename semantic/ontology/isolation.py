@@ -83,7 +83,7 @@ def run_isolated(
     cancelled: threading.Event | None = None,
     account: Callable[[Cost], None] | None = None,
 ) -> bytes:
-    """The result of `task` on `payload`, from a child of its own. Blocks; any thread, several at a time.
+    """The result of `task` on `payload`, from a separate child process. Blocks; any thread, several at a time.
 
     `progress` is called in this thread, `account` once when the child has ended, however it did. Costs the start of an
     interpreter and the task's imports.
@@ -190,14 +190,14 @@ class _Run:
             refused=tuple(str(each) for each in self._end.get("refused", ())),
         )
         if cost.refused:
-            _log.warning("a document made its reader try what is refused: %s", "; ".join(cost.refused))
+            _log.warning("a document made its reader try a forbidden action: %s", "; ".join(cost.refused))
         return cost
 
     def outcome(self) -> bytes:
         """The result, or the error that came instead."""
         if self._late:
             raise TooCostly(
-                f"it takes longer than {self._isolation.wall_seconds:,.0f} seconds, and was stopped", "wall"
+                f"reading it takes longer than {self._isolation.wall_seconds:,.0f} seconds and was stopped", "wall"
             )
         if not self._ready:
             raise RuntimeError(f"no child process could be started: {self._last_words() or self._status}")
@@ -274,9 +274,11 @@ class _Run:
             return TooCostly(_needs(f"more than {self._isolation.cpu_seconds:,.0f} seconds of processor time"), "cpu")
         if self._status == -signal.SIGKILL or "memory allocation of" in words or "MemoryError" in words:
             return _out_of_memory(self._isolation)
-        _log.error("the child that reads documents ended with %s: %s", self._status, words)
+        _log.error("the process that reads documents ended with %s: %s", self._status, words)
         how = f"signal {signal.Signals(-self._status).name}" if self._status < 0 else f"status {self._status}"
-        return TooCostly(f"the process that read it crashed ({how}); it may be nested too deeply", "crash")
+        return TooCostly(
+            f"the process that read the document crashed ({how}); the document may be nested too deeply", "crash"
+        )
 
 
 def _started(folder: str) -> "subprocess.Popen[bytes]":
@@ -335,9 +337,9 @@ def _as_error(told: dict[str, Any], isolation: Isolation) -> OntologyError:
     if "MemoryError" in kinds:
         return _out_of_memory(isolation)
     if "RecursionError" in kinds:
-        return TooCostly("it is nested too deeply to be read", "crash")
-    _log.error("the child that reads documents failed: %s: %s", kinds[0], detail)
-    return TooCostly(f"its reader failed on it ({kinds[0]}: {detail:.200}); please report it", "crash")
+        return TooCostly("the document is nested too deeply", "crash")
+    _log.error("the process that reads documents failed: %s: %s", kinds[0], detail)
+    return TooCostly(f"its reader failed ({kinds[0]}: {detail:.200}); please report this", "crash")
 
 
 def _out_of_memory(isolation: Isolation) -> TooCostly:
@@ -345,4 +347,4 @@ def _out_of_memory(isolation: Isolation) -> TooCostly:
 
 
 def _needs(what: str) -> str:
-    return f"to read it takes {what}, and was stopped; make it smaller, or raise the limit"
+    return f"reading the document takes {what} and was stopped; make the document smaller, or raise the limit"

@@ -99,7 +99,7 @@ def read_with_axioms(
         progress("relations", 0, None)
         requested, found = with_relations(relations, survey, statements, triples, document.prefixes, found, limits)
     if any(each.iri.startswith(base) for each in found.concepts):
-        warnings.append(f"the document gives no base for its relative IRIs, which were read relative to {base}")
+        warnings.append(f"the document has relative IRIs but no base; they were read relative to {base}")
     ontology = Ontology(
         name=name,
         sha256=hashlib.sha256(data).hexdigest(),
@@ -190,6 +190,6 @@ def read_several(
                     refusals[each].append(f"{name}: {error.detail}")
     for relation, told in refusals.items():
         if len(told) == len(ontologies) > 0:
-            detail = f"no document has a relation named {relation!r}; {'; '.join(told)}"
+            detail = f"no document has a relation with the name {relation!r}; {'; '.join(told)}"
             raise UnknownRelation(detail, missing=(relation,))
     return ontologies

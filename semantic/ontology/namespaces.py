@@ -1,4 +1,4 @@
-"""The words of the RDF world that loading understands, as plain IRI strings.
+"""The IRIs of RDF vocabularies that the reader of ontologies understands.
 
 Names come from rdflib's closed namespaces, so that a misspelt term fails at import and not silently at load.
 """

@@ -201,7 +201,7 @@ def in_utf8(data: bytes) -> bytes:
         try:
             data = data.decode("utf-16").encode(errors="replace")
         except UnicodeDecodeError as error:
-            raise OntologyError(f"the document begins like UTF-16 and is not: {error}", line=1) from error
+            raise OntologyError(f"the document begins like UTF-16 but is not UTF-16: {error}", line=1) from error
     data = data.removeprefix(b"\xef\xbb\xbf")
     return data if b"\n" in data else data.replace(b"\r", b"\n")
 
@@ -229,7 +229,9 @@ def frames(data: bytes, noted: DocumentWarnings, *, brief: bool = False) -> Iter
             clause = _CLAUSE.fullmatch(text)
             if clause is None:
                 stray = stray or line
-                noted.add(line, "no clause", f"no clause of the form tag: value, left out: {shown(text)}")
+                noted.add(
+                    line, "no clause", f"left out, because it is not a clause of the form tag: value: {shown(text)}"
+                )
             else:
                 _put(frame, Clause(clause[1].lower(), clause[2], line), noted)
     if not stanzas:
@@ -252,7 +254,7 @@ def _lines(data: bytes, noted: DocumentWarnings) -> Iterator[tuple[int, str]]:
             text = raw.decode()
         except UnicodeDecodeError:
             text = raw.decode("cp1252", errors="replace")
-            noted.add(line, "not UTF-8", "not UTF-8, read as Windows-1252")
+            noted.add(line, "not UTF-8", "the line is not UTF-8 and was read as Windows-1252")
         text = text.rstrip("\r\n")
         start, length = (start, length + len(text)) if held else (line, len(text))
         if length > LONGEST:
@@ -264,7 +266,7 @@ def _lines(data: bytes, noted: DocumentWarnings) -> Iterator[tuple[int, str]]:
             text = "".join((*held, text))
             held = []
         if controls and _CONTROLS.search(text.encode()):
-            noted.add(start, "control characters", "left out, for it holds control characters")
+            noted.add(start, "control characters", "left out, because it has control characters")
             continue
         text = text.strip()
         if text and text[0] != "!":
@@ -276,7 +278,7 @@ def _lines(data: bytes, noted: DocumentWarnings) -> Iterator[tuple[int, str]]:
 def _begun(name: str, line: int, noted: DocumentWarnings) -> Frame | None:
     kind = _KINDS.get(name.lower())
     if kind is None:
-        noted.add(line, "unknown stanza", f"stanza [{shown(name)[1:-1]}] is not known and is left out")
+        noted.add(line, "unknown stanza", f"stanza [{shown(name)[1:-1]}] is unknown and was left out")
         return None
     return Frame(kind, line)
 
@@ -286,12 +288,14 @@ def _put(frame: Frame, clause: Clause, noted: DocumentWarnings) -> None:
         found = words(split(clause.value).text)
         if frame.id or not found:
             noted.add(
-                clause.line, "id", f"{frame.id or 'the stanza'} has an id that is left out: {shown(clause.value)}"
+                clause.line,
+                "id",
+                f"{frame.id or 'the stanza'} has an invalid id, which was left out: {shown(clause.value)}",
             )
         else:
             frame.id = found[0]
             if len(found) > 1:
-                noted.add(clause.line, "words behind", f"left out behind {shown(found[0])}: a name needs ! before it")
+                noted.add(clause.line, "words behind", f"left out after {shown(found[0])}: write ! before a name")
         return
     if len(frame.clauses) >= CLAUSES:
         raise OntologyError(f"the stanza has more than {CLAUSES:,} clauses", line=clause.line)
@@ -302,7 +306,7 @@ def _complete(frame: Frame, noted: DocumentWarnings) -> Iterator[Frame]:
     if frame.id or frame.kind == "Header":
         yield frame
     else:
-        noted.add(frame.line, "no id", f"this [{frame.kind}] has no id and is left out")
+        noted.add(frame.line, "no id", f"this [{frame.kind}] has no id and was left out")
 
 
 IDSPACE_LENGTH: Final = 512  # characters of the IRI of an idspace: every id may stand for one
@@ -326,7 +330,7 @@ class OboNames:
         self._known: dict[str, ox.NamedNode | ox.BlankNode] = {}
 
     def node(self, name: str) -> ox.NamedNode | ox.BlankNode:
-        """The node that `name` (unescaped) stands for. Raises ValueError where no IRI can be made of it."""
+        """The node of `name` (unescaped). Raises ValueError where no IRI can be made of it."""
         found = self._known.get(name)
         if found is None:
             found = self._known[name] = self._node(name)
@@ -348,7 +352,7 @@ class OboNames:
         prefixed = _PREFIXED.fullmatch(name)
         if prefixed is None:
             if not name or ":" in name or any(character.isspace() for character in name):
-                raise ValueError("an id is a prefix, a colon and a local name, or one word")
+                raise ValueError("an id must be a prefix, a colon and a local name, or one word")
             return ox.NamedNode(self._own + _escaped(name))
         prefix, local = prefixed.groups()
         namespace = self.idspaces.get(prefix) or ns.WELL_KNOWN_PREFIXES.get(prefix)
@@ -424,7 +428,7 @@ class Survey:
     longest: int = 4_096  # characters of an IRI
 
     def named(self, name: str, line: int, noted: DocumentWarnings) -> Node | None:
-        """The node of an id; None, and a warning, where no IRI can be made of it."""
+        """The node of an id; None, and a warning, if it gives no IRI."""
         try:
             node = self.names.node(name)
             if len(node.value) <= self.longest:
@@ -464,7 +468,9 @@ def _header_clause(survey: Survey, clause: Clause, noted: DocumentWarnings) -> N
     if clause.tag == "idspace":
         parts = words(text)
         if len(parts) < 2 or not _ABSOLUTE.fullmatch(parts[1]):
-            noted.add(clause.line, "idspace", f"an idspace is a prefix and an IRI, left out: {shown(text)}")
+            noted.add(
+                clause.line, "idspace", f"left out, because an idspace must be a prefix and an IRI: {shown(text)}"
+            )
         elif len(parts[1]) > IDSPACE_LENGTH:
             raise OntologyError(f"the idspace has more than {IDSPACE_LENGTH} characters", line=clause.line)
         else:
@@ -478,7 +484,7 @@ def _header_clause(survey: Survey, clause: Clause, noted: DocumentWarnings) -> N
         kind = clause.tag.removeprefix(_MACRO)
         parts = words(text)
         if kind not in _NEEDS or len(parts) <= _NEEDS[kind]:
-            noted.add(clause.line, "treat-xrefs", f"{clause.tag} is not understood and is left out: {shown(text)}")
+            noted.add(clause.line, "treat-xrefs", f"{clause.tag} is not understood and was left out: {shown(text)}")
             return
         macro = Macro(kind, *parts[1 : 1 + _NEEDS[kind]])
         known = survey.macros.setdefault(parts[0], [])
@@ -530,11 +536,11 @@ class Expressions:
         found = words(value.text)
         if len(found) < 2:
             self._noted.add(
-                clause.line, "relationship", f"a relationship is a relation and an id: {shown(clause.value)}"
+                clause.line, "relationship", f"a relationship must be a relation and an id: {shown(clause.value)}"
             )
             return
         if len(found) > 2:
-            self._noted.add(clause.line, "words behind", f"left out behind {shown(found[1])}: a name needs ! before it")
+            self._noted.add(clause.line, "words behind", f"left out after {shown(found[1])}: write ! before a name")
         relation, target = (self._named(each, clause) for each in found[:2])
         if not isinstance(relation, ox.NamedNode) or target is None:
             return
@@ -568,7 +574,7 @@ class Expressions:
                 self._writer.add(subject, _SAME, self._joined(tag, members))
             else:
                 self._noted.add(
-                    clauses[0].line, tag, f"{frame.id} is not defined by {tag}: two readable ones are needed"
+                    clauses[0].line, tag, f"{frame.id} is not defined by {tag}: at least two valid clauses are needed"
                 )
 
     def cross_references(self, subject: Node, frame: Frame) -> None:
@@ -752,7 +758,7 @@ class _Reader:
             self._header(frame)
             return
         if frame.id in self._seen:
-            self._noted.add(frame.line, "second stanza", f"{frame.id} has a second stanza; both count")
+            self._noted.add(frame.line, "second stanza", f"{frame.id} has two stanzas; both are used")
         self._seen.add(frame.id)
         subject = self._node(frame.id, frame.line)
         if subject is None:
@@ -803,7 +809,7 @@ class _Reader:
                 if axiom.keyword != "Ontology":
                     axioms.write(replace(axiom, line=clause.line))
         except OntologyError as error:
-            self._noted.add(clause.line, "owl-axioms", f"the axioms are not read to the end: {error.detail}")
+            self._noted.add(clause.line, "owl-axioms", f"the axioms were not read to the end: {error.detail}")
 
     # ── one clause ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -835,7 +841,7 @@ class _Reader:
         elif tag in _CHAINS and self._relation:
             self._expressions.chain(subject, frame, clause)
         elif tag not in _SILENT:
-            self._noted.add(clause.line, f"tag {tag[:40]}", f"tag {shown(tag)} is not known here and is left out")
+            self._noted.add(clause.line, f"tag {tag[:40]}", f"tag {shown(tag)} is unknown and was left out")
 
     def _text(self, subject: Node, predicate: ox.NamedNode, text: str, clause: Clause) -> None:
         if text:
@@ -847,18 +853,20 @@ class _Reader:
         text = split(clause.value).text
         found = quoted(text)
         if found is None or not found.clean:
-            self._noted.add(clause.line, f"quotes of {clause.tag}", f"the quotes of {clause.tag} are not in order")
+            self._noted.add(
+                clause.line, f"quotes of {clause.tag}", f"the quotes of {clause.tag} are not closed correctly"
+            )
         self._text(subject, predicate, found.text if found else unescaped(text.strip('"')), clause)
 
     def _synonym(self, subject: Node, clause: Clause) -> None:
         found = quoted(split(clause.value).text)
         if found is None:
             self._noted.add(
-                clause.line, "synonym", f"a synonym must be in quotes; it is left out: {shown(clause.value)}"
+                clause.line, "synonym", f"a synonym must be in quotes; it was left out: {shown(clause.value)}"
             )
             return
         if not found.clean:
-            self._noted.add(clause.line, "quotes of synonym", "the quotes of synonym are not in order")
+            self._noted.add(clause.line, "quotes of synonym", "the quotes of synonym are not closed correctly")
         scope = _SYNONYM_TAGS[clause.tag]
         told = words(found.rest.partition("[")[0])
         if scope is None and told and told[0].upper() in _SYNONYMS:
@@ -872,7 +880,7 @@ class _Reader:
             scope = types.get(told[0])
         if scope is None:
             scope = "RELATED"  # the default of OBO 1.2
-            self._noted.add(clause.line, "synonym scope", "the synonym has no scope, and is read as RELATED")
+            self._noted.add(clause.line, "synonym scope", "the synonym has no scope and was read as RELATED")
         self._text(subject, _SYNONYMS[scope], found.text, clause)
 
     def _reference(self, subject: Node, predicate: ox.NamedNode, clause: Clause) -> None:
@@ -885,7 +893,7 @@ class _Reader:
             self._noted.add(
                 clause.line,
                 f"words behind {clause.tag}",
-                f"left out behind {shown(found[0])}: a name needs ! before it",
+                f"left out after {shown(found[0])}: write ! before a name",
             )
         target = self._node(found[0], clause.line)
         if target is None:
@@ -900,7 +908,7 @@ class _Reader:
             if name == frame.id or frame.kind != "Term":
                 continue
             if name in self._survey.declared:
-                self._noted.add(clause.line, "alt_id", f"alt_id {shown(name)} has a stanza of its own, which counts")
+                self._noted.add(clause.line, "alt_id", f"alt_id {shown(name)} has its own stanza, which is used")
                 continue
             alternative = self._node(name, clause.line)
             if alternative is not None:

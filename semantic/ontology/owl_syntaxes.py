@@ -85,7 +85,7 @@ class Names:
         self._known: dict[str, ox.NamedNode] = {}
 
     def declare(self, prefix: str, iri: str, line: int) -> None:
-        """`prefix` stands for `iri` from here on. Raises OntologyError where that is too long."""
+        """From here on, `prefix` means `iri`. Raises OntologyError where that is too long."""
         if len(iri) > self._longest:
             raise OntologyError(f"a prefix is longer than {self._longest:,} characters", line=line)
         self.prefixes[prefix] = self.declared[prefix] = iri
@@ -165,7 +165,7 @@ def functional_expressions(text: str, names: Names, noted: DocumentWarnings, lim
             break
         token = _TOKEN.match(text, start)
         if token is None:
-            raise OntologyError(f"this cannot be read: {shown(text[start : start + 40])}", line=line)
+            raise OntologyError(f"cannot read {shown(text[start : start + 40])}", line=line)
         found = reader.token(token, line)
         if found is not None:
             yield from found
@@ -204,13 +204,13 @@ class _FunctionalReader:
         if kind == "close":
             return self._closed(line)
         if not self._stack:
-            raise OntologyError(f"this is outside Ontology(…): {shown(token[0])}", line=line)
+            raise OntologyError(f"outside Ontology(…): {shown(token[0])}", line=line)
         inner = self._stack[-1]
         if inner.keyword == "Prefix":
             self._prefix_token(token, line)
             return None
         if kind == "equals":
-            raise OntologyError("= is allowed in prefixes only", line=line)
+            raise OntologyError("= is allowed only in prefixes", line=line)
         try:
             inner.arguments.append(self._argument(token, line))
         except OddName as error:
@@ -224,7 +224,7 @@ class _FunctionalReader:
             inner = self._stack[-1]
             raise OntologyError(f"the document ends within {inner.keyword}( of line {inner.line}", line=line)
         if not self._done:
-            raise OntologyError("the document holds no Ontology(…)", line=line)
+            raise OntologyError("the document has no Ontology(…)", line=line)
 
     def _opened(self, keyword: str, line: int) -> Iterator[Expression] | None:
         if not self._stack and (self._done or keyword not in ("Prefix", "Ontology")):
@@ -238,7 +238,7 @@ class _FunctionalReader:
 
     def _closed(self, line: int) -> Iterator[Expression] | None:
         if not self._stack:
-            raise OntologyError("a bracket is closed that was not opened", line=line)
+            raise OntologyError("a closing bracket has no opening bracket", line=line)
         found = self._stack.pop()
         if found.keyword == "Prefix":
             self._prefix = None
@@ -251,7 +251,7 @@ class _FunctionalReader:
             self._stack[-1].arguments.append(expression)
             return None
         if self._problem:
-            self._noted.add(found.line, "no IRI", f"this {found.keyword} is left out: {self._problem}")
+            self._noted.add(found.line, "no IRI", f"this {found.keyword} was left out: {self._problem}")
             self._problem = ""
             return None
         return iter((expression,))
@@ -274,7 +274,7 @@ class _FunctionalReader:
         elif kind == "iri" and self._prefix is not None:
             self._names.declare(self._prefix, token["iri"], line)
         elif kind != "equals":
-            raise OntologyError(f"a prefix is written Prefix(name:=<IRI>), not with {shown(token[0])}", line=line)
+            raise OntologyError(f"write a prefix as Prefix(name:=<IRI>), without {shown(token[0])}", line=line)
 
     def _argument(self, token: re.Match[str], line: int) -> Argument:
         if token["iri"] is not None:
@@ -346,10 +346,10 @@ class _XmlReader:
         line = self.parser.CurrentLineNumber
         if not self._stack:
             if name != _OWL + "Ontology":
-                raise OntologyError(f"an OWL/XML document begins with <Ontology>, not {shown(name)}", line=line)
+                raise OntologyError(f"an OWL/XML document must begin with <Ontology>, not {shown(name)}", line=line)
             self._head(attributes, line)
         elif not name.startswith(_OWL):
-            self._problem = self._problem or f"{shown(name)} is not a word of OWL"
+            self._problem = self._problem or f"{shown(name)} is not an element of OWL/XML"
         self._stack.append(_OpenElement(name.removeprefix(_OWL), line, attributes))
 
     def _head(self, attributes: dict[str, str], line: int) -> None:
@@ -369,7 +369,7 @@ class _XmlReader:
             inner.texts.append(text)
         elif not text.isspace():
             line = self.parser.CurrentLineNumber
-            raise OntologyError(f"<{inner.name}> holds a text, which means nothing there: {shown(text)}", line=line)
+            raise OntologyError(f"<{inner.name}> has a text, which has no meaning there: {shown(text)}", line=line)
 
     def _end(self, name: str) -> None:
         closed = self._stack.pop()
@@ -387,12 +387,12 @@ class _XmlReader:
             self._stack[-1].arguments.append(argument)
             return
         if self._problem:
-            self._noted.add(closed.line, "no IRI", f"this {shown(closed.name)} is left out: {self._problem}")
+            self._noted.add(closed.line, "no IRI", f"this {shown(closed.name)} was left out: {self._problem}")
             self._problem = ""
         elif isinstance(argument, Expression):
             self.found.append(argument)
         else:
-            self._noted.add(closed.line, "no axiom", f"<{closed.name}> is not an axiom and is left out")
+            self._noted.add(closed.line, "no axiom", f"<{closed.name}> is not an axiom and was left out")
 
     def _argument(self, closed: _OpenElement) -> Argument:
         text = "".join(closed.texts)
@@ -423,7 +423,7 @@ class _XmlReader:
     @staticmethod
     def _number(text: str, line: int) -> int:
         if not (text.strip().isdecimal() and len(text) < 19):
-            raise OntologyError(f"a cardinality is a whole number, not {shown(text)}", line=line)
+            raise OntologyError(f"a cardinality must be a whole number, not {shown(text)}", line=line)
         return int(text)
 
 
@@ -552,7 +552,7 @@ _TRUE: Final = ox.Literal("true", datatype=xsd("boolean"))
 
 
 class ClassExpressions:
-    """Writes expressions, and tells the nodes that stand for them."""
+    """Writes expressions, and returns their nodes."""
 
     def __init__(self, writer: TripleWriter) -> None:
         self._writer = writer
@@ -650,9 +650,7 @@ class ClassExpressions:
 
 def _exactly(found: Expression, count: int) -> Sequence[Argument]:
     if len(found.arguments) != count:
-        raise OntologyError(
-            f"{found.keyword} has {len(found.arguments)} things in its brackets, not {count}", line=found.line
-        )
+        raise OntologyError(f"{found.keyword} needs {count} arguments, not {len(found.arguments)}", line=found.line)
     return found.arguments
 
 
@@ -727,7 +725,7 @@ class Axioms:
             found = [each for each in found if not (isinstance(each, Expression) and each.keyword == "Annotation")]
         try:
             if not self._known(axiom, found):
-                self._noted.add(axiom.line, f"axiom {axiom.keyword[:40]}", f"{shown(axiom.keyword)} is left out")
+                self._noted.add(axiom.line, f"axiom {axiom.keyword[:40]}", f"{shown(axiom.keyword)} was left out")
         except OntologyError as error:
             raise error if error.line else OntologyError(error.detail, line=axiom.line) from error
 
@@ -774,7 +772,7 @@ class Axioms:
     def _declaration(self, axiom: Expression, found: Sequence[Argument]) -> None:
         entity = _count(axiom, found, 1)[0]
         if not isinstance(entity, Expression) or entity.keyword not in ENTITIES:
-            raise OntologyError("a declaration is of a class, a datatype, a property or an individual")
+            raise OntologyError("a declaration must name a class, a datatype, a property or an individual")
         self._writer.add(self._classes.node(entity), TYPE, ENTITIES[entity.keyword])
 
     def _union(self, axiom: Expression, found: Sequence[Argument]) -> None:
@@ -812,7 +810,7 @@ class Axioms:
     def _triple(self, subject: Node, name: Argument, value: Argument, axiom: Expression) -> None:
         predicate = self._classes.node(name)
         if not isinstance(predicate, ox.NamedNode):
-            raise OntologyError(f"{axiom.keyword} needs a property that has a name")
+            raise OntologyError(f"{axiom.keyword} needs a named property")
         self._writer.add(subject, predicate, self._classes.value(value))
 
     def _group(self, keyword: str, members: Sequence[Node]) -> None:
@@ -828,7 +826,7 @@ def _count(found: Expression, arguments: Sequence[Argument], count: int, *, more
     if len(arguments) == count or (more and len(arguments) > count):
         return arguments
     raise OntologyError(
-        f"{found.keyword} has {len(arguments)} things in its brackets, not {count}{' or more' if more else ''}",
+        f"{found.keyword} needs {count}{' or more' if more else ''} arguments, not {len(arguments)}",
         line=found.line,
     )
 

@@ -57,7 +57,7 @@ def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterat
             return labels.get(term.value) or labels.setdefault(term.value, f"_:b{next(numbers)}")
         if isinstance(term, ox.DefaultGraph):
             return ""
-        raise OntologyError("triples as subjects or objects of triples are not read in events")
+        raise OntologyError("triples as subjects or objects of triples are not supported in events")
 
     try:
         for quad in ox.parse(data, RDF_SYNTAXES[syntax]):
@@ -73,7 +73,7 @@ def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterat
     except MemoryError as error:
         if "buffer" not in str(error):
             raise
-        raise OntologyError("a name or text of the document is longer than any that are read (16 MiB)") from error
+        raise OntologyError("a name or text of the document is longer than 16 MiB") from error
 
 
 def ntriples_of(statement: Statement) -> str:

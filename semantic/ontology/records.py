@@ -213,7 +213,7 @@ class DocumentWarnings:
             yield from texts
             more = self._counts[kind] - len(texts)
             if more:
-                yield f"and {more:,} more like the one before ({kind})"
+                yield f"and {more:,} more warnings of this kind ({kind})"
         if self._beyond:
             yield f"and {self._beyond:,} more warnings of other kinds"
 

@@ -236,12 +236,12 @@ def _meant(asked: Sequence[str], document: _Document, prefixes: Mapping[str, str
     if missing:
         raise UnknownRelation(_not_there(missing, names, document), missing=tuple(missing))
     if len(iris) > MOST:
-        raise OntologyError(f"{len(iris)} relations are asked for; at most {MOST} are read of one document")
+        raise OntologyError(f"{len(iris)} relations are requested; at most {MOST} are allowed for one document")
     return sorted(iris)
 
 
 def _not_there(missing: list[str], names: RelationNames, document: _Document) -> str:
-    text = f"the document has no relation named {', '.join(map(repr, missing[:LISTED]))}"
+    text = f"the document has no relation with the name {', '.join(map(repr, missing[:LISTED]))}"
     if missing == [TRANSITIVE]:
         text = "the document declares no owl:TransitiveProperty"
     near = [each for name in missing for each in names.near(name, 2)]
@@ -334,7 +334,7 @@ def _ends(
 
 
 def _too_many(limits: Limits) -> OntologyError:
-    return OntologyError(f"the relations have more than {limits.edges:,} edges, the most that are read")
+    return OntologyError(f"the relations have more than {limits.edges:,} edges, the limit")
 
 
 def _with_ends(found: Extracted, records: Iterable[RelationRecord], in_facts: set[str]) -> Extracted:

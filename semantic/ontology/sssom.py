@@ -70,7 +70,7 @@ class SssomDocument:
         modifier = columns.index("predicate_modifier") if "predicate_modifier" in columns else None
         for line, row in rows:
             if len(row) <= max(places):
-                noted.add(line, "short row", f"the row has {len(row)} of {len(columns)} fields and is left out")
+                noted.add(line, "short row", f"the row has {len(row)} of {len(columns)} fields and was left out")
                 continue
             if modifier is not None and len(row) > modifier and row[modifier].strip():
                 left_out[f"{row[modifier].strip()[:40]} {row[places[1]].strip()[:80]}"] += 1
@@ -110,7 +110,7 @@ class SssomDocument:
                 if row and not row[0].startswith("#"):
                     yield before - 1 + table.line_num, row
         except csv.Error as error:
-            raise OntologyError(f"the table is broken: {error}", line=before - 1 + table.line_num) from error
+            raise OntologyError(f"the table is damaged: {error}", line=before - 1 + table.line_num) from error
 
     def _header(self, lines: Sequence[str]) -> None:
         """The prefixes of `curie_map`, in block or flow style."""
@@ -145,19 +145,19 @@ class SssomDocument:
             iri = text.strip("<>")
         elif short := _OBO_ID.fullmatch(text):
             iri = f"{OBO}{short[1]}_{short[2]}"
-            noted.add(line, "prefix", f"prefix {shown(prefix)} is not in the curie_map, and is read as one of OBO")
+            noted.add(line, "prefix", f"prefix {shown(prefix)} is not in the curie_map and was read as an OBO prefix")
         if iri is None:
-            noted.add(line, "no term", f"{shown(text)} is not a term: the row is left out")
+            noted.add(line, "no term", f"{shown(text)} is not a term: the row was left out")
             return None
         if prefix == "sssom" and local == "NoTermFound":
-            noted.add(line, "no term found", "the row states that no such term exists; it is left out")
+            noted.add(line, "no term found", "the row says that there is no such term; it was left out")
             return None
         try:
             if len(iri) > self._limits.iri:
                 raise ValueError(f"it has more than {self._limits.iri:,} characters")
             return ox.NamedNode(iri)
         except ValueError as error:
-            noted.add(line, "no IRI", f"{shown(iri)} is not an IRI, the row is left out: {error}")
+            noted.add(line, "no IRI", f"{shown(iri)} is not an IRI, so the row was left out: {error}")
             return None
 
 
@@ -171,4 +171,4 @@ def _after(first: str, file: io.StringIO, number: int) -> Iterator[str]:
 
 def _told(left_out: Counter[str]) -> Iterator[str]:
     for predicate, count in sorted(left_out.items(), key=lambda item: (-item[1], item[0]))[:PREDICATES]:
-        yield f"{count:,} mapping{'s' if count > 1 else ''} by {predicate} say nothing about the hierarchy"
+        yield f"{count:,} mapping{'s' if count > 1 else ''} with {predicate} left out: no effect on the hierarchy"

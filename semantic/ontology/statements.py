@@ -141,7 +141,7 @@ class Statements:
         ordered = np.sort(np.frombuffer(hashes, dtype=np.int64))
         distinct = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(hashes)
         if distinct > most:
-            raise OntologyError(f"the document has more than {most:,} triples, the most that are read")
+            raise OntologyError(f"the document has more than {most:,} triples, the limit")
         return distinct
 
     def _handlers(self) -> dict[str, Handler]:

@@ -48,7 +48,7 @@ class Subsumptions:
             (low, high) for low, high in statements.broader if _named(low) and _named(high) and low != high
         }
         if len(self.stated) > limits.edges:
-            raise OntologyError(f"the hierarchy has more than {limits.edges:,} pairs, the most that are read")
+            raise OntologyError(f"the hierarchy has more than {limits.edges:,} pairs, the limit")
         lists = _Lists(statements)
         self._upwards = _steps(statements, lists)
         self._expressed = _expressed(statements, lists)
@@ -79,9 +79,7 @@ class Subsumptions:
                     seen.add(above)
                     frontier.append(above)
             if self._work > DERIVED:
-                raise OntologyError(
-                    f"the class expressions lead to more than {DERIVED:,} pairs, the most that are read"
-                )
+                raise OntologyError(f"the class expressions lead to more than {DERIVED:,} pairs, the limit")
         return seen
 
     def named_above(self, expression: str) -> Iterator[str]:
@@ -109,9 +107,7 @@ class Subsumptions:
                 elif _named(above):
                     yield above
             if self._work > DERIVED:
-                raise OntologyError(
-                    f"the class expressions lead to more than {DERIVED:,} pairs, the most that are read"
-                )
+                raise OntologyError(f"the class expressions lead to more than {DERIVED:,} pairs, the limit")
 
 
 def _steps(statements: Statements, lists: "_Lists") -> dict[str, list[str]]:
@@ -166,9 +162,7 @@ class _Lists:
             head = self._rest.get(head, "")
             self._room -= 1
             if self._room < 0:
-                raise OntologyError(
-                    f"the lists of class expressions lead to more than {DERIVED:,} pairs, the most that are read"
-                )
+                raise OntologyError(f"the lists of class expressions lead to more than {DERIVED:,} pairs, the limit")
 
 
 def _named(node: str) -> bool:

@@ -49,7 +49,7 @@ def joined(
                 if all(holds(each, {name: pair[0] for name, pair in both.items()}, units) for each in ready):
                     found.append(both)
                     if len(found) > MOST_JOINED:
-                        raise OperatorFailed(f"the bindings join to more than {MOST_JOINED:,} combinations")
+                        raise OperatorFailed(f"joining the bindings gives more than {MOST_JOINED:,} combinations")
         rows = found
     return [{name: pair[1] for name, pair in row.items()} for row in rows if _hold_all(waiting, row, units)]
 

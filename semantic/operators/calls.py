@@ -88,7 +88,7 @@ def reading(value: object, units: Units) -> Reading:
         return "instant", instant
     if isinstance(value, Term):
         return "text", value.iri or value.text
-    raise ValueError(f"{type(value).__name__} is none of bool, int, float, str, Quantity and Instant")
+    raise ValueError(f"{type(value).__name__} is not a bool, int, float, str, Quantity or Instant")
 
 
 def plain(value: Value) -> object:
@@ -327,7 +327,7 @@ def _answer(call: Call, operator: Operator, returned: object, units: Units) -> A
     if returned is None or returned is False:
         return Answer(False)
     if isinstance(returned, bool | str | Mapping) or not hasattr(returned, "__iter__"):
-        raise OperatorFailed(f"returned {type(returned).__name__}; bindings are expected, a tuple each")
+        raise OperatorFailed(f"returned {type(returned).__name__}; an iterable of tuples is expected")
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for number, binding in enumerate(returned):
         if number == MOST_BINDINGS:

@@ -68,7 +68,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def kind_of_type(annotation: object) -> str | None:
-    """The kind that a plain type stands for; None for any other."""
+    """The kind of a plain Python type; None for other types."""
     return KINDS.get(annotation) if isinstance(annotation, type) else None
 
 
@@ -95,7 +95,7 @@ def misfit(signature: inspect.Signature, arguments: Sequence[Constant | Attribut
         bound = signature.bind(None, *given)
     except TypeError:
         shape = ", ".join(list(signature.parameters)[1:])
-        return f"it takes ({shape}) besides its variables; {len(given)} arguments are given"
+        return f"it takes ({shape}) and its variables; the call has {len(given)} arguments"
     kinds = kinds_given(signature)
     for name, value in bound.arguments.items():
         taken = kinds.get(name)
@@ -199,14 +199,14 @@ class Operator:
 
     def _problems(self) -> Iterable[str | None]:
         if not re.fullmatch(NAME, self.name):
-            yield "a name is letters, digits and _, no digit first"
+            yield "a name has only letters, digits and _, and does not begin with a digit"
         if not 0 <= self.selectivity <= 1:
             yield f"selectivity is a probability, not {self.selectivity}"
         for name, seconds in (("cost", self.cost), ("timeout", self.timeout), ("cache_seconds", self.cache_seconds)):
             if seconds is not None and not 0 < seconds < float("inf"):
-                yield f"{name} is a number of seconds, not {seconds}"
+                yield f"{name} must be a number of seconds, not {seconds}"
         if not 1 <= self.concurrency <= MOST_AT_ONCE:
-            yield f"concurrency is from 1 to {MOST_AT_ONCE}, not {self.concurrency}"
+            yield f"concurrency must be from 1 to {MOST_AT_ONCE}, not {self.concurrency}"
         for each in self.binds or ():
             if kind_of_type(each) in (None, "attribute"):
                 yield f"it binds bool, int, float, str, Quantity or Instant, not {each!r}"
@@ -229,7 +229,7 @@ class Operator:
         """Why a call with these arguments does not fit; None where it does."""
         variables = len({each.name for each in arguments if isinstance(each, Variable)})
         if self.binds is not None and variables not in (0, len(self.binds)):
-            return f"it binds {len(self.binds)} variables, or none; {variables} are given"
+            return f"it binds {len(self.binds)} variables, or none; the call has {variables}"
         return misfit(self.signature, arguments)
 
     def unreadable(self, arguments: Sequence[Constant | AttributeRef | Variable]) -> str | None:
@@ -259,7 +259,7 @@ def operator(
     speculate: bool = False,
     isolated: bool = False,
 ) -> Callable[[Callable[..., Any]], Operator]:
-    """Make a function an operator; what it may say of itself is told at `Operator`. Raises `InvalidDeclaration` for
+    """Make a function an operator. `Operator` describes the options. Raises `InvalidDeclaration` for
     what makes no sense.
 
     >>> @operator("longer", cost=0.01)
@@ -301,7 +301,7 @@ def operators_by_name(operators: Any) -> Mapping[str, Operator]:
         if not isinstance(each, Operator):
             raise InvalidDeclaration(f"{each!r} is not an operator: decorate the function with @operator(name)")
         if each.name in found:
-            raise InvalidDeclaration(f"there are two operators of the name {each.name!r}")
+            raise InvalidDeclaration(f"two operators have the name {each.name!r}")
         found[each.name] = each
     return found
 
@@ -352,7 +352,7 @@ def load_plugins(entry_points: Iterable[importlib.metadata.EntryPoint] | None = 
             brought = _brought(point.load())
             for operator in brought:
                 if operator.name in found.operators:
-                    reason = f"there is an operator {operator.name!r} already, of {found.packages[operator.name]!r}"
+                    reason = f"the operator {operator.name!r} exists already, from {found.packages[operator.name]!r}"
                     raise InvalidDeclaration(reason)
         except (Exception, SystemExit) as error:  # importing a package may raise anything, and may even exit
             reason = str(error) if isinstance(error, InvalidDeclaration) else f"{type(error).__name__}: {error}"
@@ -376,5 +376,5 @@ def _brought(loaded: Any) -> list[Operator]:
     names = [each.name for each in brought]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise InvalidDeclaration(f"it brings two operators of the name {twice[0]!r}")
+        raise InvalidDeclaration(f"it has two operators with the name {twice[0]!r}")
     return brought

@@ -109,11 +109,11 @@ class OperatorFailed(Exception):
         return Failure(self.kind, str(self), self.for_good, self.after)
 
     def of(self, call: object) -> "OperatorFailed":
-        """The same failure, told of this call."""
+        """The same failure, with the name of this call."""
         return self._with(f"{call}: {self}", self.told)
 
     def again(self) -> "OperatorFailed":
-        """The same failure, told once more."""
+        """The same failure, reported again."""
         return self._with(str(self), True)
 
     def _with(self, reason: str, told: bool) -> "OperatorFailed":

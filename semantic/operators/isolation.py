@@ -1,4 +1,4 @@
-"""Operators in processes of their own: a process that hangs, crashes or floods is killed and replaced.
+"""Operators in separate processes: a process that hangs, crashes or sends too much is killed and replaced.
 
 A thread cannot be stopped from outside; a process can. Each worker is a fresh interpreter (never a fork of a process
 with threads) and the leader of its own process group. Parent and worker exchange frames of JSON
@@ -236,7 +236,7 @@ class _Worker:
             self._process.wait()
 
     def release(self) -> None:
-        """Close the pipes of a process that is gone; by the thread that asked it last."""
+        """Close the pipes of an ended process. Called by the thread that called it last."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -1,4 +1,4 @@
-"""The other end of an operator in a process of its own: reads calls, runs the function, writes answers.
+"""The worker process of an isolated operator: reads calls, runs the function, writes answers.
 
     python -m kindcast.semantic.operators.worker                  frames on standard input and output
 

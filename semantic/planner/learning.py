@@ -1,4 +1,4 @@
-"""What was learned of each operator predicate: how often it holds, and what asking it costs.
+"""Statistics of each operator predicate: how often it holds, and what a call costs.
 
 Counts decay, so that what happened lately counts most. Before a predicate was ever asked, its operator's record speaks
 for it, and before that the operator's declaration. Records are plain JSON, so that they outlive a process and an
@@ -35,7 +35,7 @@ def read_priors(path: Path) -> list[dict[str, Any]]:
         raise ValueError(f"{path} is not JSON: {error}") from None
     records = found.get("operators") if isinstance(found, Mapping) else found
     if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
-        raise ValueError(f"{path} holds no list of records under 'operators'")
+        raise ValueError(f"{path} has no list of records under 'operators'")
     return records
 
 

@@ -50,7 +50,7 @@ class Node:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Where it stands in every chain, ascending."""
+        """Its position in every chain, ascending."""
         return self.cost / (1.0 - self.passing), self.predicate
 
 

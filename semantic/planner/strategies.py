@@ -237,7 +237,7 @@ class SubOrder:
             self._look = True
 
     def add(self, chain: int, predicates: Sequence[int], wanted: Sequence[bool]) -> None:
-        """A clause came; what is expected of its predicates was told before."""
+        """Add a clause. The estimates of its predicates must be known."""
         nodes = tuple(2 * number + (not want) for number, want in zip(predicates, wanted, strict=True))
         self._chains[chain] = nodes
         self._unplaced[chain] = None
@@ -373,7 +373,7 @@ class _Order:
             chains = Chains(first, nodes, passing, self.cost[nodes >> 1])
             self.made = LinkedChains.ordered(names, chains, most_pairs=self._most_pairs)
         except Exception:
-            _logger.exception("the chains of operators were not ordered: the order before stays")
+            _logger.exception("the order of operator calls could not be computed: the previous order is kept")
         self.seconds = time.monotonic() - began
         self.done = True
 
@@ -395,7 +395,7 @@ class UnknownPlanner(ValueError):
     """There is no planner of this name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no planner {name!r}; there are {', '.join(sorted(PLANNERS))}")
+        super().__init__(f"there is no planner {name!r}; known are {', '.join(sorted(PLANNERS))}")
 
 
 class Strategy(Protocol):

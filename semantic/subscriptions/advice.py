@@ -100,12 +100,12 @@ def _of_names(atom: Atom, known: NearNames) -> Iterator[Note]:
         if name.startswith("ce."):
             near = NearNames(ENVELOPE).nearest(name.removeprefix("ce."))
             if near is not None and name.count(".") == 1:
-                detail = f"no event has a context attribute {name} of its own making; is ce.{near} meant?"
+                detail = f"events have no context attribute {name}; did you mean ce.{near}?"
                 yield Note("near-attribute", name, detail)
             continue
         near = known.nearest(name)
         if near is not None:
-            detail = f"no recent event, no declaration and no vocabulary has an attribute {name}; is {near} meant?"
+            detail = f"no recent event, declaration or vocabulary has the attribute {name}; did you mean {near}?"
             yield Note("near-attribute", name, detail)
 
 
@@ -130,14 +130,14 @@ def _against_events(name: str, constant: Any, kinds: Mapping[str, Value], vocabu
             return
         if "number" in kinds:
             detail = (
-                f"recent events have plain numbers in {name}, which never compare with {constant.value} "
-                f"{constant.unit}: declare the attribute's unit, or unit_from for the attribute that holds it"
+                f"recent events have plain numbers in {name}, which never match {constant.value} "
+                f"{constant.unit}: declare the unit of the attribute, or unit_from for the attribute with the unit"
             )
             yield Note("quantity-for-number", name, detail)
         elif dimensions:
             measured = dimensions[0]
             detail = (
-                f"recent events have {in_words(measured)} in {name}, which never compares with "
+                f"recent events have {in_words(measured)} in {name}, which never matches "
                 f"{constant.value} {constant.unit}"
             )
             yield Note("other-dimension", name, detail)
@@ -149,18 +149,18 @@ def _against_events(name: str, constant: Any, kinds: Mapping[str, Value], vocabu
             unit = _unit_of(other, vocabulary)
             instead = f"write {constant} {unit}" if unit else "write the number with its unit"
             detail = (
-                f"recent events have {in_words(dimensions[0])} in {name}, which never compares with the plain number "
-                f"{constant}: {instead}, or declare the attribute's unit"
+                f"recent events have {in_words(dimensions[0])} in {name}, which never matches the plain number "
+                f"{constant}: {instead}, or declare the unit of the attribute"
             )
             yield Note("plain-number", name, detail)
         elif "text" in kinds and is_number(kinds["text"].text or ""):
             detail = (
-                f"recent events have numbers in quotes in {name}, which are texts and never compare with a number: "
-                "declare the attribute with kind number"
+                f"recent events have numbers in quotes in {name}, which are texts and never match a number: "
+                "declare kind number for the attribute"
             )
             yield Note("numeric-text", name, detail)
     elif isinstance(constant, str) and set(kinds) == {"number"} and is_number(constant):
-        detail = f"recent events have numbers in {name}, and {constant!r} is a text: leave out the quotes"
+        detail = f"recent events have numbers in {name}, but {constant!r} is a text: leave out the quotes"
         yield Note("quoted-number", name, detail)
 
 

@@ -76,7 +76,7 @@ class _Group:
 
 
 class Bulk:
-    """Collects subscriptions; `names`, `singles` and `pieces()` are what became of them. `names` has None for those
+    """Collects subscriptions; `names`, `singles` and `pieces()` are the results. `names` has None for those
     that were refused."""
 
     def __init__(

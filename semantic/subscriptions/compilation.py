@@ -113,7 +113,7 @@ class SubscriptionCheck:
             domain = self._schemas.domains.get(name)
             mandatory = all((use := self._schemas.uses[each].get(name)) and use.mandatory for each in types)
             if isinstance(predicate, Presence) and not predicate.present and mandatory:
-                self._note("mandatory-attribute", name, f"{name} is mandatory for {told}: it is never missing (R2)")
+                self._note("mandatory-attribute", name, f"{name} is mandatory for {told}, so it is never missing (R2)")
             elif domain is not None and getattr(predicate, "attribute", None) == name:
                 self._operands(name, predicate, domain)
             return
@@ -126,14 +126,12 @@ class SubscriptionCheck:
             return
         near = self._near(name, sorted({use for each in types for use in self._schemas.uses[each]}))
         if is_closed:
-            detail = (
-                f"{name} is not an attribute of {told}, which is closed, nor of any other type: no event has it (R3)"
-            )
+            detail = f"{name} is not an attribute of {told}, which is closed, nor of another type: no event has it (R3)"
             suggestions = tuple(map(self._attributes.suggestion, near))
             self._problem("unknown-attribute", detail, getattr(predicate, "at", None), suggestions)
         else:
             hint = f" (near: {', '.join(map(self._attributes.in_words, near))})" if near else ""
-            self._note("undeclared-attribute", name, f"{name} is no declared attribute of {told}{hint}")
+            self._note("undeclared-attribute", name, f"{name} is not a declared attribute of {told}{hint}")
 
     def _operands(self, name: str, predicate: Any, domain: Domain) -> None:
         """R2: every constant is of the attribute's domain."""

@@ -187,7 +187,7 @@ class _Resolver:
         arguments = tuple(map(self.argument, node.arguments))
         operator = self.operators.get(node.name)
         if operator is None:
-            detail = f"no operator named {node.name!r} is registered here"
+            detail = f"no operator has the name {node.name!r}"
             if self.stored:
                 self.notes.append(Note("operator-gone", "", f"{detail}: this call never holds"))
             else:
@@ -215,7 +215,7 @@ class _Resolver:
         if aggregate is not None:
             return aggregate_name(aggregate[0], self.name(aggregate[1], at))
         if not raw and not self.stored:
-            self.problem("empty-name", "the name of an attribute is empty", at)
+            self.problem("empty-name", "an attribute must have a name", at)
         return self.vocabulary.attributes.asked(raw, self.array)
 
     def declaration(self, name: str) -> AttributeDeclaration | None:
@@ -251,13 +251,13 @@ class _Resolver:
     def unknown(self, attribute: str, term: Term) -> tuple[str, Position | None, tuple[dict[str, object], ...]]:
         """What to say of a term that no concept is named by: the concept in another spelling, else near names."""
         vocabulary = self.vocabulary
-        detail = f"no concept is named {term.text!r}"
+        detail = f"no concept has the name {term.text!r}"
         if term.text.casefold() in NO_VALUE:
             return f"{detail}; to ask for absence write {attribute} missing", term.at, ({"label": "missing"},)
         respelt = vocabulary.respelt(term.text).candidates
         if respelt and "://" in term.text:
             meant = vocabulary.iri(respelt[0])
-            return f"{detail}, but one is named {meant}", term.at, (vocabulary.summary(respelt[0]),)
+            return f"{detail}, but a concept has the name {meant}", term.at, (vocabulary.summary(respelt[0]),)
         near = vocabulary.suggest(term.text)
         first = [{"label": vocabulary.label(each), "lang": None, "iri": vocabulary.iri(each)} for each in respelt]
         others = [each for each in near if all(each["iri"] != one["iri"] for one in first)]
@@ -271,7 +271,7 @@ class _Resolver:
             self.notes.append(Note("deprecated-term", attribute, f"{iri} is deprecated: {successor} is used instead"))
             return replace(term, text=successor, is_iri=True, iri=successor)
         if vocabulary.concept(iri) is None:
-            detail = f"{iri} is gone from the vocabulary: until it is back, this predicate never holds"
+            detail = f"{iri} is no longer in the vocabulary: this predicate never holds until it is back"
             self.notes.append(Note("gone-concept", attribute, detail))
         return replace(term, text=iri, is_iri=True, iri=iri)
 
@@ -282,7 +282,10 @@ class _Resolver:
         written = node.relation
         if self.stored and (":" in written or written in relations):
             if written not in relations:
-                detail = f"the relation {written} is gone from the vocabulary: until it is back, this never holds"
+                detail = (
+                    f"the relation {written} is no longer in the vocabulary: this predicate never holds until it "
+                    f"is back"
+                )
                 self.notes.append(Note("gone-relation", attribute, detail))
             return written
         meant = self.vocabulary.relation(written)
@@ -294,11 +297,11 @@ class _Resolver:
             self.problem("ambiguous-relation", detail, node.at, tuple(candidates))
             return None
         known = ", ".join(relations.label(iri) for iri in list(relations)[:10])
-        there = f"besides isa, below and is there are {known}" if known else "there are isa, below and is"
+        there = f"known are isa, below, is and {known}" if known else "known are isa, below and is"
         near = list(relations.names.near(written, 3))
         keyword = HABITS.get(written.casefold()) or nearest_keyword(written)
         suggestions: list[dict[str, object]] = [{"label": each} for each in ([keyword] if keyword else []) + near]
-        detail = f"no relation is named {written!r}; {there} (relations are asked for when an ontology is uploaded)"
+        detail = f"no relation has the name {written!r}; {there} (request relations when you upload an ontology)"
         self.problem("unknown-relation", detail, node.at, tuple(suggestions))
         return None
 
@@ -330,10 +333,10 @@ class _Resolver:
         """That an operand without quotes is another attribute of the event, and what else may be meant."""
         if len(self.vocabulary.resolve(operand, asked=True).candidates) == 1:
             return (
-                f"{operand} is read as an attribute of the event, and not as the concept of this name: write "
+                f"{operand} is read as an attribute of the event, not as the concept of this name: write "
                 f'{name} isa {operand}, or "{operand}" in quotes to compare texts'
             )
-        return f"{operand} is read as an attribute of the event; put it in quotes to mean a string"
+        return f"{operand} is read as an attribute of the event; write a string in quotes"
 
     def between(self, node: Between) -> Between:
         name = self.name(node.attribute, node.at)
@@ -345,7 +348,7 @@ class _Resolver:
         kinds = {self.ordered(name, node.low), self.ordered(name, node.high)}
         if len(kinds - {None}) > 1:
             detail = (
-                "both ends must be of one kind: two numbers, quantities of one dimension, two date-times or two strings"
+                "both ends must have one kind: two numbers, quantities of one dimension, two date-times or two strings"
             )
             self.problem("mixed-ends", detail, node.at)
         return replace(node, attribute=name)
@@ -376,13 +379,14 @@ class _Resolver:
         """Rule 26: a constant that is compared with versions or addresses must be one."""
         text = constant.value if isinstance(constant.value, str) else ""
         if kind == "ip" and ordered:
-            self.flagged("no-order", name, "an IP address has no order: use =, or in with a network", constant.at)
+            self.flagged("no-order", name, "IP addresses have no order: use =, or in with a network", constant.at)
         elif kind == "version" and parse_version(text) is None:
-            detail = f'{name} holds versions, and this is none: write one in quotes, such as "2.4.50"'
+            detail = f'{name} has versions, but this is not a version: write it in quotes, such as "2.4.50"'
             self.flagged("unreadable-constant", name, detail, constant.at)
         elif kind == "ip" and parse_address(text) is None and (parse_network(text) is None or not networks):
             detail = (
-                f"{name} holds IP addresses, and this is none: write one in quotes, or after in a network, 10.0.0.0/8"
+                f"{name} has IP addresses, but this is not an IP address: write it in quotes, or write a network "
+                f"such as 10.0.0.0/8 after in"
             )
             self.flagged("unreadable-constant", name, detail, constant.at)
 
@@ -396,8 +400,8 @@ class _Resolver:
         if self.vocabulary.resolve(term.text, is_iri=term.is_iri).candidates:
             return None
         respelt = self.vocabulary.respelt(term.text).candidates
-        meant = f"; one is named {self.vocabulary.iri(respelt[0])}" if respelt else ""
-        detail = f"no concept is named {term.text!r}: values are compared with it as an IRI{meant}"
+        meant = f"; a concept has the name {self.vocabulary.iri(respelt[0])}" if respelt else ""
+        detail = f"no concept has the name {term.text!r}: values are compared with it as an IRI{meant}"
         self.notes.append(Note("unknown-iri", attribute, detail))
         return Instance(term.text)
 
@@ -445,7 +449,7 @@ class _Resolver:
             self.flagged("no-order", name, detail, at)
         elif self.vocabulary.root_word(value) not in listed.members:
             near = get_close_matches(value[:100], listed.members, n=5) if len(self.problems) < SUGGESTED else []
-            detail = f"{value!r} is not a member of {name}, so it has no order"
+            detail = f"{value!r} is not a member of {name}, so it has no place in its order"
             self.flagged(
                 "not-in-enumeration", name, detail, at, tuple({"label": each} for each in near or listed.members[:5])
             )

@@ -360,7 +360,7 @@ class SubscriptionTable:
         return kept if isinstance(kept, bytes) else kept.packed(self.places[slot])
 
     def notes(self, slot: SubscriptionSlot) -> tuple[Note, ...]:
-        """What there was to tell of a subscription when it was added."""
+        """The notes of a subscription from when it was added."""
         return self._notes.get(slot, ())
 
     def rows(self, slot: SubscriptionSlot) -> Iterator[int]:
@@ -428,7 +428,7 @@ class SubscriptionTable:
         self.keep_notes(slot, notes)
 
     def keep_notes(self, slot: int, notes: tuple[Note, ...]) -> None:
-        """What there is to tell of one slot."""
+        """Store the notes of one slot."""
         if notes:
             self._notes[slot] = notes
 

@@ -394,7 +394,7 @@ class AtomPlan:
 
     @property
     def in_columns(self) -> bool:
-        """Whether its operands can stand in a column."""
+        """Whether its operands can be in a column."""
         return (self.form, len(self.slots)) in IN_COLUMNS and not self.negated and not self.truths
 
     def column(self, lowering: Lowering, operands: Sequence[Operands]) -> OperandColumn:

@@ -359,7 +359,7 @@ def factors(text: str) -> tuple[Factor, ...]:
     """
     found, position = _unit(text, 0, depth=0)
     if position != len(text):
-        raise UnitSyntaxError(f"{text[position]!r} does not belong here")
+        raise UnitSyntaxError(f"{text[position]!r} is not expected here")
     if len(found) > MOST_FACTORS:
         raise UnitSyntaxError(f"a unit has at most {MOST_FACTORS} factors")
     if any(abs(factor.exponent) > LARGEST_EXPONENT for factor in found):
@@ -375,7 +375,7 @@ def _unit(text: str, position: int, depth: int) -> tuple[list[Factor], int]:
     while position < len(text):
         token = TOKEN.match(text, position)
         if token is None:
-            raise UnitSyntaxError(f"{text[position]!r} does not belong here")
+            raise UnitSyntaxError(f"{text[position]!r} is not expected here")
         kind, word, position = token.lastgroup, token.group(), token.end()
         begins = kind in ("name", "number", "power") or word == "("
         if begins and not free:
@@ -394,7 +394,7 @@ def _unit(text: str, position: int, depth: int) -> tuple[list[Factor], int]:
             terms.number(10 ** abs(ten), 1 if ten >= 0 else -1)
         elif word == "(":
             if depth == DEEPEST:
-                raise UnitSyntaxError(f"more than {DEEPEST} parentheses within each other")
+                raise UnitSyntaxError(f"more than {DEEPEST} nested parentheses")
             inner, position = _unit(text, position, depth + 1)
             if not inner or text[position : position + 1] != ")":
                 raise UnitSyntaxError("a parenthesis is empty or not closed")
@@ -407,7 +407,7 @@ def _unit(text: str, position: int, depth: int) -> tuple[list[Factor], int]:
         elif word == "-":
             terms.hyphen()
         elif kind != "space":
-            raise UnitSyntaxError(f"{word!r} does not belong here")
+            raise UnitSyntaxError(f"{word!r} is not expected here")
     return terms.done(), position
 
 
@@ -438,7 +438,7 @@ class _Terms:
     def hyphen(self) -> None:
         """`kW-h`: a product like white space, but something must follow."""
         if self._waiting or not (self._found or self._words):
-            raise UnitSyntaxError("there is a hyphen between two units")
+            raise UnitSyntaxError("two units are joined by a hyphen")
         self._waiting = True
 
     def spoken(self, word: str) -> bool:

@@ -1,4 +1,4 @@
-"""`Units`: numbers with units as they are written, measured so that they compare.
+"""`Units`: parses numbers with units and converts them to base units for comparison.
 
 Both sides of a comparison are measured here, so `86 degF` in a subscription and `{"value": 303.15, "unit": "K"}` in an
 event are the same number.

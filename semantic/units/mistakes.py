@@ -1,4 +1,4 @@
-"""What people write for a quantity and that is read as another one, or as none: what to tell them.
+"""Messages about texts that look like quantities but are read differently or not at all.
 
 Nothing here changes what a text means (rule 15); it only says what it means, by the unit's name, and what to write
 instead.

@@ -113,7 +113,7 @@ class Pattern:
         return int(self._compiled.groups)
 
     def parts(self, text: str) -> tuple[str, ...] | None:
-        """All of `text` and what its groups are, if all of it matches; None where it does not. Linear in the text."""
+        """The whole `text` and its groups, if the pattern matches all of it; otherwise None. Linear in the text."""
         try:
             found = self._compiled.fullmatch(text)
         except UnicodeEncodeError:
@@ -143,15 +143,16 @@ def compile_pattern(text: str, nocase: bool = False, *, capture: bool = False) -
         cause = error.args[0] if error.args else b""
         raise _explained(cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause), text) from error
     except UnicodeEncodeError as error:
-        raise InvalidPattern("half a surrogate pair is not a character", text, error.start) from error
+        raise InvalidPattern("a single surrogate is not a character", text, error.start) from error
 
 
 def check_size(pattern: Pattern) -> Pattern:
     """The pattern, if a new subscription may have it. Raises `InvalidPattern`."""
     if pattern.states > STATES:
         raise InvalidPattern(
-            f"the pattern has {pattern.states:,} states when its repetitions and classes are written out, at most"
-            f" {STATES:,} are allowed: repeat less, or without an upper bound",
+            f"the pattern has {pattern.states:,} states, but at most {STATES:,} are allowed: use smaller repetitions, "
+            f"or"
+            " repetitions without an upper bound",
             pattern.text,
         )
     return pattern
@@ -182,7 +183,7 @@ _fold_long = lru_cache(maxsize=2)(_fold)
 def _explained(cause: str, text: str) -> InvalidPattern:
     """RE2's message in words, and where: it quotes the part that it did not understand."""
     if "too large" in cause:
-        return InvalidPattern("the pattern is too large when its repetitions are written out", text)
+        return InvalidPattern("the pattern is too large with expanded repetitions", text)
     what, _, part = cause.partition(": ")
     position = text.find(part) if part else len(text) if what.startswith("trailing") else -1
     for syntax, name in UNSUPPORTED:
@@ -190,7 +191,7 @@ def _explained(cause: str, text: str) -> InvalidPattern:
             if part and text.startswith(part, found.start()):
                 return InvalidPattern(f"{name} not supported (RE2 syntax)", text, found.start())
     if what == "unexpected )":
-        return InvalidPattern("a parenthesis is closed that was not opened", text)
+        return InvalidPattern("a closing parenthesis has no opening parenthesis", text)
     if what == "missing )":
-        return InvalidPattern("a parenthesis is not closed", text, len(text))
+        return InvalidPattern("an opening parenthesis has no closing parenthesis", text, len(text))
     return InvalidPattern(cause.replace("perl operator", "group"), text, position if position >= 0 else None)

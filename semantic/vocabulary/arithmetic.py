@@ -194,4 +194,4 @@ class _Parser:
     def _error(self, detail: str) -> InvalidDeclaration:
         rest = self._text[self._at :].strip()[:20]
         where = f"at {rest!r}" if rest else "at the end"
-        return InvalidDeclaration(f"the expression {self._text!r} makes no sense {where}: {detail}")
+        return InvalidDeclaration(f"the expression {self._text!r} is wrong {where}: {detail}")

@@ -109,7 +109,7 @@ def enumeration(members: Sequence[str], chains: Sequence[Sequence[str]] | None) 
     above = {member: _reached(member, next_above) for member in members}
     circle = next((member for member in members if member in above[member]), None)
     if circle is not None:
-        raise InvalidDeclaration(f"the order leads from {circle!r} back to itself")
+        raise InvalidDeclaration(f"the order has a cycle: it leads from {circle!r} back to {circle!r}")
     return Enumeration(tuple(members), above, True)
 
 
@@ -244,7 +244,7 @@ def check_agreement(schema: AttributeDeclaration, declared: AttributeDeclaration
         if theirs != ours and theirs not in (None, ()):
             raise InvalidDeclaration(
                 f"attribute {schema.name!r}: {field_name} is declared as {_told(ours)}, and as {_told(theirs)} by the "
-                f"event type {owner!r}: an attribute has one domain, change one of the two"
+                f"event type {owner!r}: an attribute has one domain: change one of the two"
             )
 
 
@@ -266,7 +266,7 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
         raise InvalidDeclaration(f"attribute {name!r}: kind is one of {', '.join(get_args(AttributeKind))}")
     changed = {key: value for key, value in fields.items() if key in ("kind", "unit", "unit_from", "derived")}
     if "range" in fields:
-        changed["range"] = _strings(fields["range"], f"attribute {name!r}: range is an IRI or a list of IRIs")
+        changed["range"] = _strings(fields["range"], f"attribute {name!r}: range must be an IRI or a list of IRIs")
     if "labels" in fields:
         changed["labels"] = _labels(name, fields["labels"])
     for key in ("unit", "unit_from", "derived"):
@@ -305,7 +305,7 @@ def roles_allowed(name: str, readable: Any, matchable: Any) -> dict[str, frozens
     """Who may read the values of an attribute, and who may match on them: of the two, what is not said is as the other.
     Raises InvalidDeclaration."""
     if name in ALWAYS_SEEN or name.startswith(("@", "^", "<")) or name in PARTS_OF_VALUES:
-        raise InvalidDeclaration(f"attribute {name!r} is a part of every event, or of values: it cannot be hidden")
+        raise InvalidDeclaration(f"attribute {name!r} is part of every event or of every value: it cannot be hidden")
     found = {}
     for key, said in (("readable_by", readable), ("matchable_by", matchable)):
         said = (matchable if key == "readable_by" else readable) if said is None else said
@@ -324,7 +324,7 @@ def _enumeration(name: str, members: Any, order: Any) -> Enumeration | None:
     texts = tuple(dict.fromkeys(_strings(members, f"attribute {name!r}: enum is a list of strings")))
     if not 0 < len(texts) <= MOST_MEMBERS:
         raise InvalidDeclaration(f"attribute {name!r}: an enumeration has 1 to {MOST_MEMBERS} members")
-    expected = f'attribute {name!r}: order are chains of members, each from low to high, or "listed"'
+    expected = f'attribute {name!r}: order must be chains of members, each from low to high, or "listed"'
     if order is None:
         return enumeration(texts, None)
     chains = [texts] if order == "listed" else order
@@ -673,9 +673,7 @@ def _closures(names: Iterable[str], parents: Mapping[str, set[str]]) -> dict[str
         above[name] = _closure(name, parents)
         total += len(above[name])
         if total > ABOVE_IN_ALL:
-            raise OntologyError(
-                f"the properties have more than {ABOVE_IN_ALL:,} others above them in all, the most that are read"
-            )
+            raise OntologyError(f"the properties have more than {ABOVE_IN_ALL:,} others above them in all, the limit")
     return above
 
 

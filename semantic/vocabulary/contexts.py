@@ -131,7 +131,7 @@ def _problem_of_url(url: str) -> str | None:
         return f"its URL has more than {LONGEST_URL:,} characters"
     scheme, _, rest = url.partition(":")
     if not (scheme.isascii() and scheme[:1].isalpha() and rest) or any(each <= " " for each in url):
-        return "it is kept under an absolute URL, such as https://example.com/context.jsonld"
+        return "a context needs an absolute URL, such as https://example.com/context.jsonld"
     if scheme in ("http", "https") and not _has_host(url):
         return "its URL names no host"
     return None
@@ -175,7 +175,12 @@ def _check_circles(uploaded: Mapping[str, Any], known: Mapping[str, Any]) -> Non
             raise InvalidDeclaration([Problem("invalid-context", f"a context refers to itself: {circle}")])
         if len(above) > MOST_CHAIN:
             raise InvalidDeclaration(
-                [Problem("invalid-context", f"contexts refer to contexts more than {MOST_CHAIN} deep, at {url!r}")]
+                [
+                    Problem(
+                        "invalid-context",
+                        f"contexts refer to other contexts more than {MOST_CHAIN} levels deep, at {url!r}",
+                    )
+                ]
             )
         if url not in sizes:
             context = known[url]["@context"]
@@ -183,14 +188,17 @@ def _check_circles(uploaded: Mapping[str, Any], known: Mapping[str, Any]) -> Non
             terms = _count_terms(context) + sum(each for each, _ in inner)
             sizes[url] = terms, 1 + max((depth for _, depth in inner), default=0)
             if terms > MOST_TERMS:
-                detail = f"context {url!r} has {terms:,} terms with all that it refers to; {MOST_TERMS:,} are allowed"
+                detail = (
+                    f"context {url!r} has {terms:,} terms with those of its contexts; at most {MOST_TERMS:,} are "
+                    f"allowed"
+                )
                 raise InvalidDeclaration([Problem("invalid-context", detail)])
         return sizes[url]
 
     for url in uploaded:
         _, depth = size(url, ())
         if depth > MOST_CHAIN:
-            detail = f"contexts refer to contexts more than {MOST_CHAIN} deep, from {url!r}"
+            detail = f"contexts refer to other contexts more than {MOST_CHAIN} levels deep, from {url!r}"
             raise InvalidDeclaration([Problem("invalid-context", detail)])
 
 
@@ -220,7 +228,7 @@ def _problem_of_work(document: Mapping[str, Any]) -> str | None:
             contexts += len(node)
             waiting.extend(node)
     if contexts * _count_terms(context) > MOST_WORK:
-        return f"it has {contexts:,} contexts within it: too many for its {_count_terms(context):,} terms"
+        return f"it has {contexts:,} nested contexts: too many for its {_count_terms(context):,} terms"
     try:
         inspect_json(json.dumps({"@context": context}).encode(), Limits(depth=MOST_DEPTH + 1, iri=LONGEST_TERM))
     except OntologyError as error:
@@ -250,7 +258,7 @@ def _problem_of_meaning(url: str, known: Mapping[str, Any]) -> str | None:
     except (TypeError, ValueError, AttributeError, KeyError) as error:  # values of types that PyLD does not expect
         return f"it is not a context of JSON-LD 1.1 ({error})"
     except RecursionError:
-        return "its terms are defined by each other too deeply"
+        return "the definitions of its terms are nested too deeply"
     return None
 
 

@@ -144,7 +144,7 @@ class Declarations:
         Raises `InvalidDeclaration` with every problem, `UnknownContext` for a context that needs others.
         """
         if kind not in get_args(DeclarationKind):
-            raise InvalidDeclaration(f"there is no declaration {kind!r}; there are {get_args(DeclarationKind)}")
+            raise InvalidDeclaration(f"there is no kind of declaration {kind!r}; known are {get_args(DeclarationKind)}")
         if not isinstance(body, Mapping):
             raise InvalidDeclaration(f"{kind} {name!r}: a JSON object is expected")
         if kind == "rates":

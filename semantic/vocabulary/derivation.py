@@ -170,7 +170,8 @@ MOST_RESULTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """`attribute` is worth `expression` over `inputs`, names resolved; `unit` is what it is declared to have."""
+    """The value of `attribute` is `expression` over `inputs`, with resolved names; `unit` is what it is declared to
+    have."""
 
     attribute: str
     text: str
@@ -219,7 +220,7 @@ class Derivations:
                 problems.append(Problem("invalid-derivation", f"attribute {name!r}: {error}"))
                 continue
             if not names_in(expression):
-                detail = f"attribute {name!r}: {text} reads no attribute, so no event would lack it"
+                detail = f"attribute {name!r}: {text} uses no attribute: name at least one"
                 problems.append(Problem("invalid-derivation", detail))
                 continue
             unit = declaration.unit if declaration else None
@@ -257,7 +258,7 @@ def derive(
             value = value_of(worth, derivation.unit, units)
             found.setdefault((value.number, value.amount, value.dimension, value.instant), value)
         except (Undefined, SemanticError) as problem:
-            detail = f"{derivation.attribute} = {derivation.text} is not defined here: {problem}"
+            detail = f"{derivation.attribute} = {derivation.text} is undefined for this event: {problem}"
             notes.append(Note("derived-undefined", derivation.attribute, detail))
         if number == MOST_RESULTS:
             break
@@ -300,7 +301,7 @@ def _in_order(found: Mapping[str, Derivation]) -> list[Derivation]:
         if not ready:
             circle = ", ".join(waiting)
             raise InvalidDeclaration(
-                [Problem("invalid-derivation", f"{circle}: these attributes are derived in a circle")]
+                [Problem("invalid-derivation", f"{circle}: these attributes are derived from each other")]
             )
         for name in ready:
             ordered[name] = waiting.pop(name)

@@ -119,9 +119,9 @@ class _Reader:
             self.refuse((), f"the name of an event type has 1 to {LONGEST_NAME} characters")
         dialect = document.get("$schema", DIALECT)
         if not isinstance(dialect, str) or dialect.rstrip("#") != DIALECT:
-            self.refuse(("$schema",), f"this is read as {DIALECT}, not as {dialect}")
+            self.refuse(("$schema",), f"only {DIALECT} is supported, not {dialect}")
         if document.get("type", "object") != "object" or "$ref" in document or ANNOTATIONS & document.keys():
-            self.refuse((), "the data of an event is an object: describe its attributes under properties")
+            self.refuse((), "the data of an event must be an object: describe its attributes under properties")
             return Shape()
         for key in ("title", "description"):
             if not isinstance(document.get(key, ""), str):
@@ -131,7 +131,7 @@ class _Reader:
             for key, node in definitions.items():
                 self.shape(node, ("$defs", key), 1)
         else:
-            self.refuse(("$defs",), "$defs names domains: an object")
+            self.refuse(("$defs",), "$defs must be an object from names to domains")
         of_data = {key: value for key, value in document.items() if key not in OF_DOCUMENTS}
         shape = self.shape({"type": "object"} | of_data, (), 0)
         self._check_siblings(shape, ("properties",))
@@ -147,7 +147,7 @@ class _Reader:
         return frozenset(listed)
 
     def split(self, document: Any) -> Split | None:
-        """How the events come in an envelope; None where nothing is said of it."""
+        """How events are in an envelope; None without a declaration."""
         if not isinstance(document, Mapping) or SPLIT_BY not in document:
             return None
         try:
@@ -157,7 +157,7 @@ class _Reader:
             return None
 
     def correctable(self, document: Any) -> Correctable | None:
-        """Where events tell of corrections; None where nothing is said of it."""
+        """The attributes of corrections; None without a declaration."""
         given = {key: document[key] for key in CORRECTED_BY if key in document} if isinstance(document, Mapping) else {}
         if not given:
             return None
@@ -177,11 +177,11 @@ class _Reader:
         self._nodes += 1
         if self._nodes > MOST_NODES or depth > DEEPEST:
             what = f"more than {MOST_NODES} places" if depth <= DEEPEST else f"more than {DEEPEST} levels"
-            raise InvalidDeclaration([problem_at(path, "too-large", f"a document describes {what}: split it")])
+            raise InvalidDeclaration([problem_at(path, "too-large", f"a document describes {what}: divide it")])
         if node is True:
             return Shape()
         if not isinstance(node, Mapping):
-            self.refuse(path, "a schema is an object here, or true")
+            self.refuse(path, "a schema must be an object or true")
             return Shape()
         if "$ref" in node:
             return self._referred(node, path, depth)
@@ -191,11 +191,11 @@ class _Reader:
         domain = self._domain(node, types, listed, path)
         members = node.get("properties", {})
         if not isinstance(members, Mapping):
-            self.refuse((*path, "properties"), "properties are an object: name of an attribute to schema")
+            self.refuse((*path, "properties"), "properties must be an object from attribute names to schemas")
             members = {}
         closed = node.get("additionalProperties", True)
         if not isinstance(closed, bool):
-            self.refuse((*path, "additionalProperties"), "additionalProperties is true or false")
+            self.refuse((*path, "additionalProperties"), "additionalProperties must be true or false")
         return Shape(
             types=types,
             domain=domain,
@@ -214,9 +214,9 @@ class _Reader:
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
             self.refuse(path, f"the name of an attribute has 1 to {LONGEST_NAME} characters")
         elif "." in name:
-            self.refuse(path, "write an attribute with a dot as nested objects: a.b is b in the properties of a")
+            self.refuse(path, "a name must not have a dot: write a.b as b in the properties of a")
         elif name == "ce" and len(path) == 2:
-            self.refuse(path, "this name is reserved for context attributes such as ce.type: choose another")
+            self.refuse(path, "this name is reserved for context attributes such as ce.type: choose another name")
         return self.shape(node, path, depth + 1)
 
     def _referred(self, node: Mapping[str, Any], path: Path, depth: int) -> Shape:
@@ -230,7 +230,7 @@ class _Reader:
         document = self._documents.get(owner)
         definitions = document.get("$defs") if isinstance(document, Mapping) else None
         if not mark or not isinstance(definitions, Mapping) or name not in definitions:
-            detail = f"$ref leads to #/$defs/NAME, here or of another event type (TYPE#/$defs/NAME), not to {reference}"
+            detail = f"$ref must be #/$defs/NAME, or TYPE#/$defs/NAME for another event type, not {reference}"
             self.refuse((*path, "$ref"), detail)
             return Shape()
         step = f"{owner}#/$defs/{name}"
@@ -252,9 +252,9 @@ class _Reader:
                 continue
             if key.startswith(PREFIX):
                 known = ", ".join(sorted({*ANNOTATIONS, *OF_DOCUMENTS}))
-                self.refuse((*path, key), f"there is no annotation {key}; there are {known}")
+                self.refuse((*path, key), f"there is no annotation {key}; known are {known}")
             elif not key.startswith("x-"):
-                detail = f"the keyword {key} is not read here, and other tools would apply it: leave it out"
+                detail = f"the keyword {key} is not supported, but other tools apply it: leave it out"
                 self.refuse((*path, key), detail, "unsupported-keyword")
 
     def _types(self, node: Mapping[str, Any], listed: tuple[Any, ...] | None, path: Path) -> frozenset[str] | None:
@@ -265,7 +265,7 @@ class _Reader:
         given = node["type"]
         types = [given] if isinstance(given, str) else given
         if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
-            self.refuse((*path, "type"), "type is the name of a JSON type, or a list of such")
+            self.refuse((*path, "type"), "type must be the name of a JSON type, or a list of names")
             return None
         found = frozenset(types) - {"null"}
         if not found or not found <= JSON_TYPES:
@@ -285,7 +285,7 @@ class _Reader:
             concepts = ()
         form = node.get("format")
         if form not in (None, "date-time"):
-            self.refuse((*path, "format"), f"the format {form} is not read here: date-time is")
+            self.refuse((*path, "format"), f"the format {form} is not supported; date-time is")
         pattern = self._text(node, "pattern", path)
         if pattern is not None:
             self._attempt(lambda: compile_pattern(pattern), (*path, "pattern"))
@@ -315,7 +315,7 @@ class _Reader:
         if "const" in node:
             members = [node["const"]]
             if "enum" in node:
-                self.refuse((*path, "const"), "const and enum say the same: leave one out")
+                self.refuse((*path, "const"), "const and enum have the same meaning: leave one out")
         elif "enum" in node:
             members = node["enum"]
         else:
@@ -333,7 +333,7 @@ class _Reader:
             return None
         order = node[key]
         if members is None or not all(isinstance(each, str) for each in members):
-            self.refuse((*path, key), "only an enumeration of strings can be given an order; numbers have theirs")
+            self.refuse((*path, key), "only an enumeration of strings can have an order")
             return None
         chains = [list(members)] if order == "listed" else order
         if not isinstance(chains, list) or not all(
@@ -354,7 +354,9 @@ class _Reader:
             if each not in members:
                 self.refuse((*path, "required"), f"{each} is mandatory but not listed under properties")
             elif isinstance(inner, Mapping) and PREFIX + "derived" in inner:
-                self.refuse((*path, "required"), f"{each} is derived where an event lacks it, so it is not mandatory")
+                self.refuse(
+                    (*path, "required"), f"{each} is derived if an event does not have it, so it cannot be mandatory"
+                )
         return frozenset(required) & members.keys()
 
     def _check_siblings(self, shape: Shape, path: Path) -> None:
@@ -500,10 +502,10 @@ def extension_problems(before: EventType | None, after: EventType) -> list[Probl
         return []
     problems = list(_changes(before.shape, after.shape, (), after.name))
     if before.stated != after.stated:
-        detail = f"what the objects of {after.name} state changes, and so does what its events mean: {RULE_3}"
+        detail = f"the meaning of objects in {after.name} changes, and so does the meaning of its events: {RULE_3}"
         problems.append(_refused((), detail))
     if before.correctable not in (None, after.correctable):
-        detail = f"where events of {after.name} tell of corrections changes: {RULE_3}"
+        detail = f"the attributes of corrections of {after.name} change: {RULE_3}"
         problems.append(_refused((), detail))
     if before.split not in (None, after.split):
         problems.append(_refused((SPLIT_BY,), f"the envelope of events of {after.name} changes: {RULE_3}"))
@@ -517,7 +519,7 @@ def _changes(before: Shape, after: Shape, path: tuple[Any, ...], name: str) -> I
     for member, shape in before.members.items():
         place = (*path, "properties", member)
         if member not in after.members:
-            yield _refused(place, f"the attribute {member} of {name} is gone: {RULE_3}, and removes none")
+            yield _refused(place, f"the attribute {member} of {name} was removed: {RULE_3}, and never removes one")
             continue
         if (member in before.required) != (member in after.required):
             was, now = ("mandatory", "optional") if member in before.required else ("optional", "mandatory")
@@ -525,7 +527,7 @@ def _changes(before: Shape, after: Shape, path: tuple[Any, ...], name: str) -> I
         yield from _member_changes(shape, after.members[member], place, f"the attribute {member} of {name}")
     for member in after.members.keys() - before.members.keys():
         if member in after.required:
-            detail = f"the new attribute {member} of {name} is mandatory, which events until now do not have: {RULE_3}"
+            detail = f"the new attribute {member} of {name} is mandatory, but earlier events do not have it: {RULE_3}"
             yield _refused((*path, "properties", member), detail)
 
 
@@ -566,7 +568,7 @@ class EventSchemas:
         for every attribute about which two types disagree. Linear in the documents."""
         documents = documents or {}
         if not isinstance(documents, Mapping):
-            raise InvalidDeclaration("schemas are an object: name of an event type to JSON Schema")
+            raise InvalidDeclaration("schemas must be an object from names of event types to JSON Schemas")
         problems: list[Problem] = []
         self.types: dict[str, EventType] = {}
         if len(documents) > MOST_TYPES:

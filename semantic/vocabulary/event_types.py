@@ -54,7 +54,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What JSON may stand in one place. `types` are the JSON types that it may have (None: any).
+    """The JSON values that are allowed at one place. `types` are the JSON types that it may have (None: any).
 
     A scalar must be of `domain`. An object has `members`, of which `required` must be there; `closed` allows no others.
     An array holds `items`, `fewest` to `most` of them.
@@ -181,11 +181,11 @@ def view_of(types: Iterable[EventType], attributes: Iterable[str] | None = None)
     uses = view.uses
     names = ", ".join(view.types)
     problems = [
-        Problem("view-misses-mandatory", f"condition 1: {name} is mandatory in {names}, so a view of them has it")
+        Problem("view-misses-mandatory", f"condition 1: {name} is mandatory in {names}, so their view must have it")
         for name, use in uses.items()
         if use.mandatory and name not in chosen
     ] + [
-        Problem("view-has-stranger", f"condition 2: {name} is an attribute of none of {names}")
+        Problem("view-has-stranger", f"condition 2: {name} is not an attribute of {names}")
         for name in sorted(chosen - uses.keys())
     ]
     if problems:

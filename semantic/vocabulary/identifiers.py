@@ -184,7 +184,7 @@ def named_pattern(what: str, key: str, declared: Any, built_in: Sequence[str]) -
         return _pattern(what, key, declared)
     if declared not in built_in:
         raise InvalidDeclaration(
-            f"{what}: {key} has no built-in {declared!r}; there is {', '.join(map(repr, built_in))}"
+            f"{what}: {key} has no built-in {declared!r}; known is {', '.join(map(repr, built_in))}"
         )
     return declared
 
@@ -233,7 +233,7 @@ class CodeSystem:
     notation: str = NOTATION
 
     def iris(self, code: str) -> tuple[str, ...]:
-        """The IRIs that the code may stand for."""
+        """The IRIs that the code may mean."""
         if self.template is not None:
             return (self.template.replace(PLACE, code),)
         return tuple(found for each in self.patterns if (found := each.reading(code)) is not None)
@@ -282,7 +282,7 @@ class CodeSystems:
                 known = self._of.setdefault(main(identifier), each)
                 if known is not each:
                     raise InvalidDeclaration(
-                        f"code system {each.name!r}: {identifier} identifies {known.name!r} already"
+                        f"code system {each.name!r}: {identifier} already identifies {known.name!r}"
                     )
         self._records = records
         self._coded: dict[tuple[str, str], dict[str, tuple[str, ...]]] | None = None
@@ -311,7 +311,7 @@ class CodeSystems:
         return system in self._of or any(scheme == system for scheme, _ in self._by_notation())
 
     def iris(self, system: str, code: str) -> tuple[str, ...]:
-        """The IRIs that a code of a system may stand for, known or not."""
+        """The IRIs that a code of a system may mean, known or unknown."""
         if len(code) > LONGEST:
             return ()
         system = self._main(system)

@@ -353,7 +353,7 @@ class Relations:
             size += layer.count
             if size - len(hierarchy) > MOST_SHADOWS:
                 raise OntologyError(
-                    f"the relations lead to more than {MOST_SHADOWS:,} concepts in all: ask for fewer of them"
+                    f"the relations lead to more than {MOST_SHADOWS:,} concepts in all: request fewer relations"
                 )
         labels = {iri: [text for text, _ in texts] for iri, texts in stated.labels.items()}
         return cls(
@@ -470,7 +470,7 @@ def union_parts(name: str, declared: Any) -> tuple[str, ...]:
     if not isinstance(parts, list | tuple) or not 0 < len(parts) <= MOST_PARTS or set(declared) != {"union"}:
         raise InvalidDeclaration(f'relation {name!r}: {{"union": [1 to {MOST_PARTS} names of relations]}} is expected')
     if not all(isinstance(each, str) and each.strip() for each in parts):
-        raise InvalidDeclaration(f"relation {name!r}: a relation is named by an IRI, a CURIE, a local name or a label")
+        raise InvalidDeclaration(f"relation {name!r}: name a relation by an IRI, a CURIE, a local name or a label")
     return tuple(parts)
 
 

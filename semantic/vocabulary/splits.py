@@ -118,7 +118,7 @@ def split_of(name: str, declared: Any) -> Split:
     for key, texts in where.items():
         listed = texts if isinstance(texts, list) else [texts]
         if not 0 < len(listed) <= MOST_PATHS or not all(isinstance(each, str) and each for each in listed):
-            raise InvalidDeclaration(f"{what}: where says of {key} a text, or a list of at most {MOST_PATHS} texts")
+            raise InvalidDeclaration(f"{what}: where must give {key} a text, or a list of at most {MOST_PATHS} texts")
         conditions.append((key, tuple(listed)))
     names = {key: _names(what, key, declared.get(key, [])) for key in KEYS - {"where"}}
     if any(each.startswith("<") for key in ("inherit", "id", "revision") for each in names[key]):

@@ -1,4 +1,4 @@
-"""Declared other words: synonym tables for words (CTPS, section 4), aliases for IRIs.
+"""Synonym tables for words (CTPS, section 4), and aliases for IRIs.
 
 A synonym table is JSON, `{"PC": "computer", "US": "United States"}`, or CSV with a word and its root word on each line:
 
@@ -68,7 +68,7 @@ def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
     table: dict[str, str] = {}
     for word, root in synonyms.items():
         if not (isinstance(word, str) and isinstance(root, str)):
-            raise InvalidDeclaration(f"the synonym table must map texts to texts; {word!r} → {root!r} does not")
+            raise InvalidDeclaration(f"the synonym table must map texts to texts, but it has {word!r} → {root!r}")
         table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
     table = {word: root for word, root in table.items() if word != root}
     return {word: _end(word, table) for word in table}
@@ -120,7 +120,7 @@ def joined_tables(tables: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
                 owners.setdefault(word, name)
             else:
                 detail = f"{word!r} is {joined[word]!r} in the table {owners[word]!r} and {root!r} in {name!r}"
-                problems.append(Problem("synonym-conflict", f"{detail}: a word has one root"))
+                problems.append(Problem("synonym-conflict", f"{detail}: a word has only one root word"))
     if problems:
         raise InvalidDeclaration(problems[:MOST_PROBLEMS])
     return joined
@@ -185,7 +185,7 @@ def _end(word: str, table: Mapping[str, str]) -> str:
     root = table[word]
     while root in table:
         if root in seen:
-            raise InvalidDeclaration(f"the synonym table leads from {word!r} back to itself")
+            raise InvalidDeclaration(f"the synonym table has a cycle: it leads from {word!r} back to {word!r}")
         seen.add(root)
         root = table[root]
     return root
@@ -318,7 +318,7 @@ class Aliases:
                     break
                 text = found
             else:
-                raise InvalidDeclaration(f"aliases: from {start!r} they lead on and on: write the last form")
+                raise InvalidDeclaration(f"aliases: {start!r} has no last form: map it directly to its last form")
 
 
 def _add(what: str, key: str, given: Any, found: dict[str, str]) -> None:
@@ -329,9 +329,9 @@ def _add(what: str, key: str, given: Any, found: dict[str, str]) -> None:
             if not isinstance(each, str) or not 0 < len(each) <= LONGEST or any(sign <= " " for sign in each):
                 raise InvalidDeclaration(f"{what}: {key} has {each!r}, which is not an IRI or the beginning of one")
         if form == other:
-            raise InvalidDeclaration(f"{what}: {form!r} stands for itself")
+            raise InvalidDeclaration(f"{what}: {form!r} is mapped to itself")
         if found.setdefault(form, other) != other:
-            raise InvalidDeclaration(f"{what}: {form!r} stands for {found[form]!r} already, and cannot for {other!r}")
+            raise InvalidDeclaration(f"{what}: {form!r} is mapped to {found[form]!r} already, not to {other!r}")
 
 
 def main_forms(aliases: Aliases, names: Iterable[str]) -> Iterable[tuple[str, str]]:

@@ -176,7 +176,7 @@ class TermIndex:
         return {text for table in (self._labels, self._folded, self._synonyms) for text in table.shared()}
 
     def curies(self, iri: str) -> Iterator[str]:
-        """The CURIEs of `iri` that may stand in an expression as they are, shortest first. Linear in the prefixes."""
+        """The CURIEs of `iri` that an expression may use, shortest first. Linear in the prefixes."""
         found = [
             f"{prefix}:{iri.removeprefix(namespace)}"
             for prefix, namespaces in self._prefixes.items()

@@ -1,4 +1,4 @@
-"""Who may see the values of an attribute: what a role reads of an event, and on what it may match.
+"""Who may see the values of an attribute: which values a role may read, and on which it may match.
 
     declarations: readable_by, matchable_by ──Visibility──▶ View of some roles ──▶ an event without what is hidden
                                                                           └─────▶ what a subscription rests on
@@ -113,7 +113,7 @@ class View:
         return self._hides(name, self.unreadable | self.unmatchable) or self.rests_on_hidden(name)
 
     def rests_on_hidden(self, name: str) -> bool:
-        """Whether a predicate on this attribute could tell of a value that may not be matched on."""
+        """Whether a predicate on this attribute could reveal a value that may not be matched on."""
         return self._rests(name, self._telling(self.unmatchable))
 
     def _rests(self, name: str, telling: frozenset[Segments]) -> bool:
@@ -164,7 +164,7 @@ class View:
 
 
 def contains(name: Segments, hidden: Collection[Segments]) -> bool:
-    """Whether some hidden name stands in it, segment by segment.
+    """Whether the name contains a hidden name, segment by segment.
 
     >>> contains(("patient", "ssn", "year"), {("ssn",)}), contains(("ssn2",), {("ssn",)})
     (True, False)

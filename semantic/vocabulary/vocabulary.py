@@ -133,14 +133,14 @@ def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> list[str]
     warnings = [f"{each.name}: {text}" if several else text for each in ontologies for text in each.warnings]
     for one, other in combinations(ontologies, 2):
         if shared := overlap(one, other):
-            told = f"{one.name} and {other.name} both declare {shared:,} concepts, and both count"
+            told = f"{one.name} and {other.name} both declare {shared:,} concepts, and both are used"
             warnings.append(f"{told}: if one is a newer version of the other, leave the older one out")
     for cycle in hierarchy.cycles[:LISTED]:
-        warnings.append(f"each of these is beneath the other, so they are one concept: {_shown(cycle)}")
+        warnings.append(f"these concepts are beneath each other, so they are one concept: {_shown(cycle)}")
     if hierarchy.unmerged:
         count, first = len(hierarchy.unmerged), _shown(hierarchy.unmerged[0])
         warnings.append(
-            f"skos:exactMatch is not one-to-one in {count} groups of names, which stay apart; one is: {first}"
+            f"skos:exactMatch is not one-to-one in {count} groups of names, which were not merged; for example: {first}"
         )
     return warnings
 
@@ -397,7 +397,7 @@ class Vocabulary:
 
     @property
     def aliases(self) -> Aliases:
-        """Which forms of IRIs stand for others; false where nothing is declared."""
+        """The aliases of IRIs; false without a declaration."""
         return self._aliases
 
     def __len__(self) -> int:
@@ -760,12 +760,13 @@ def notes_on_term(attribute: str, term: str, found: Resolution, vocabulary: Voca
             detail = f"{iri} is deprecated, nothing replaces it; consider {', '.join(considered)}"
             yield Note("deprecated-term", attribute, detail)
     if found.level == "spelling" and len(found.candidates) == 1:
-        detail = f"{term!r} is read as {vocabulary.label(found.candidates[0])!r}, which it is in another spelling"
+        detail = f"{term!r} is read as another spelling of {vocabulary.label(found.candidates[0])!r}"
         yield Note("other-spelling", attribute, detail)
     if found.set_aside:
         others = _named([vocabulary.iri(concept) for concept in found.set_aside])
         detail = (
-            f"{term!r} is read as the class {vocabulary.iri(found.candidates[0])}; individuals have that name: {others}"
+            f"{term!r} is read as the class {vocabulary.iri(found.candidates[0])}; individuals have the same "
+            f"name: {others}"
         )
         yield Note("class-preferred", attribute, detail)
 
@@ -781,7 +782,7 @@ def notes_on_event_term(
         return
     if len(found.candidates) > 1:
         labels = _named([vocabulary.label(concept) for concept in found.candidates])
-        yield Note("ambiguous-term", attribute, f"{published!r} may mean {labels}: all are counted")
+        yield Note("ambiguous-term", attribute, f"{published!r} may mean {labels}: it counts as all of them")
     yield from notes_on_term(attribute, published, found, vocabulary)
 
 
@@ -791,8 +792,8 @@ def unknown_term(attribute: str, published: str, vocabulary: Vocabulary) -> Note
     near = ""
     if meant:
         iri = vocabulary.iri(meant[0])
-        near = f"; is {iri if '://' in published else vocabulary.label(meant[0])} meant?"
-    return Note("unknown-term", attribute, f"{published!r} is not a known concept: it stays a string{near}")
+        near = f"; did you mean {iri if '://' in published else vocabulary.label(meant[0])}?"
+    return Note("unknown-term", attribute, f"{published!r} is not a known concept, so it is a string{near}")
 
 
 def _named(names: list[str]) -> str:

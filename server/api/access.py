@@ -121,14 +121,17 @@ class AccessControl:
         chosen = None if session is None or session.tenant not in self.ring.tenants else session.tenant
         tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is chosen no longer
         if tenant is not None and not TENANT.fullmatch(tenant):
-            raise Problem("invalid-request", "the header Kindcast-Tenant is no name of a tenant")
+            raise Problem("invalid-request", "the header Kindcast-Tenant is not the name of a tenant")
         return self.caller(key, tenant, session)
 
     def redeem(self, token: str, scope: Scope) -> Caller:
         """Who opens a stream with this token. Raises `Problem`."""
         caller = self.stream_tokens.redeem(token, scope["path"])
         if caller is None or not self.is_valid(caller):
-            detail = "this stream token is not for this stream, was used, or its minute is over: ask for another one"
+            detail = (
+                "this stream token is for another stream, already used, or expired after its minute: request a "
+                "new token"
+            )
             raise Problem("token-wrong", detail)
         return caller
 
@@ -136,7 +139,7 @@ class AccessControl:
         """Who comes with this key and acts in `tenant` (None: its own). Raises `Problem`."""
         caller = self.ring.caller(key, tenant, None if session is None else session.hash)
         if caller is None:
-            raise Problem("other-tenant", "this key belongs to another tenant than Kindcast-Tenant names")
+            raise Problem("other-tenant", "this key does not belong to the tenant in Kindcast-Tenant")
         if caller.tenant != DEFAULT_TENANT and caller.tenant not in self.ring.tenants:
             raise problem_of(UnknownTenant(caller.tenant))
         return caller
@@ -157,11 +160,11 @@ class AccessControl:
         tenant = headers.get(TENANT_HEADER)
         caller = self.ring.subject(identity, provider.issuer, tenant)
         if caller is None:
-            raise Problem("other-tenant", "the token names no tenant, or another one than Kindcast-Tenant")
+            raise Problem("other-tenant", "the token does not name the tenant in Kindcast-Tenant")
         if caller.tenant != DEFAULT_TENANT and caller.tenant not in self.ring.tenants:
             raise problem_of(UnknownTenant(caller.tenant))
         if not caller.permissions:
-            raise Problem("not-permitted", f"{caller.who} has none of the roles that the setting oidc_roles knows")
+            raise Problem("not-permitted", f"{caller.who} has no role that is listed in the setting oidc_roles")
         return caller
 
     def _key_of(self, scope: Scope, headers: Headers) -> tuple[Key, Session | None]:
@@ -169,7 +172,7 @@ class AccessControl:
             session = self.sessions.find(token)
             if session is not None and self.ring.is_valid(session.key):
                 if not is_of_own_page(scope):
-                    detail = "a session is for this server's own pages: other programs send a key"
+                    detail = "only this server's own pages may use a session: send a key instead"
                     raise Problem("wrong-origin", detail)
                 return self.ring.keys[session.key], session
         token = _bearer(headers)
@@ -200,7 +203,7 @@ class AccessControl:
         self._refusals -= 1.0
         if self._unwritten:
             more, self._unwritten = self._unwritten, 0
-            entry = msgspec.structs.replace(entry, detail=f"{entry.detail}; {more:,} more were refused before")
+            entry = msgspec.structs.replace(entry, detail=f"{entry.detail}; {more:,} more requests were refused before")
         self._entries.add(entry)
 
     async def flush(self) -> None:
@@ -229,7 +232,7 @@ class AccessControl:
             except ServerError as error:
                 _log.error("%s", error)
             except Exception:  # the others of the group, such as the writer of the audit log, must go on
-                _log.exception("what the access control does every %g s failed", seconds)
+                _log.exception("a periodic task of the access control failed; it runs again in %g s", seconds)
 
     async def _write(self, entries: list[AuditEntry]) -> None:
         await anyio.to_thread.run_sync(self.store.record, entries)
@@ -249,7 +252,7 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
             and not any(each.role == "admin" for each in access.ring.keys.values())
         ):
             raise KeysNeeded(
-                f"{settings.host} can be reached from other machines, and there is no key yet: make the first one with"
+                f"{settings.host} can be reached from other machines, but there is no key yet: make the first key with"
                 f" kindcast key create --role admin --data {settings.data}"
             )
         running = asyncio.create_task(access.run(), name="access")
@@ -271,7 +274,7 @@ def wrong_key() -> Problem:
     """The answer to a key that is none."""
     return Problem(
         "key-wrong",
-        "this key is not known here, was revoked, or its time is over",
+        "this key is unknown, revoked or expired",
         headers=INVALID_TOKEN,
     )
 
@@ -311,7 +314,7 @@ def describe_security(document: dict[str, Any], access: AccessControl | None) ->
     schemes["key"] = {
         "type": "http",
         "scheme": "bearer",
-        "description": "An API key. A server without keys, which listens on its own machine only, asks for none.",
+        "description": "An API key. A server without keys listens on its own machine only and needs none.",
     }
     accepted: list[dict[str, list[str]]] = [{"key": []}]
     if access is not None and access.provider is not None:
@@ -373,12 +376,13 @@ class Gate:
         if needs is None:
             others = self._routes.methods(scope["path"])
             if others:
-                detail = "this address does not answer to this method: see the header Allow"
+                detail = "this address does not support this method: the header Allow lists the supported methods"
                 raise Problem("method-not-allowed", detail, headers={"Allow": ", ".join(others)})
-            raise Problem("not-found", "there is nothing at this address: /openapi.json lists what there is")
+            raise Problem("not-found", "there is nothing at this address: /openapi.json lists all addresses")
         if not needs & caller.permissions:
             raise Problem(
-                "not-permitted", f"the role of this key does not allow it: it needs {' or '.join(sorted(needs))}"
+                "not-permitted",
+                f"the role of this key does not allow this request: it needs {' or '.join(sorted(needs))}",
             )
         for meter in caller.meters:
             meter.check(publishes=Permission.PUBLISH in needs)

@@ -22,13 +22,17 @@ BACKTEST = {
     "type": "object",
     "properties": {
         "expression": {"type": "string", "description": "A subscription as text."},
-        "where": {"type": "object", "description": "The same as a tree."},
-        "since": {"type": "string", "format": "date-time", "description": "Accepted at or after this moment."},
-        "until": {"type": "string", "format": "date-time", "description": "Accepted before this moment."},
+        "where": {"type": "object", "description": "The subscription as a tree."},
+        "since": {
+            "type": "string",
+            "format": "date-time",
+            "description": "Only events accepted at or after this time.",
+        },
+        "until": {"type": "string", "format": "date-time", "description": "Only events accepted before this time."},
         "ontologies": {
             "type": "object",
             "additionalProperties": {"type": "integer"},
-            "description": "Versions to use in place of the active ones, by name.",
+            "description": "Versions of ontologies to use instead of the active versions, by name.",
         },
     },
     "additionalProperties": False,
@@ -41,7 +45,7 @@ async def _backtests(request: Request) -> Backtests:
     return backtests
 
 
-@router.post("", summary="How often would it have matched?", status_code=202, openapi_extra=body_schema(BACKTEST))
+@router.post("", summary="Count the stored events that match", status_code=202, openapi_extra=body_schema(BACKTEST))
 async def start(
     request: Request,
     backtests: Annotated[Backtests, Depends(_backtests)],
@@ -63,7 +67,7 @@ async def start(
     return answer(job.as_json(), 202, {"Location": f"/v1/backtests/{job.id}"})
 
 
-@router.get("/{id}", summary="How far a backtest is")
+@router.get("/{id}", summary="Progress of a backtest")
 async def get_backtest(id: str, jobs: AppJobs) -> Response:
     """`running` with how far it is, `done` with the `result`, or `failed` with the `problem`."""
     return answer(jobs.find(id).as_json())
@@ -89,8 +93,8 @@ def _asked(body: dict[str, Any], language: str) -> Asked:
 def _versions(said: Any) -> Mapping[str, int]:
     if isinstance(said, dict) and all(type(version) is int for version in said.values()):
         return said
-    errors = [{"pointer": "/ontologies", "detail": "no versions by name"}]
-    raise Problem("invalid-request", "`ontologies` is an object of versions by name", errors=errors)
+    errors = [{"pointer": "/ontologies", "detail": "an object of versions by name is expected"}]
+    raise Problem("invalid-request", "`ontologies` must be an object from names to versions", errors=errors)
 
 
 def _moment(body: dict[str, Any], name: str) -> float | None:
@@ -100,5 +104,5 @@ def _moment(body: dict[str, Any], name: str) -> float | None:
     instant = parse_instant(said) if isinstance(said, str) else None
     if instant is None:
         errors = [{"pointer": f"/{name}", "detail": "no date-time"}]
-        raise Problem("invalid-request", f"`{name}` is a date-time of RFC 3339", errors=errors)
+        raise Problem("invalid-request", f"`{name}` must be a date-time of RFC 3339", errors=errors)
     return instant / 1_000_000

@@ -1,4 +1,4 @@
-"""Routes for those who write an expression: what is wrong with it, what it means, and what may come next."""
+"""Routes that help to write an expression: its mistakes, its meaning, and completions."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ CHECK = {
     "type": "object",
     "required": ["expression"],
     "properties": {
-        "expression": {"type": "string", "description": "The text so far."},
+        "expression": {"type": "string", "description": "The text before and after the cursor."},
         "position": {"type": "integer", "minimum": 0, "description": "Characters before the cursor, for completions."},
     },
     "additionalProperties": False,
@@ -64,7 +64,7 @@ async def check(
             "invalid-request", "send `expression`, a text of at most 65,536 characters, and `position` at most"
         )
     if position is not None and (type(position) is not int or not 0 <= position <= len(text)):
-        raise Problem("invalid-request", "`position` is a number of characters within the text")
+        raise Problem("invalid-request", "`position` must be a number of characters within the text")
     vocabulary, operators = broker.vocabulary, broker.state.operators.available
     seen = await recent_attributes(broker, reader)
     told = await asyncio.to_thread(_checked, text, vocabulary, operators, lang, seen)
@@ -116,7 +116,7 @@ def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str, seen:
 def completions(
     before: str, vocabulary: Vocabulary, attributes: list[str], operators: list[str], lang: str
 ) -> list[dict[str, Any]]:
-    """What may stand at the end of `before`: `insert` replaces the last `replace` characters."""
+    """The completions of `before`: `insert` replaces the last `replace` characters."""
     found = list(_TOKEN.finditer(before))
     open_token = found[-1] if found and found[-1].end() == len(before) and not before.endswith(("(", ",")) else None
     word = open_token.group() if open_token is not None else ""

@@ -66,7 +66,7 @@ SUBSCRIPTION = {
     "type": "object",
     "required": ["sink", "protocol"],
     "properties": {
-        "id": {"type": "string", "description": "Ignored in a new one."},
+        "id": {"type": "string", "description": "Ignored when you create a subscription."},
         "source": {"type": "string"},
         "types": {"type": "array", "items": {"type": "string"}},
         "config": {"type": "object", "maxProperties": 0},
@@ -125,7 +125,7 @@ async def list_all(
     request: Request,
     broker: AppBroker,
     caller: AppCaller,
-    cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
+    cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
     """Those that have a sink, a page at a time; the header Link leads to the next one."""
@@ -169,11 +169,11 @@ async def update(
     row = await _row(broker, id)
     body = _members(await json_object(request, settings))
     if body.pop("id", id) != id:
-        raise _bad("the id is another than that of the address", "/id")
+        raise _bad("the id differs from the id in the address", "/id")
     present = _shown(row)
     for name in ("source", "types", "filters"):
         if (body.get(name) or None) != present.get(name):
-            raise _bad(f"{name} cannot be changed: make another subscription", f"/{name}")
+            raise _bad(f"{name} cannot be changed: make a new subscription", f"/{name}")
     change = {name: body.get(name) for name in ("sink", "protocol", "protocolsettings", "sinkcredential")}
     change["protocolsettings"] = _unhidden(change["protocolsettings"], row.protocolsettings)
     format = (row.protocolsettings or {}).get("format")
@@ -191,7 +191,7 @@ async def update(
 
 @router.delete("/{id}", summary="Delete a subscription")
 async def delete(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
-    """Answers what it was."""
+    """Returns the deleted subscription."""
     await _row(broker, id)
     row = await broker.delete_subscription(id, ticket, entity_tags(if_match))
     return answer(_shown(row) | _kept_back(ticket, broker, row))
@@ -217,9 +217,9 @@ def _members(body: dict[str, Any]) -> dict[str, Any]:
             raise _bad("unknown member", f"/{name[:100]}")
     for name in ("sink", "protocol"):
         if not isinstance(body.get(name), str):
-            raise _bad(f"{name} is required, a text", f"/{name}")
+            raise _bad(f"{name} is required: a text", f"/{name}")
     if not isinstance(body.get("protocolsettings", {}), dict):
-        raise _bad("protocolsettings is an object", "/protocolsettings")
+        raise _bad("protocolsettings must be an object", "/protocolsettings")
     return {name: body[name] for name in ("id", *MEMBERS) if name in body}
 
 

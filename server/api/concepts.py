@@ -32,7 +32,7 @@ MAX_TERM = 8_192  # characters: as long as the longest IRI that is read
 
 Term = Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="An IRI, CURIE, short form or label.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Concepts at most.")]
-Cursor = Annotated[str | None, Query(max_length=64, description="Where the page before ended.")]
+Cursor = Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")]
 
 
 @router.get("", summary="Search concepts")
@@ -80,7 +80,7 @@ async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Respo
     return answer(await asyncio.to_thread(look))
 
 
-@router.get("/ancestors", summary="Everything above a concept")
+@router.get("/ancestors", summary="All concepts above a concept")
 async def ancestors(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
@@ -88,7 +88,7 @@ async def ancestors(
     return await _browse(broker.vocabulary, term, broker.vocabulary.ancestors, lang, limit, cursor)
 
 
-@router.get("/descendants", summary="Everything beneath a concept")
+@router.get("/descendants", summary="All concepts beneath a concept")
 async def descendants(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
@@ -96,7 +96,7 @@ async def descendants(
     return await _browse(broker.vocabulary, term, broker.vocabulary.descendants, lang, limit, cursor)
 
 
-@router.get("/parents", summary="What is directly above a concept")
+@router.get("/parents", summary="The concepts directly above a concept")
 async def parents(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
@@ -104,7 +104,7 @@ async def parents(
     return await _browse(broker.vocabulary, term, broker.vocabulary.parents, lang, limit, cursor)
 
 
-@router.get("/roots", summary="What is above everything")
+@router.get("/roots", summary="The roots of the hierarchy")
 async def roots(broker: AppBroker, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The concepts that nothing is above: where a tree begins."""
     vocabulary, start = broker.vocabulary, parse_page_cursor(cursor)
@@ -123,7 +123,7 @@ async def roots(broker: AppBroker, lang: Language = "en", limit: Limit = MAX_PAG
     return answer(await asyncio.to_thread(look))
 
 
-@router.get("/around", summary="The picture around a concept")
+@router.get("/around", summary="The neighbours of a concept")
 async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Response:
     """A concept, all above it up to 200, and the first 24 beneath it, as `nodes`, with the steps between them as
     `edges`: pairs of indices, the narrower one first."""
@@ -146,7 +146,7 @@ async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Respon
     return answer(await asyncio.to_thread(look))
 
 
-@router.get("/usage", summary="Who asks about a concept, and what came of it")
+@router.get("/usage", summary="Subscriptions to a concept, and recent events about it")
 async def usage(
     broker: AppBroker, caller: AppCaller, reader: AppEventReader, term: Term, lang: Language = "en"
 ) -> Response:
@@ -159,7 +159,7 @@ async def usage(
     return answer({"concept": vocabulary.summary(concept, lang), **told, "vocabulary_version": vocabulary.version})
 
 
-@router.get("/children", summary="What is directly beneath a concept")
+@router.get("/children", summary="The concepts directly beneath a concept")
 async def children(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
@@ -201,7 +201,7 @@ def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:
         raise _unknown(vocabulary, term)
     if len(candidates) > 1:
         listed = [{**_short(vocabulary, each, lang), "curie": vocabulary.curie(each)} for each in candidates[:20]]
-        detail = f"{term!r} may mean {len(candidates)} concepts: name one by its CURIE or IRI"
+        detail = f"{term!r} may mean {len(candidates)} concepts: write the CURIE or IRI of one"
         raise Problem("ambiguous-term", detail, candidates=listed)
     return candidates[0]
 
@@ -209,7 +209,7 @@ def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:
 def _unknown(vocabulary: Vocabulary, term: str) -> Problem:
     nearest = list(vocabulary.suggest(term))
     near = f"; the nearest is {nearest[0]['label']!r}" if nearest else ""
-    return Problem("unknown-concept", f"no concept is called {term[:200]!r}{near}", suggestions=nearest)
+    return Problem("unknown-concept", f"no concept has the name {term[:200]!r}{near}", suggestions=nearest)
 
 
 def _short(vocabulary: Vocabulary, concept: ConceptId, lang: str) -> dict[str, str]:

@@ -48,8 +48,10 @@ class RedriveBody(BaseModel):
 async def list_all(
     broker: AppBroker,
     caller: AppCaller,
-    subscription: Annotated[str | None, Query(max_length=100, description="Only those of this subscription.")] = None,
-    cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
+    subscription: Annotated[
+        str | None, Query(max_length=100, description="Only dead letters of this subscription.")
+    ] = None,
+    cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
     """Messages that wait for a webhook that was disabled by its failures, by subscription and in their order. They stay
@@ -71,7 +73,7 @@ async def list_all(
     return answer({"dead_letters": letters, "cursor": following})
 
 
-@router.post("/redrive", summary="Send them after all", openapi_extra=body_schema(RedriveBody.model_json_schema()))
+@router.post("/redrive", summary="Send dead letters again", openapi_extra=body_schema(RedriveBody.model_json_schema()))
 async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ticket: Ticket) -> Response:
     """Takes up the webhook of a disabled subscription again: what waits is tried at once, in its order. Needs its
     ticket. `redriven` is how many messages that are; 0 where it was not disabled, and then nothing changes."""
@@ -101,4 +103,4 @@ def _parsed(cursor: str | None) -> tuple[int, int]:
             return int(number), int(position)
     except (ValueError, binascii.Error):
         pass
-    raise Problem("invalid-cursor", "the cursor does not belong to this list: leave it out to start from the beginning")
+    raise Problem("invalid-cursor", "the cursor is not from this list: leave it out to start from the beginning")

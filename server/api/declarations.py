@@ -37,7 +37,7 @@ THE_RATES = "rates"
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 Url = Annotated[str, Query(min_length=1, max_length=LONGEST_URL, description="The URL by which documents refer to it.")]
-DryRun = Annotated[bool, Query(description="Only tell what it would do.")]
+DryRun = Annotated[bool, Query(description="Only report the effect; change nothing.")]
 
 TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 """One, or several. Generators of clients understand `oneOf`, and not all of them a list of types."""
@@ -58,20 +58,27 @@ ATTRIBUTE = {
         "unit_from": {"type": "string", "description": "the sibling attribute that holds the unit"},
         "values": {"enum": ["unique", "multiple"]},
         "enum": {"type": "array", "items": {"type": "string"}, "description": "the members of an enumeration"},
-        "order": {"description": "of the members: chains from low to high, or listed"},
-        "derived": {"type": "string", "description": "what it is worth where an event lacks it: gross - tare"},
+        "order": {"description": "the order of the members: chains from low to high, or listed"},
+        "derived": {
+            "type": "string",
+            "description": "the expression for its value if an event does not have it: gross - tare",
+        },
         "labels": {
             "oneOf": [*TEXTS["oneOf"], {"type": "object"}],
             "description": "other names, by language or in a list",
         },
         "quantity": _named_members("number", "unit")
-        | {"description": "its objects state quantities: by known members, or by these"},
+        | {"description": "its objects are quantities, with the known members or with these"},
         "code": _named_members("code", "system", "in")
-        | {"description": "its objects state codes: by known members, or by these; in: the system of plain texts"},
-        "readable_by": {"type": "array", "items": {"enum": list(ROLES)}, "description": "whose roles may read it"},
-        "matchable_by": {"type": "array", "items": {"enum": list(ROLES)}, "description": "and subscribe to it"},
+        | {"description": "its objects are codes, with the known members or with these; in: the system of plain texts"},
+        "readable_by": {"type": "array", "items": {"enum": list(ROLES)}, "description": "the roles that may read it"},
+        "matchable_by": {
+            "type": "array",
+            "items": {"enum": list(ROLES)},
+            "description": "the roles that may subscribe to it",
+        },
         "reads": {
-            "description": 'what its texts are also: a list of {"match": pattern, "as": text with {1}} or "gtin-14"'
+            "description": 'more readings of its texts: a list of {"match": pattern, "as": text with {1}} or "gtin-14"'
         },
     },
 }
@@ -99,7 +106,7 @@ ALIASES = {
         "spellings": {
             "type": "array",
             "items": {"enum": ["en"]},
-            "description": "whose plurals count: other spellings of labels then mean their concepts",
+            "description": "languages whose plurals are known: other spellings of labels then mean their concepts",
         },
     },
     "examples": [{"prefixes": {"http://schema.org/": "https://schema.org/"}}, {"spellings": ["en"]}],
@@ -108,13 +115,14 @@ SPLIT = {
     "type": "object",
     "required": ["split"],
     "properties": {
-        "split": {
-            "description": "where the events are: a path such as epcisBody.eventList, <IRI>, or a list; [] for none"
+        "split": {"description": "the path to the events, such as epcisBody.eventList, <IRI>, or a list; [] for none"},
+        "inherit": {"description": "members of the document that each event gets: a path, or a list"},
+        "where": {
+            "type": "object",
+            "description": "attribute → a text or a list of texts; the document must have one of them",
         },
-        "inherit": {"description": "what each event gets of its document: a path, or a list"},
-        "where": {"type": "object", "description": "attribute → text, or texts, of which one must be there"},
-        "id": {"description": "where an event says its id: a path, or a list"},
-        "revision": {"description": "where an event says its revision: a path, or a list"},
+        "id": {"description": "the member with the id of an event: a path, or a list"},
+        "revision": {"description": "the member with the revision of an event: a path, or a list"},
     },
     "example": {"split": "order.lines", "inherit": ["order.customer"], "id": "number"},
 }
@@ -180,9 +188,9 @@ async def get_attribute(name: Name, broker: AppBroker) -> Response:
     return await _shown(broker, "attribute", name)
 
 
-@router.delete("/attributes/{name}", summary="Take a declaration back")
+@router.delete("/attributes/{name}", summary="Delete a declaration")
 async def delete_attribute(name: Name, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
-    """Forgets every version; what ontologies say of it counts again."""
+    """Deletes every version. What ontologies say about the attribute is used again."""
     _check_privacy(broker, caller, name, {})
     return await _deleted(broker, "attribute", name, dry_run)
 
@@ -266,7 +274,9 @@ async def put_schema(
 async def list_schemas(
     broker: AppBroker,
     type: Annotated[list[str], Query(default_factory=list, max_length=16, description="Types to view as one.")],
-    attribute: Annotated[list[str], Query(default_factory=list, max_length=200, description="Only these of the view.")],
+    attribute: Annotated[
+        list[str], Query(default_factory=list, max_length=200, description="Only these attributes of the view.")
+    ],
 ) -> Response:
     """Every declared event type, by name. With `type`, once for each: the JSON Schema of an event that is of all these
     types at once, with all their attributes or those chosen by `attribute`."""
@@ -373,7 +383,7 @@ async def delete_code_system(name: Name, broker: AppBroker, dry_run: DryRun = Fa
 async def put_aliases(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
-    """Says which forms of IRIs stand for others: of concepts, instances, properties and code systems. All tables count
+    """Declares which forms of IRIs are aliases: of concepts, instances, properties and code systems. All tables count
     together. 201 for another version, 200 for what is said already."""
     return await _put(broker, "aliases", name, await json_object(request, settings), dry_run)
 
@@ -476,7 +486,7 @@ async def _put(
     broker: AppBroker, kind: DeclarationKind, name: str, body: Any, dry_run: bool, replace: bool = False
 ) -> Response:
     if not name.strip():
-        detail = f"the name of this {kind} is blank"
+        detail = f"the name of this {kind} must not be blank"
         raise Problem("invalid-request", detail, errors=[{"pointer": "", "detail": detail}], status=400)
     told, new = await broker.declaration_commands.put(kind, name, body, dry_run=dry_run, replace=replace)
     return answer({"dry_run": dry_run, **told}, 201 if new else 200)

@@ -41,7 +41,7 @@ MAX_WATCHING = 10_000
 
 SubscriptionId = Annotated[str, Path(description="The id of the subscription.")]
 After = Annotated[
-    str | None, Query(description="A cursor: go on after this message. Default: after what was acknowledged.")
+    str | None, Query(description="A cursor: start after this message. Default: after the last acknowledged message.")
 ]
 
 
@@ -59,7 +59,7 @@ async def pull_messages(
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Messages at most.")] = DEFAULT_LIMIT,
     wait: Annotated[
         float,
-        Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False, description="Seconds for the first message to come."),
+        Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False, description="Seconds to wait for the first message."),
     ] = 0.0,
 ) -> Response:
     """The next messages of a subscription and the cursor to go on after; reading acknowledges nothing."""
@@ -135,7 +135,7 @@ async def send_test(request: Request, id: SubscriptionId, ticket: Ticket) -> Res
     if subscriber.expires_at <= CLOCK.now():
         raise SubscriptionGone("the subscription has expired: renew it first")
     if subscriber.sink is None:
-        raise SinkMissing("only a subscription with a sink can be tested: what is read by pull or stream needs no test")
+        raise SinkMissing("only a subscription with a sink can be tested")
     trial = await delivery.outbox.test(subscriber)
     return answer(
         {
@@ -155,7 +155,7 @@ STREAM_TOKEN = {
     "in": "query",
     "required": False,
     "schema": {"type": "string"},
-    "description": "In place of a key, from `POST /v1/subscriptions/{id}/stream-tokens`: for `EventSource`.",
+    "description": "Instead of a key, a token from `POST /v1/subscriptions/{id}/stream-tokens`: for `EventSource`.",
 }
 
 
@@ -171,7 +171,9 @@ async def stream_messages(
     request: Request,
     id: SubscriptionId,
     after: After = None,
-    last_event_id: Annotated[str | None, Header(description="Sent by browsers that connect again; wins.")] = None,
+    last_event_id: Annotated[
+        str | None, Header(description="Sent by browsers that connect again; it takes precedence.")
+    ] = None,
 ) -> Response:
     """Server-sent events: each message as an event `match` whose id is its cursor. 204 when the subscription has
     expired and nothing is left to send."""

@@ -149,13 +149,13 @@ PAYLOADS = {
     "event": (CloudEvent, "application/cloudevents+json", "An event, as it is published"),
     "events": (list[CloudEvent], "application/cloudevents-batch+json", "Several events in one request"),
     "match": (Message, JSON, "An event that a subscription gets"),
-    "matches": (list[Message], JSON, "Several messages in one request, where `protocolsettings.batch` allows them"),
-    "acknowledgement": (Acknowledgement, JSON, "How far a reader has come"),
+    "matches": (list[Message], JSON, "Several messages in one request, if `protocolsettings.batch` allows them"),
+    "acknowledgement": (Acknowledgement, JSON, "The progress of a reader"),
     "acknowledged": (Acknowledged, JSON, "An acknowledgement is on disk"),
     "refused": (Refused, JSON, "What was wrong with a frame of a reader"),
     "expiring": (Expiring, JSON, "The subscription ends soon"),
-    "notice": (NoticeMessage, JSON, "A test, or the news that a subscription ends in a day"),
-    "ended": (Ended, JSON, "Why no more comes"),
+    "notice": (NoticeMessage, JSON, "A test, or the notice that a subscription ends in a day"),
+    "ended": (Ended, JSON, "Why the stream ends"),
 }
 
 SIGNED = {
@@ -174,7 +174,7 @@ WEBHOOK_HEADERS = {
         "webhook-id": {"type": "string", "description": "The same on every attempt."},
         "webhook-timestamp": {"type": "string", "description": "Unix seconds of this attempt."},
         "webhook-signature": {"type": "string", "description": "Standard Webhooks: `v1,` and base64, one or more."},
-        "traceparent": {"type": "string", "description": "W3C Trace Context, where the server records traces."},
+        "traceparent": {"type": "string", "description": "W3C Trace Context, if the server records traces."},
     },
 }
 
@@ -211,7 +211,7 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
         "info": {
             "title": "kindcast",
             "version": version("kindcast"),
-            "description": "What is published, and how matches reach subscribers. All other calls: /openapi.json.",
+            "description": "How to publish events and how to receive matches. /openapi.json describes all other calls.",
         },
         "defaultContentType": JSON,
         "servers": {
@@ -233,8 +233,8 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
             },
             "webhook": {
                 "address": None,
-                "description": "The sink of a subscription: matches, or with the format `cloudevents` events; several "
-                "in one request where the subscription asks for batches.",
+                "description": "The sink of a subscription. It receives matches, or with the format `cloudevents` "
+                "events. If the subscription asks for batches, one request has several.",
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in SIGNED},
             },
         },

@@ -356,13 +356,13 @@ def problem_of(error: Exception) -> Problem:
         case LimitReached():
             return Problem("limit-reached", str(error), headers=error.headers)
         case ClientDisconnect():
-            return Problem("client-left", "the client left before its request was whole")  # nobody reads this
+            return Problem("client-left", "the client left before its request was complete")  # nobody reads this
     for kind, code in _SIMPLE:
         if isinstance(error, kind):
             passes = PROBLEM_TYPES[code].status == 503 and not isinstance(error, _LASTING)
             headers = {"Retry-After": RETRY_SECONDS} if passes else None
             return Problem(code, str(error), headers=headers)
-    return Problem("internal-error", "something went wrong here; the server's log says what")
+    return Problem("internal-error", "an error happened in the server; its log has the details")
 
 
 def as_document(problem: Problem) -> dict[str, Any]:
@@ -417,7 +417,7 @@ def _validation_problem(error: RequestValidationError) -> Problem:
             return Problem("malformed-json", "the body is not JSON", errors=[{"detail": each["msg"]}])
         fault: dict[str, Any] = {"detail": _OWN_WORDS.get(each["type"], each["msg"])}
         if (near := (each.get("ctx") or {}).get("near")) is not None:
-            fault["detail"] += f"; is {near} meant?"
+            fault["detail"] += f"; did you mean {near}?"
         if where == "body":
             fault["pointer"] = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
         else:
@@ -433,7 +433,7 @@ def _http_problem(error: HTTPException) -> Problem:
     phrase = http.HTTPStatus(error.status_code).phrase
     code = phrase.lower().replace(" ", "-").replace("'", "")
     detail = {
-        404: "there is nothing at this address: /openapi.json lists what there is",
-        405: "this address does not answer to this method: see the header Allow",
+        404: "there is nothing at this address: /openapi.json lists all addresses",
+        405: "this address does not support this method: the header Allow lists the supported methods",
     }.get(error.status_code, str(error.detail))
     return Problem(code, detail, status=error.status_code, title=phrase, headers=error.headers)

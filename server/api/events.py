@@ -102,13 +102,13 @@ async def publish(
     request: Request,
     broker: AppBroker,
     reader: AppEventReader,
-    verbose: Annotated[bool, Query(description="Whether the answer lists every event, with notes.")] = True,
+    verbose: Annotated[bool, Query(description="Whether the answer lists every event with its notes.")] = True,
     idempotency_key: Annotated[
         str | None,
         Header(
             max_length=4_096,
-            description="A new UUID of yours. Events without an id get one that is derived from it, so that the same "
-            "request can be sent again and each event is accepted once.",
+            description="A new UUID. Events without an id get an id that is derived from it. So you can repeat the request, and "
+            "each event is accepted once.",
         ),
     ] = None,
 ) -> Response:
@@ -209,7 +209,7 @@ class PublishRoute:
 async def list_events(
     broker: AppBroker,
     caller: AppCaller,
-    after: Annotated[int, Query(ge=0, le=MAX_SEQUENCE, description="The cursor of the page before.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_SEQUENCE, description="The cursor of the previous page.")] = 0,
     type: Annotated[str | None, Query(max_length=2_048, description="Only events of this CloudEvents type.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
@@ -229,7 +229,7 @@ async def trace(
     late_matching: AppLateMatching,
     sequence: Annotated[int, Path(ge=1, le=MAX_SEQUENCE)],
     subscription: Annotated[
-        str | None, Query(max_length=100, description="Explain the verdict for this subscription as well.")
+        str | None, Query(max_length=100, description="Also explain the result for this subscription.")
     ] = None,
 ) -> Response:
     """Accepted when, matched by whom, what operators could not decide yet or at all, and every delivery attempt. With
@@ -357,9 +357,10 @@ def _why(
     if asked.expires_at <= event.accepted_at:
         circumstances.append("the subscription had expired when the event was accepted")
     if said["matches"] and not got and not circumstances:
-        circumstances.append("the subscription was paused, or meant something else, when the event was accepted")
+        circumstances.append("the subscription was paused, or had another meaning, when the event was accepted")
     if vocabulary.version != event.vocabulary_version:
         circumstances.append(
-            f"the event was matched under vocabulary {event.vocabulary_version}, this speaks of {vocabulary.version}"
+            f"the event was matched under vocabulary {event.vocabulary_version}, but this explanation uses "
+            f"{vocabulary.version}"
         )
     return said | {"subscription": asked.id, "recorded": got, "circumstances": circumstances}

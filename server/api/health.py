@@ -31,7 +31,7 @@ async def healthz() -> dict[str, str]:
     return {"status": "alive"}
 
 
-@router.get("/readyz", summary="Does it take requests?")
+@router.get("/readyz", summary="Is the server ready for requests?")
 async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     """`ready`, or 503: the broker does not run, too much is queued, the store did not take the last change (and does
     not take one now), the database is damaged, a command has waited for longer than `max_command_seconds`, or a shard
@@ -42,7 +42,7 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
         try:
             await broker.execute(_touch)
         except StoreUnavailable:
-            raise Problem("not-ready", "the store does not accept changes") from None
+            raise Problem("not-ready", "the database does not accept changes") from None
     if broker.trouble is not None:
         raise Problem("not-ready", broker.trouble)
     if (waited := broker.oldest_wait) > settings.max_command_seconds:
@@ -103,7 +103,7 @@ async def status(broker: AppBroker) -> dict[str, Any]:
     }
 
 
-@router.post("/v1/clock/confirm", summary="The time of this machine is right")
+@router.post("/v1/clock/confirm", summary="Confirm the time of this machine")
 async def confirm_clock(broker: AppBroker) -> dict[str, str | None]:
     """After the clock jumped ahead, nothing expires and nothing is deleted by it until somebody says that the new time
     is right. From now on it counts; what has ended by it ends. `was` says what was wrong."""

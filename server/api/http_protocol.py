@@ -233,7 +233,9 @@ class ConnectionLimits:
                 held[each.address] += each.held
             most = max(held.values())
             mine = (each for each in unfinished if held[each.address] == most)
-            min(mine, key=_since).refuse(_Refusal("busy", "too many large bodies are being sent: send it again"))
+            min(mine, key=_since).refuse(
+                _Refusal("busy", "too many large bodies are being sent: send the request again")
+            )
 
     def release(self, connection: "HttpConnection") -> None:
         """The application is done with its body."""
@@ -382,7 +384,7 @@ class TlsHandshake(asyncio.Protocol):
             data = data[size:]
 
     def check(self, now: float) -> None:
-        """The handshake has a time limit of its own."""
+        """The handshake has its own time limit."""
 
     def refuse(self, refusal: _Refusal) -> None:
         """Make room for others."""
@@ -504,7 +506,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self._closing or len(self.pipeline) >= MAX_PIPELINED:
-            raise ValueError("too many requests at once")
+            raise ValueError("too many requests at the same time")
         if sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url) > self._limits.header_bytes:
             self._refuse_head("the head of a request has")
             raise ValueError
@@ -659,7 +661,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_complete and not self.handshake_initiated:
-            self._turn_away(_Refusal("malformed-request", "this is no handshake of a WebSocket"))
+            self._turn_away(_Refusal("malformed-request", "this is not the handshake of a WebSocket"))
         if self._writing.waits and self.transport.get_write_buffer_size() > self._writing.waits + MAX_ANSWER_BYTES:
             self.transport.abort()  # it asks for answers, and takes none
 
@@ -780,5 +782,7 @@ def _descriptors() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
         except (ValueError, OSError):
-            _log.warning("at most %d files and connections at one time: raise the limit of the service", soft)
+            _log.warning(
+                "at most %d files and connections at one time: raise the limit of open files (ulimit -n) for more", soft
+            )
     return max(soft, 2 * SPARE_DESCRIPTORS)

@@ -45,7 +45,7 @@ class Job:
         self.progress = (stage, done, total)
 
     def as_json(self) -> dict[str, Any]:
-        """What to tell of it."""
+        """The job as JSON."""
         stage, done, total = self.progress
         told: dict[str, Any] = {
             "id": self.id,
@@ -91,7 +91,7 @@ class Jobs:
         return self._jobs[id]
 
     async def stop(self) -> None:
-        """Wait until what runs has ended; its owner has told it to."""
+        """Wait until running jobs have ended, after their owner told them to stop."""
         running = [job.task for job in self._jobs.values() if job.task is not None and not job.task.done()]
         await asyncio.gather(*running, return_exceptions=True)
 
@@ -132,7 +132,7 @@ async def _jobs(request: Request) -> Jobs:
 AppJobs = Annotated[Jobs, Depends(_jobs)]
 
 
-@router.get("/{id}", summary="How far a job is")
+@router.get("/{id}", summary="Progress of a job")
 async def get_job(id: str, jobs: AppJobs) -> Response:
     """`running` with its stage, `done` with the `result` that the request would have been answered, or `failed` with
     the `problem`. What has ended is forgotten after a while."""

@@ -48,11 +48,16 @@ class KeyBody(BaseModel):
     role: Annotated[Role, Field(description="What it may do.")]
     tenant: Annotated[
         str | None,
-        Field(description="Whose it is; without one, an administrator's is of all tenants, another's of `default`."),
+        Field(
+            description=(
+                "The tenant of the key. Without it, the key of an administrator is for all tenants, and any "
+                "other key is for `default`."
+            )
+        ),
     ] = None
-    name: Annotated[str, Field(max_length=200, description="Yours, to tell keys apart.")] = ""
+    name: Annotated[str, Field(max_length=200, description="A name of your choice, to tell keys apart.")] = ""
     expires_at: Annotated[datetime | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
-    limits: Annotated[dict[str, float], Field(description="In place of the setting `key_limits`.")] = {}
+    limits: Annotated[dict[str, float], Field(description="Replaces the setting `key_limits`.")] = {}
 
 
 class RotationBody(BaseModel):
@@ -61,7 +66,7 @@ class RotationBody(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     overlap_seconds: Annotated[
-        float, Field(ge=0, le=366 * 86_400.0, description="For which the old key goes on working.")
+        float, Field(ge=0, le=366 * 86_400.0, description="How long the old key still works, in seconds.")
     ] = OVERLAP_SECONDS
 
 
@@ -71,7 +76,7 @@ class TenantBody(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     name: Annotated[str, Field(max_length=40, description="Up to 40 of a-z, 0-9 and -, no - first or last.")]
-    limits: Annotated[dict[str, float], Field(description="In place of the setting `tenant_limits`.")] = {}
+    limits: Annotated[dict[str, float], Field(description="Replaces the setting `tenant_limits`.")] = {}
 
 
 class LimitsBody(BaseModel):
@@ -79,7 +84,7 @@ class LimitsBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    limits: Annotated[dict[str, float], Field(description="In place of those that it had.")]
+    limits: Annotated[dict[str, float], Field(description="Replaces its earlier limits.")]
 
 
 async def _access(request: Request) -> AccessControl:
@@ -116,7 +121,7 @@ async def create(request: Request, access: AppAccess, settings: AppSettings, cal
     asked = read_body(KeyBody, await json_object(request, settings))
     _check(asked, caller, settings)
     if not access.ring.keys and (asked.role != "admin" or asked.tenant is not None):
-        raise _invalid("/role", "the first key must be that of an administrator of all tenants: role admin, no tenant")
+        raise _invalid("/role", "the first key must be for an administrator of all tenants: role admin, no tenant")
     if asked.role == "admin" and caller.of_all:
         tenant = asked.tenant
     else:
@@ -241,10 +246,10 @@ async def delete_tenant(name: TenantName, access: AppAccess, tenants: AppTenants
 async def read_audit(
     access: AppAccess,
     caller: AppCaller,
-    after: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The cursor of the page before.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The cursor of the previous page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
-    who: Annotated[str | None, Query(max_length=300, description="Only what this one did: `key ID`.")] = None,
-    since: Annotated[datetime | None, Query(description="Only what was done from then on; RFC 3339.")] = None,
+    who: Annotated[str | None, Query(max_length=300, description="Only requests of this caller: `key ID`.")] = None,
+    since: Annotated[datetime | None, Query(description="Only entries since this time; RFC 3339.")] = None,
 ) -> Response:
     """Who changed what, from where, and with which outcome, oldest first; and who was refused. Publishing is counted
     instead: see `/v1/usage`."""
@@ -328,7 +333,9 @@ def _tenant(access: AccessControl, tenants: Tenants, name: str) -> dict[str, Any
 
 def _check_name(name: str, pointer: str, settings: Settings) -> None:
     if not TENANT.fullmatch(name):
-        raise _invalid(pointer, "a tenant is named by up to 40 of a-z, 0-9 and -, no - first or last")
+        raise _invalid(
+            pointer, "the name of a tenant has up to 40 characters of a-z, 0-9 and -, and does not begin or end with -"
+        )
     if name != DEFAULT_TENANT and not settings.has_tenants:
         raise not_yet("tenants on PostgreSQL", pointer)
 
@@ -354,7 +361,7 @@ def _check(asked: KeyBody, caller: Caller, settings: Settings) -> None:
     if asked.tenant is not None:
         _check_name(asked.tenant, "/tenant", settings)
     if not caller.of_all and asked.tenant not in (None, caller.tenant):
-        raise Problem("other-tenant", "an administrator of one tenant makes keys of that tenant only")
+        raise Problem("other-tenant", "an administrator of one tenant can make keys only for that tenant")
     _check_limits(asked.limits)
     for name, most in settings.key_limits.items():
         if not caller.of_all and asked.limits.get(name, most) > most:
@@ -363,7 +370,7 @@ def _check(asked: KeyBody, caller: Caller, settings: Settings) -> None:
                 f"the limit {name} of a key is at most {most:g}: only an administrator of all tenants may set more",
             )
     if asked.expires_at is not None and not time.time() < _seconds(asked.expires_at) < time.time() + MAX_SECONDS:
-        raise _invalid("/expires_at", "it would have expired already, or lies too far ahead")
+        raise _invalid("/expires_at", "this time is in the past or too far in the future")
 
 
 def _end(at: datetime | None) -> float | None:
@@ -386,8 +393,8 @@ class SignIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    key: Annotated[str, Field(max_length=1_000, description="The key. It is not kept.")]
-    tenant: Annotated[str | None, Field(description="In which an administrator of all tenants wants to act.")] = None
+    key: Annotated[str, Field(max_length=1_000, description="The key. The session does not store it.")]
+    tenant: Annotated[str | None, Field(description="The tenant in which an administrator of all tenants acts.")] = None
 
 
 class Choice(BaseModel):
@@ -395,7 +402,7 @@ class Choice(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    tenant: Annotated[str, Field(description="In which an administrator of all tenants wants to act.")]
+    tenant: Annotated[str, Field(description="The tenant in which an administrator of all tenants acts.")]
 
 
 @router.get("/session", summary="Who am I?")
@@ -419,7 +426,9 @@ async def sign_in(request: Request, access: AppAccess, settings: AppSettings) ->
     send. The session ends with its key, after `session_seconds`, and with the server."""
     asked = read_body(SignIn, await json_object(request, settings))
     if not access.ring.required:
-        raise Problem("invalid-request", "this server has no keys: everybody on its machine may use it")
+        raise Problem(
+            "invalid-request", "this server has no keys, so it needs no session: everybody on its machine may use it"
+        )
     key = access.ring.find(asked.key.strip())
     if key is None:
         problem = wrong_key()
@@ -460,7 +469,7 @@ async def change_session(request: Request, access: AppAccess, settings: AppSetti
 async def sign_out(request: Request, access: AppAccess) -> Response:
     """End the session of this browser, if it has one; its streams end within two seconds."""
     if session_token(request.scope) is not None and not is_of_own_page(request.scope):
-        raise Problem("wrong-origin", "a session is ended by this server's own pages")
+        raise Problem("wrong-origin", "only this server's own pages can end a session")
     _end_session(request, access)
     response = _answer(access, None if access.ring.required else ANYBODY)
     response.delete_cookie(
@@ -471,7 +480,7 @@ async def sign_out(request: Request, access: AppAccess) -> Response:
 
 def _check_tenant_name(tenant: str | None) -> None:
     if tenant is not None and not TENANT.fullmatch(tenant):
-        detail = "a tenant is named by up to 40 of a-z, 0-9 and -, no - first or last"
+        detail = "the name of a tenant has up to 40 characters of a-z, 0-9 and -, and does not begin or end with -"
         raise Problem("invalid-request", detail, errors=[{"pointer": "/tenant", "detail": detail}])
 
 

@@ -1,4 +1,4 @@
-"""Routes for people who watch: events as they come, and a day of measurements."""
+"""Routes for people who watch a server: events as they arrive, and a day of measurements."""
 
 from typing import Annotated
 
@@ -58,6 +58,7 @@ async def series(
     caller: AppCaller,
     points: Annotated[int, Query(ge=2, le=2_880, description="Samples at most.")] = 720,
 ) -> Response:
-    """Rates, times, queues and sizes of the last day, as this process measured them every 30 seconds; a restart begins
-    anew. What is of the process, and so of all tenants, only those see who may act in all of them; others get null."""
+    """Rates, times, queues and sizes of the last day, measured by this process every 30 seconds. They are lost at a
+    restart. What is of the process, and so of all tenants, only those see who may act in all of them; others get
+    null."""
     return Response(history.encoded(points, whole_process=caller.of_all), media_type=JSON)

@@ -112,7 +112,9 @@ async def _matched(
         return answer(told | {"vocabulary_version": broker.vocabulary.version})
     items = body["events"]
     if not isinstance(items, list):
-        raise Problem("invalid-request", "`events` is a list", errors=[{"pointer": "/events", "detail": "no list"}])
+        raise Problem(
+            "invalid-request", "`events` must be a list", errors=[{"pointer": "/events", "detail": "no list"}]
+        )
     if len(items) > settings.max_events_per_request:
         raise Problem("too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
     decoded = await asyncio.to_thread(lambda: [_decoded(reader, item, sight.view) for item in items])
@@ -127,7 +129,7 @@ async def _matched(
     return answer({"results": listed, "vocabulary_version": broker.vocabulary.version})
 
 
-@router.post("/explain", summary="Why does it match, or not?", openapi_extra=body_schema(EXPLAIN))
+@router.post("/explain", summary="Explain why an event matches or does not match", openapi_extra=body_schema(EXPLAIN))
 async def explain_verdict(
     request: Request,
     broker: AppBroker,
@@ -151,7 +153,7 @@ async def explain_verdict(
     document = reader.from_object(_without(body["event"], view, explained=True))
     asked = body["subscription"]
     if not isinstance(asked, str | dict):
-        detail = "`subscription` is the id of one, or an expression as text or tree"
+        detail = "`subscription` must be the id of a subscription, or an expression as text or tree"
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
@@ -159,7 +161,7 @@ async def explain_verdict(
     now = time.time()
     published = [arrived(each.event, now) for each in parts]
     if len(parts) > MOST_EXPLAINED:
-        detail = f"the document holds {len(parts):,} events: send at most {MOST_EXPLAINED} to be explained"
+        detail = f"the document holds {len(parts):,} events: at most {MOST_EXPLAINED} can be explained at a time"
         raise Problem("too-many-events", detail)
     event_answers = blocking_answers(late_matching.late_matchers)
 
@@ -176,7 +178,7 @@ async def explain_verdict(
     try:
         told = await while_wanted(request, settings, asyncio.to_thread(tell))
     except TooCostlyNow:
-        detail = "a test of text takes too long to be explained at once: send a shorter text"
+        detail = "testing the text takes too long to explain: send a shorter text"
         raise Problem("too-costly", detail) from None
     for said, each in zip(told, published, strict=True):
         if index and view is None and settings.shards is None:  # it tells of all subscriptions
@@ -205,7 +207,7 @@ async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any
             return working.result()
         if leaving.done():
             raise ClientDisconnect
-        detail = f"this takes more than {settings.max_match_seconds:g} s: send fewer events"
+        detail = f"matching takes more than {settings.max_match_seconds:g} s: send fewer events"
         raise Problem("too-costly", detail)
     finally:
         working.cancel()

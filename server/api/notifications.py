@@ -19,15 +19,16 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1", tags=["events"])
 
 Source = Annotated[
-    str | None, Query(max_length=2_048, description="The source of the events, instead of the notification's own.")
+    str | None,
+    Query(max_length=2_048, description="The source of the events, instead of the source in the notification."),
 ]
-Verbose = Annotated[bool, Query(description="Whether the answer lists every event, with notes.")]
+Verbose = Annotated[bool, Query(description="Whether the answer lists every event with its notes.")]
 NOTIFICATION = {"type": "object"}
 
 
 @router.post(
     "/ngsi-ld/notifications",
-    summary="Take a notification of an NGSI-LD broker",
+    summary="Publish a notification of an NGSI-LD broker",
     status_code=202,
     openapi_extra=body_schema(NOTIFICATION),
 )
@@ -48,7 +49,7 @@ async def take_ngsi_ld(
 
 @router.post(
     "/onerecord/notifications",
-    summary="Take a notification of a ONE Record server",
+    summary="Publish a notification of a ONE Record server",
     status_code=202,
     openapi_extra=body_schema(NOTIFICATION),
 )

@@ -54,8 +54,8 @@ async def put_ontology(
     reason: Annotated[
         Literal["none", "rdfs", "owl"],
         Query(
-            description="What is added to what is stated: nothing; what follows from sub-properties, domains and "
-            "ranges; or also what a reasoner of OWL 2 finds, which may take minutes."
+            description="What to infer: nothing; what follows from sub-properties, domains and "
+            "ranges; or also what an OWL 2 reasoner finds, which may take minutes."
         ),
     ] = "none",
     relations: Annotated[
@@ -66,8 +66,8 @@ async def put_ontology(
             "names or labels, or `transitive` for every owl:TransitiveProperty.",
         ),
     ] = "",
-    activate: Annotated[bool, Query(description="Whether it is in force at once.")] = True,
-    dry_run: Annotated[bool, Query(description="Only read it, and tell what it would do in force.")] = False,
+    activate: Annotated[bool, Query(description="Whether the new version is activated at once.")] = True,
+    dry_run: Annotated[bool, Query(description="Only read the document and report the effect; store nothing.")] = False,
 ) -> Response:
     """Stores the document, plain or gzip, as another version, and answers the load report. The same bytes again are the
     same version (200). Once active, every live subscription is compiled again, in one step; an event is matched under
@@ -131,7 +131,7 @@ async def list_versions(name: Name, broker: AppBroker) -> Response:
     return answer({"name": name, "versions": [_described(row) for row in await _versions(broker, name)]})
 
 
-@router.get("/{name}/records", summary="What was read from an ontology", response_class=Response)
+@router.get("/{name}/records", summary="The load report of an ontology", response_class=Response)
 async def get_records(name: Name, broker: AppBroker) -> Response:
     """The records of its active version, in the compact form of this program: what jobs outside the server read."""
     ontology = next((each for each in broker.vocabulary.ontologies if each.name == name), None)
@@ -141,17 +141,19 @@ async def get_records(name: Name, broker: AppBroker) -> Response:
     return Response(content, media_type="application/octet-stream")
 
 
-@router.get("/{name}/diff", summary="What changed between two versions")
+@router.get("/{name}/diff", summary="The differences between two versions")
 async def diff(
     name: Name,
     broker: AppBroker,
     before: Annotated[
-        int | None, Query(alias="from", ge=1, le=MOST, description="The older version; the active one when absent.")
+        int | None, Query(alias="from", ge=1, le=MOST, description="The older version. Default: the active version.")
     ] = None,
     to: Annotated[
-        int | None, Query(ge=1, le=MOST, description="The newer version; the newest one when absent.")
+        int | None, Query(ge=1, le=MOST, description="The newer version. Default: the newest version.")
     ] = None,
-    limit: Annotated[int, Query(ge=0, le=1_000, description="Entries a list; counts are complete.")] = 100,
+    limit: Annotated[
+        int, Query(ge=0, le=1_000, description="The largest number of entries in a list; counts are complete.")
+    ] = 100,
 ) -> Response:
     """Concepts added and removed, moved (with other parents), merged and split, deprecated and restored, and those
     with other labels, from one version to another."""
@@ -167,7 +169,7 @@ async def activate(
     name: Name,
     broker: AppBroker,
     version: Annotated[int, Query(ge=1, le=MOST)],
-    dry_run: Annotated[bool, Query(description="Only tell what it would do.")] = False,
+    dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Activates a stored version, which may be an earlier one, and returns which live subscriptions mean something
     else since, and what they gain and lose. `dry_run` answers the same and changes nothing."""
@@ -175,11 +177,11 @@ async def activate(
     return await _changed(broker, name, dry_run, told)
 
 
-@router.post("/{name}/rollback", summary="Go back to the version before")
+@router.post("/{name}/rollback", summary="Go back to the previous version")
 async def rollback(
     name: Name,
     broker: AppBroker,
-    dry_run: Annotated[bool, Query(description="Only tell what it would do.")] = False,
+    dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Activates the version that was active before the present one. A second rollback undoes the first. 409
     where there was none."""
@@ -191,7 +193,7 @@ async def rollback(
 async def delete_ontology(
     name: Name,
     broker: AppBroker,
-    dry_run: Annotated[bool, Query(description="Only tell what it would do.")] = False,
+    dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Forgets every version. Refused (409) while a subscription names a concept that only this ontology has. `dry_run`
     answers the same and changes nothing."""
@@ -209,7 +211,10 @@ def _to_replace(request: Request) -> str | None:
     """The version that an upload is to follow, from its conditions. Raises `Problem` for one that cannot be kept."""
     if (absent := request.headers.get("if-none-match")) is not None:
         if absent.strip() != "*":
-            raise Problem("malformed-request", "If-None-Match of an upload can only be *: make it, if there is none")
+            raise Problem(
+                "malformed-request",
+                "If-None-Match of an upload can only be *: create the ontology if it does not exist",
+            )
         return ""
     if (followed := request.headers.get("if-match")) is None:
         return None

@@ -33,7 +33,7 @@ def _body(kind: Kind) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-@router.get("", summary="List what the built-in operators know")
+@router.get("", summary="List the data of the built-in operators")
 async def list_all(broker: AppBroker) -> Response:
     """Regions, tables and windows, from the server's folder and uploaded, each with its size."""
     data = broker.state.operators.data

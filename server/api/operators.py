@@ -29,17 +29,31 @@ REGISTRATION = {
     "type": "object",
     "required": ["url"],
     "properties": {
-        "url": {"type": "string", "format": "uri", "description": "Where questions are posted to."},
-        "version": {"type": "string", "description": "Answers are shared within one version only."},
+        "url": {
+            "type": "string",
+            "format": "uri",
+            "description": "The URL of the operator. The server sends calls to it by POST.",
+        },
+        "version": {
+            "type": "string",
+            "description": "The version of the operator. Answers are shared only within one version.",
+        },
         "arguments": {"description": "How many constants and @attributes a call has, or [least, most]."},
-        "attributes": {"type": "array", "items": {"type": "string"}, "description": "What is sent of an event."},
-        "cost": {"type": "number", "description": "Seconds to assume before anything was learned."},
-        "selectivity": {"type": "number", "description": "Probability to assume before anything was learned."},
+        "attributes": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The attributes of an event to send.",
+        },
+        "cost": {"type": "number", "description": "The cost in seconds to assume before it is measured."},
+        "selectivity": {"type": "number", "description": "The probability to assume before it is measured."},
         "timeout_seconds": {"type": "number"},
         "concurrency": {"type": "integer"},
-        "speculate": {"type": "boolean", "description": "Ask at once what may be needed, without waiting for others."},
-        "retries": {"type": "integer", "description": "Of a connection that breaks, within the timeout."},
-        "cache_seconds": {"type": "number", "description": "How long an answer is reused for the same question."},
+        "speculate": {
+            "type": "boolean",
+            "description": "Start calls as soon as they may be needed, without waiting for other calls.",
+        },
+        "retries": {"type": "integer", "description": "Retries after a broken connection, within the timeout."},
+        "cache_seconds": {"type": "number", "description": "How many seconds an answer is reused for the same call."},
         "headers": {"type": "object", "additionalProperties": {"type": "string"}},
     },
     "additionalProperties": False,
@@ -59,7 +73,7 @@ AppLateMatching = Annotated[LateMatchingService, Depends(_late_matching)]
 
 @router.get("", summary="List operators")
 async def list_all(broker: AppBroker, late_matching: AppLateMatching) -> Response:
-    """All operators, built in, from plug-ins and remote, with what was declared and what was learned of them. One that
+    """All operators (built-in, from plug-ins, remote), with their declarations and statistics. One that
     is `missing` is called by stored subscriptions but no longer provided: their events wait."""
     listed = await _described(broker, late_matching)
     return answer({"operators": listed})
@@ -95,7 +109,7 @@ async def delete(name: Name, broker: AppBroker) -> Response:
     return answer({"name": name, "deleted": True})
 
 
-@router.post("/retry", summary="Try again what was given up")
+@router.post("/retry", summary="Retry the candidates that were given up")
 async def retry(broker: AppBroker) -> Response:
     """Every candidate that operators could not decide in all their tries, and whose event is still kept, is tried again
     from the beginning: for when a service has been repaired."""
@@ -155,7 +169,7 @@ def _learned(record: Record | None, selectivity: float, cost: float) -> dict[str
 def _predicates(late_matching: LateMatchingService, name: str) -> list[dict[str, Any]]:
     entry = late_matching.broker.state.operators.entries.get(name)
     if entry is None:
-        raise InvalidDeclaration(f"no operator is called {name!r}")
+        raise InvalidDeclaration(f"no operator has the name {name!r}")
     operator = entry.operator
     own = [
         (each["predicate"], each["evaluations"])

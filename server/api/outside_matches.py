@@ -1,4 +1,4 @@
-"""The route of matches that were found elsewhere: `kindcast spark stream --deliver` sends them."""
+"""The route for matches that another program found: `kindcast spark stream --deliver` uses it."""
 
 import asyncio
 from typing import Any
@@ -31,7 +31,7 @@ ITEM: dict[str, Any] = {
     "required": ["event"],
     "properties": {
         "event": {"type": "object", "description": "The CloudEvent. It needs an id and a source."},
-        "subscription": {"type": "string", "description": "The id of a subscription that it matches."},
+        "subscription": {"type": "string", "description": "The id of a subscription that the event matches."},
         "subscriptions": {"type": "array", "items": {"type": "string"}, "description": "Or of several."},
         "bindings": {
             "type": "array",
@@ -92,7 +92,7 @@ class _Match(msgspec.Struct):
     wanted: dict[str, str | None]
 
 
-@router.post("", summary="Deliver matches found elsewhere", status_code=202, openapi_extra=MATCHES)
+@router.post("", summary="Deliver matches that another program found", status_code=202, openapi_extra=MATCHES)
 async def accept_matches(
     request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings
 ) -> Response:
@@ -149,7 +149,7 @@ def _items(kind: str, body: bytes) -> list[tuple[int | None, bytes | Any]]:
     said = decode(body)
     if isinstance(said, dict) and "matches" in said:
         if not isinstance(said["matches"], list) or len(said) > 1:
-            raise Problem("invalid-request", "`matches` is a list, and stands alone")
+            raise Problem("invalid-request", "`matches` must be a list and the only member")
         return [(None, each) for each in said["matches"]]
     return [(None, said)]
 
@@ -179,7 +179,7 @@ def _read(
 def _match(reader: EventReader, said: Any, depth: int) -> tuple[DecodedEvent, dict[str, str | None]]:
     """One item. Raises `Problem`, `InvalidEvent`."""
     if not isinstance(said, dict):
-        raise Problem("invalid-request", "a match is an object with `event` and `subscription`")
+        raise Problem("invalid-request", "a match must be an object with `event` and `subscription`")
     if unknown := sorted(said.keys() - MEMBERS):
         errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
         raise Problem("invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
@@ -191,7 +191,7 @@ def _match(reader: EventReader, said: Any, depth: int) -> tuple[DecodedEvent, di
             [
                 Fault(
                     "missing-attribute",
-                    "`event` is a CloudEvent, with specversion, id, source and type",
+                    "`event` must be a CloudEvent with specversion, id, source and type",
                     at_member("event"),
                 )
             ]
@@ -202,19 +202,19 @@ def _match(reader: EventReader, said: Any, depth: int) -> tuple[DecodedEvent, di
 def _wanted(said: dict[str, Any]) -> dict[str, str | None]:
     one, several = said.get("subscription"), said.get("subscriptions")
     if (one is None) == (several is None):
-        raise _wrong("subscription", "name the subscription as `subscription`, or several as `subscriptions`")
+        raise _wrong("subscription", "give one subscription as `subscription`, or several as `subscriptions`")
     bindings = said.get("bindings")
     if bindings is not None:
         if not isinstance(bindings, list) or not all(isinstance(each, dict) for each in bindings):
-            raise _wrong("bindings", "`bindings` is a list of objects")
+            raise _wrong("bindings", "`bindings` must be a list of objects")
         if one is None and bindings:
-            raise _wrong("bindings", "`bindings` are those of one `subscription`: send each with its own")
+            raise _wrong("bindings", "`bindings` belong to one `subscription`: send a match for each subscription")
     if one is not None:
         if not isinstance(one, str):
-            raise _wrong("subscription", "`subscription` is the id of one, a text")
+            raise _wrong("subscription", "`subscription` must be the id of a subscription, a text")
         return {one: msgspec.json.encode(bindings).decode() if bindings else None}
     if not isinstance(several, list) or not all(isinstance(each, str) for each in several):
-        raise _wrong("subscriptions", "`subscriptions` is a list of ids")
+        raise _wrong("subscriptions", "`subscriptions` must be a list of ids")
     return dict.fromkeys(several)
 
 

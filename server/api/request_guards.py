@@ -48,14 +48,20 @@ class HostGuard:
         hosts = headers.getlist("host")
         host = _HOST.fullmatch(hosts[0].strip(" \t")) if len(hosts) == 1 else None
         if host is None or host["name"].strip("[]").lower() not in self._names:
-            detail = "the Host header names another server: use this one's address, or add the name to allowed_hosts"
+            detail = (
+                "the Host header names another server: use the address of this server, or add the name to the "
+                "setting allowed_hosts"
+            )
             return Problem("wrong-host", detail)
         if scope.get("method") not in SAFE_METHODS:  # a WebSocket has none: a page could read all that comes over it
             own = _origin(scope["scheme"].replace("ws", "http"), host["name"], host["port"])
             for origin in headers.getlist("origin"):
                 found = _ORIGIN.fullmatch(origin)
                 if found is None or _origin(*found.groups()) not in (own, *self._origins):
-                    detail = "pages of other sites may not change anything here: allowed_origins lists those that may"
+                    detail = (
+                        "pages of other sites may not change anything on this server: to allow a site, add its "
+                        "origin to the setting allowed_origins"
+                    )
                     return Problem("wrong-origin", detail)
         return None
 
@@ -94,7 +100,7 @@ class BodyLimit:
 
 
 def _too_large(limit: int) -> Problem:
-    return Problem("body-too-large", f"the body has more than {limit:,} bytes: send it in parts")
+    return Problem("body-too-large", f"the body has more than {limit:,} bytes: send several smaller requests")
 
 
 def _origin(scheme: str, host: str, port: str | None) -> str:

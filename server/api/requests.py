@@ -67,7 +67,8 @@ AppEventReader = Annotated[EventReader, Depends(_event_reader)]
 async def _claim(
     request: Request,
     ticket: Annotated[
-        str | None, Header(alias=TICKET_HEADER, description="What creating the subscription returned.")
+        str | None,
+        Header(alias=TICKET_HEADER, description="The ticket of the subscription, from the answer to its creation."),
     ] = None,
 ) -> Claim:
     return caller_of(request).claim(ticket)
@@ -158,4 +159,4 @@ def parse_page_cursor(cursor: str | None) -> int:
             return int(text)
     except (ValueError, binascii.Error):
         pass
-    raise Problem("invalid-cursor", "the cursor does not belong to this list: leave it out to start from the beginning")
+    raise Problem("invalid-cursor", "the cursor is not from this list: leave it out to start from the beginning")

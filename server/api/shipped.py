@@ -1,4 +1,4 @@
-"""Routes of the vocabularies that come with kindcast, for those who begin."""
+"""Routes of the shipped vocabularies, for beginners."""
 
 from typing import Annotated, Any
 
@@ -24,7 +24,9 @@ async def list_shipped() -> Response:
 
 
 @router.get("/{name}", summary="A shipped vocabulary", response_class=Response)
-async def get_shipped(name: Annotated[str, Path(max_length=100, description="Its name, such as shop.")]) -> Response:
+async def get_shipped(
+    name: Annotated[str, Path(max_length=100, description="The name of the vocabulary, such as shop.")],
+) -> Response:
     """The document, in Turtle: `PUT /v1/ontologies/{name}` takes it as it is."""
     if f"{name}.ttl" not in shipped_names():
         raise UnknownOntology(f"no vocabulary {name!r} is shipped")

@@ -114,28 +114,31 @@ class _Ending(_Strict):
 class SubscriptionChange(_Ending):
     """What PATCH may change: where and how it is delivered, metadata, and when it ends."""
 
-    sink: Annotated[str | None, Field(max_length=2_048, description="Where the webhook goes.")] = None
+    sink: Annotated[str | None, Field(max_length=2_048, description="The address that receives the matches.")] = None
     protocol: Literal["HTTP", "MQTT", "NATS", "AMQP", "KAFKA"] | None = None
     protocolsettings: Annotated[
         dict[str, Any] | None,
         Field(
             description="HTTP: `method`, `headers`, `format` (message or cloudevents), `batch`. Brokers: "
             "`topicname` (MQTT, KAFKA), `subject` (NATS) or `address` (AMQP), and `mode` (structured or "
-            "binary); `qos`, `retain` for MQTT. All: `expiry_notice`: false, and nothing is sent a day before the end."
+            "binary); `qos`, `retain` for MQTT. All: `expiry_notice`: false turns off the notice a day before the end."
         ),
     ] = None
     sinkcredential: Annotated[dict[str, Any] | None, Field(description="PLAIN or ACCESSTOKEN; write-only.")] = None
-    metadata: Annotated[dict[str, Any] | None, Field(description="Yours; kept and shown.")] = None
+    metadata: Annotated[dict[str, Any] | None, Field(description="Data of your own; stored and shown.")] = None
     attributes: Annotated[
         list[Text] | None,
-        Field(max_length=200, description="Which members of the data are delivered, dotted; without it, all of it."),
+        Field(
+            max_length=200,
+            description="The members of the data that are delivered, as dotted names; without it, all members.",
+        ),
     ] = None
     throttling: Annotated[
         float | None,
         Field(
             gt=0,
             le=MOST_THROTTLING_SECONDS,
-            description="Seconds between two requests to the sink; what waits comes later.",
+            description="The least number of seconds between two requests to the sink; other messages wait.",
         ),
     ] = None
 
@@ -147,7 +150,7 @@ class _Asked(_Strict):
     where: dict[str, Any] | None = None
     filters: Annotated[list[Any] | None, Field(max_length=1_000)] = None
     types: Annotated[list[Text] | None, Field(min_length=1, max_length=1_000, description="CloudEvents types.")] = None
-    source: Annotated[Text | None, Field(description="The source of its events.")] = None
+    source: Annotated[Text | None, Field(description="The source of the events.")] = None
 
 
 class SubscriptionBody(SubscriptionChange, _Asked):
@@ -200,7 +203,7 @@ def read_new(
     asked = read_body(SubscriptionBody, body)
     ways = _ways(asked)
     if not ways and asked.types is None and asked.source is None:
-        raise _invalid("say what you want as expression, where or filters; an empty expression means every event", "")
+        raise _invalid("give expression, where or filters; an empty expression means every event", "")
     _check_sink(asked.sink, asked.protocol, asked.protocolsettings, asked.sinkcredential, asked.throttling, settings)
     ticket = new_ticket(repeatable)
     new = NewSubscription(
@@ -263,7 +266,7 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
     if asked.sink is None:
         protocol = present
         if "sink" not in values and asked.protocol not in (None, present or DEFAULT_PROTOCOL):
-            raise _invalid("another protocol needs another sink", "/protocol")
+            raise _invalid("to change the protocol, change the sink as well", "/protocol")
     else:
         protocol = asked.protocol or _protocol_of(asked.sink, present)
         _check_url(asked.sink, protocol, settings)
@@ -301,9 +304,13 @@ def ending(asked: _Ending, settings: Settings) -> float:
         end = (asked.expires_at if asked.expires_at.tzinfo else asked.expires_at.replace(tzinfo=UTC)).timestamp()
     name = "/expires_at" if asked.expires_at is not None else "/ttl_seconds"
     if end <= now:
-        raise _invalid("it would have expired already", name)
+        raise _invalid("this time is in the past", name)
     if end > now + settings.max_ttl_seconds + 1.0:
-        raise _invalid(f"at most {settings.max_ttl_seconds / 86_400.0:g} days from now: renew it in time", name)
+        raise _invalid(
+            f"at most {settings.max_ttl_seconds / 86_400.0:g} days from now: choose an earlier time and renew the "
+            f"subscription later",
+            name,
+        )
     return end
 
 
@@ -348,7 +355,9 @@ def _check_sink(
             ("throttling", throttling),
         ):
             if value is not None:
-                raise _invalid(f"{name} is for webhooks: give a sink as well, or leave it out", f"/{name}")
+                raise _invalid(
+                    f"{name} is only for subscriptions with a sink: give a sink, or leave it out", f"/{name}"
+                )
         return
     _check_url(sink, protocol, settings)
     _check_settings(protocol, protocolsettings)
@@ -365,7 +374,7 @@ def _check_url(sink: str, protocol: str | None, settings: Settings) -> None:
 
 def _check_settings(protocol: str | None, protocolsettings: Mapping[str, Any] | None) -> None:
     if not isinstance((protocolsettings or {}).get(EXPIRY_NOTICE, True), bool):
-        raise _invalid(f"{EXPIRY_NOTICE} is true or false", f"/protocolsettings/{EXPIRY_NOTICE}")
+        raise _invalid(f"{EXPIRY_NOTICE} must be true or false", f"/protocolsettings/{EXPIRY_NOTICE}")
     for name in protocolsettings or {}:
         if name not in PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings | {EXPIRY_NOTICE}:
             raise not_yet(f"protocolsettings.{name[:100]}", f"/protocolsettings/{name[:100]}")
@@ -383,8 +392,8 @@ def read_key(key: str | None, caller: Caller) -> Repeatable | None:
     if not KEY_CHARACTERS[0] <= len(plain) <= KEY_CHARACTERS[1]:
         least, most = KEY_CHARACTERS
         raise _invalid(
-            f"an Idempotency-Key has {least} to {most} characters that nobody can guess, such as those of a new UUID: "
-            "who has it gets the ticket",
+            f"an Idempotency-Key has {least} to {most} characters that nobody can guess, such as a new UUID: "
+            "anyone who has it gets the ticket",
             "",
         )
     return Repeatable(caller.owner, plain)
@@ -410,14 +419,17 @@ of ms only."""
 Id = Annotated[str, Path(max_length=100, description="The id of the subscription.")]
 IfMatch = Annotated[
     str | None,
-    Header(max_length=4_096, description="Only if the subscription still has this ETag; else 412 and nothing changes."),
+    Header(
+        max_length=4_096,
+        description="Change the subscription only if it still has this ETag; otherwise the answer is 412.",
+    ),
 ]
 IdempotencyKey = Annotated[
     str | None,
     Header(
         max_length=4_096,
-        description="A new UUID of yours: sent again with the same request, it makes nothing new and gets the same "
-        "answer; with another request 422. It is as secret as the ticket.",
+        description="A new UUID. If you repeat the request with the same UUID, no second subscription is made and the "
+        "answer is the same. With another request the answer is 422. Keep it as secret as the ticket.",
     ),
 ]
 Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired"]
@@ -447,11 +459,16 @@ async def list_all(
     request: Request,
     broker: AppBroker,
     caller: AppCaller,
-    cursor: Annotated[str | None, Query(max_length=64, description="Where the page before ended.")] = None,
+    cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
-    status: Annotated[Status | None, Query(description="Only those of this status.")] = None,
+    status: Annotated[Status | None, Query(description="Only subscriptions with this status.")] = None,
     flagged: Annotated[
-        bool | None, Query(description="Only those that use something removed from the vocabulary, or only the others.")
+        bool | None,
+        Query(
+            description=(
+                "true: only subscriptions that use something removed from the vocabulary; false: only the others."
+            )
+        ),
     ] = None,
 ) -> Response:
     """A page of subscriptions in the order in which they were made; the header Link leads to the next one. An auditor
@@ -538,7 +555,7 @@ async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
     return answer(told | _kept_back(caller, broker, row, told), headers=_etag(row))
 
 
-@router.get("/{id}/plan", summary="What its operators are expected to cost")
+@router.get("/{id}/plan", summary="The expected cost of a subscription's operators")
 async def plan(id: Id, broker: AppBroker, caller: AppCaller, late_matching: AppLateMatching) -> Response:
     """The calls of each of its clauses in the order that is cheapest for it alone, what each is expected to cost, how
     likely it holds, and how many clauses of all subscriptions share it."""
@@ -575,7 +592,7 @@ async def change(
 
 @router.delete("/{id}", summary="Unsubscribe")
 async def unsubscribe(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
-    """Deletes it with all that waits for it, and answers what it was."""
+    """Deletes a subscription with its waiting messages, and returns the deleted subscription."""
     return _current(await broker.delete_subscription(id, ticket, entity_tags(if_match)), broker, ticket)
 
 
@@ -636,8 +653,10 @@ async def rotate_secret(
 class ReplayBody(_Strict):
     """From where: a cursor, or a moment; without either, from the first message that is kept."""
 
-    after: Annotated[str | None, Field(max_length=20, description="A cursor: what comes after it is replayed.")] = None
-    since: Annotated[datetime | None, Field(description="RFC 3339; what was accepted then or later.")] = None
+    after: Annotated[str | None, Field(max_length=20, description="A cursor: all later messages are replayed.")] = None
+    since: Annotated[
+        datetime | None, Field(description="RFC 3339: all events accepted at or after this time are replayed.")
+    ] = None
 
 
 @router.post(
@@ -746,12 +765,12 @@ def _read_line(
     try:
         body = decode(line)
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
-            return Problem("invalid-request", "a line is a JSON object, not nested too deeply")
+            return Problem("invalid-request", "a line must be a JSON object that is not nested too deeply")
         check_size(body, settings)
         if isinstance(body.get("sink"), str) and body["sink"].endswith(CUT):
-            raise _invalid("the path of the sink was left out for who exported this: write the whole address", "/sink")
+            raise _invalid("the export left out the path of the sink: write the whole address", "/sink")
         if body.get("start_at") is not None:
-            raise _invalid("an imported subscription gets new events only: leave start_at out", "/start_at")
+            raise _invalid("an imported subscription gets only new events: leave start_at out", "/start_at")
         kept = read_body(_Kept, {name: body.pop(name) for name in _Kept.model_fields if name in body})
         was = body.get("id")
         return *_restored(*read_new(body, settings, caller, repeatable), was, kept), was

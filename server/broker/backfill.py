@@ -73,7 +73,7 @@ class Backfill:
         self.read += len(rows)
         if self.read > self._max_events:
             raise BackfillTooLarge(
-                f"more than {self._max_events:,} events were accepted since then: choose a later start_at"
+                f"more than {self._max_events:,} events were accepted since start_at: choose a later start_at"
             )
         read: list[ReadEvent] = []
         sequences: list[int] = []
@@ -95,7 +95,8 @@ class Backfill:
                 self.undecided += [(sequence, failure) for failure in table.undecided.get(number, {}).values()]
         if len(self.matched) + len(self.undecided) > self._max_matches:
             raise BackfillTooLarge(
-                f"more than {self._max_matches:,} stored events match: choose a later start_at, or say more"
+                f"more than {self._max_matches:,} stored events match: choose a later start_at, or a narrower "
+                f"expression"
             )
 
 

@@ -351,7 +351,7 @@ class Broker:
         max_matches: int | None = None,
         budget: ReadingBudget | None = None,
     ) -> list[Outcome]:
-        """Accept the events of one document, in order, all of them or none. Graphs are read within `budget`, by default
+        """Accept the events of one document, in order, all or none. Graphs are read within `budget`, by default
         that of a request. Raises `InvalidEvent` with the problems of
         those that cannot be read, `TooManyMatches`, `BrokerBusy`."""
         if not events:
@@ -465,14 +465,14 @@ class Broker:
         found, or None where the same request came before. Raises also `BackfillTooLarge`, `BrokerBusy`, and what
         `after` raises."""
         if self._backfills_waiting >= MAX_BACKFILLS:
-            raise BrokerBusy("too many new subscriptions are waiting for past events: try again later")
+            raise BrokerBusy("too many new subscriptions wait for past events: try again later")
         self._backfills_waiting += 1
         try:
             async with self._backfilling:
                 for _ in range(BACKFILL_TRIES):
                     with contextlib.suppress(Outdated):
                         return await self._with_past(new, after, quota)
-            raise BrokerBusy("the vocabulary keeps changing, or too many events come: try again later")
+            raise BrokerBusy("the vocabulary changes too often, or too many events arrive: try again later")
         finally:
             self._backfills_waiting -= 1
 
@@ -628,7 +628,7 @@ class Broker:
         """Another server has committed something: the thread looks, if it is not about to."""
         self._woken = True
         if self._following is None or self._following.done():
-            self._following = asyncio.create_task(self._follow(), name="what other servers committed")
+            self._following = asyncio.create_task(self._follow(), name="commits of other servers")
 
     async def _follow(self) -> None:
         while self._woken:
@@ -694,7 +694,7 @@ class Broker:
         if self._thread is None:
             raise StoreUnavailable("the broker is not running")
         if not reads_only and self.leases.membership is not None and not self.leases.membership.lives:
-            raise StoreUnavailable("this server could not tell the database in time that it lives: try again")
+            raise StoreUnavailable("this server did not reach the database in time: try again")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting += weight
         self._since[answer] = time.monotonic()
@@ -742,7 +742,7 @@ def _check_layout(connection: Connection) -> None:
 def _check_programs(connection: Connection, mine: str) -> None:
     for _, program in living(connection):
         if program != mine:
-            raise StoreInUse(f"{program} serves the database, and this is {mine}: stop the others first")
+            raise StoreInUse(f"{program} serves the database, but this is {mine}: stop the other servers first")
 
 
 def _publish_one(group: Group, publication: Publication, observe: Callable[[float, int], None]) -> Results:

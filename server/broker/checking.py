@@ -1,4 +1,4 @@
-"""After a start, beside everything else: all that is stored is looked at once.
+"""The background check after a start: reads all stored data once.
 
     ready ──some seconds──▶ quick_check, table by table ──▶ digests, some thousand rows at a time ──▶ log, /readyz
 
@@ -52,10 +52,10 @@ async def check_everything(read: Read, damage: Damage, after_seconds: float) -> 
                 done = min(total, done + ROWS)
             checked += total
     except StoreDamaged:
-        damage.progress = "the check ended at damaged pages"
+        damage.progress = "the check stopped at damaged pages"
         return
     except ServerError as error:
-        damage.progress = f"the check ended early: {error}"
+        damage.progress = f"the check stopped early: {error}"
         return
     damage.progress = f"{checked:,} records were checked"
     _log.info("%s in %.1f s after the start", damage.progress, time.monotonic() - began)

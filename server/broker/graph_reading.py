@@ -110,7 +110,10 @@ class GraphReading:
                 budget.values -= values_of(event.data, budget.values)
                 if budget.values < 0:
                     most = self._settings.max_graph_values_per_request
-                    detail = f"the documents of the request hold more than {most:,} values: send fewer at once"
+                    detail = (
+                        f"the documents of the request hold more than {most:,} values: send fewer documents in "
+                        f"one request"
+                    )
                     found[start] = ReadGraph(vocabulary, InvalidEvent([Problem("too-many-values", detail)]))
                 elif (read := _quickly(reader, event, vocabulary)) is None:
                     handed_over.append(start)

@@ -177,7 +177,7 @@ def _too_many(outcome: Outcome | Refused, more: int, limit: int | None) -> TooMa
     if limit is None or not more or matched <= limit:
         return None
     told = f"the event would match {matched:,} subscriptions"
-    return TooManyMatches(f"{told}, and an event may match {limit:,} at most")
+    return TooManyMatches(f"{told}, but an event may match at most {limit:,}")
 
 
 def _given(live: LiveSubscriptions, wanted: Wanted, now: float, silent: dict[str, int]) -> Given:

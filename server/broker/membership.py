@@ -34,7 +34,7 @@ _log = logging.getLogger("kindcast.broker")
 
 
 class Membership:
-    """A thread with a connection of its own. `woken` and `changed` are called on the event loop that made it."""
+    """A thread with its own connection. `woken` and `changed` are called on the event loop that made it."""
 
     def __init__(
         self,

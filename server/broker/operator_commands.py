@@ -22,7 +22,7 @@ def register(group: Group, name: str, registration: Registration, *, limit: int)
     registry = group.state.operators
     entry = registry.entries.get(name)
     if entry is not None and entry.kind in ("builtin", "plugin"):
-        raise OperatorFixed(f"{name!r} is the server's own operator, or a plug-in's: choose another name")
+        raise OperatorFixed(f"{name!r} belongs to the server or a plug-in: choose another name")
     if entry is None and sum(each.kind == "remote" for each in registry.entries.values()) >= limit:
         raise TooManyOperators(f"this server takes at most {limit:,} remote operators")
     changed = registry.with_remote(name, registration)
@@ -38,7 +38,7 @@ def unregister(group: Group, name: str) -> None:
     if entry is None or entry.kind == "missing":
         raise UnknownOperator(name)
     if entry.kind != "remote":
-        raise OperatorFixed(f"{name!r} is the server's own operator, or a plug-in's: it cannot be deleted")
+        raise OperatorFixed(f"{name!r} belongs to the server or a plug-in: it cannot be deleted")
     uses = operators.count_uses(group.connection).get(name, 0)
     if uses:
         raise OperatorInUse(name, uses, operators.uses_of(group.connection, name, limit=LISTED))

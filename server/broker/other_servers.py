@@ -1,4 +1,4 @@
-"""What other servers committed to the same database is applied to the state of this one, before it goes on.
+"""Applies the commits of other servers on the same database to the state of this server.
 
     NOTIFY, or a group begins ──▶ the ledger says: commits that are not ours ──▶ changes since ──▶ state, sweeper
                                                                                    │             └─▶ listeners
@@ -98,11 +98,16 @@ class OtherServers:
     def _catch_up(self, connection: Connection, locked: servers.Locked) -> None:
         state = self._state
         if locked.layout != LAYOUT:
-            raise StoreUnreadable(f"the database was brought to layout {locked.layout}: this server reads {LAYOUT}")
+            raise StoreUnreadable(
+                f"the database now has layout {locked.layout}, but this server reads layout {LAYOUT}: upgrade this "
+                f"server"
+            )
         if locked.commits == state.commits:
             return
         if locked.commits < state.commits:
-            _log.error("the database has %d commits, but there were %d: it lost some", locked.commits, state.commits)
+            _log.error(
+                "the database has %d commits, but there were %d before: it lost commits", locked.commits, state.commits
+            )
             raise StateOutdated
         if _is_far_behind(locked.commits, state):
             raise StateOutdated

@@ -283,7 +283,7 @@ def _published(
         limit = publication.max_matches
         if limit is not None and rows.matched(number) > limit:
             results[index] = TooManyMatches(
-                f"the event matches {rows.matched(number):,} subscriptions, and an event may match {limit:,} at most"
+                f"the event matches {rows.matched(number):,} subscriptions, but an event may match at most {limit:,}"
             )
             continue
         notes = (*each.notes, *noted) if publication.verbose else ()
@@ -575,7 +575,7 @@ def _duplicate(event: DecodedEvent, known: Known, state: State) -> Outcome:
     matched = None if state.shards else count
     notes = []
     if digest != event.digest:
-        detail = "an event with this source and id was accepted before with another body, which is kept"
+        detail = "an event with this source and id was accepted before with another body; the first body is kept"
         notes.append(EventNote(DIFFERS, "", detail))
     return Outcome(event.id, event.source, sequence, matched, notes, duplicate=True)
 

@@ -1,4 +1,4 @@
-"""Retractions: who was sent an event that is withdrawn is told so, once, in whichever order the two come.
+"""Retractions: subscribers who got a withdrawn event are told once, whichever of the two came first.
 
     an event that withdraws ──▶ events about its subject ──┐
     an event about a subject that was withdrawn before ────┴──▶ for each a message to all who have it

@@ -84,7 +84,7 @@ class Snapshots:
             return None
         try:
             if token is None:
-                raise UnusableMatcher(self._folder, "the database does not know it")
+                raise UnusableMatcher(self._folder, "the database does not name it")
             found = self._find(token)
             matcher = Matcher.open(found, vocabulary, operators=operators, limits=self._limits, budget=self._budget)
             live_subscriptions = LiveSubscriptions.opened(matcher, read_arrays(found / ROLL, KIND)[1])
@@ -163,7 +163,7 @@ class Snapshots:
             if facts["program"] != PROGRAM:
                 raise UnusableMatcher(folder, f"it was written by version {facts['program']}; this is {PROGRAM}")
             return folder
-        raise UnusableMatcher(self._folder, "it is of another database, or of another time" if found else "it is gone")
+        raise UnusableMatcher(self._folder, "it belongs to another database or another time" if found else "it is gone")
 
     def _folders(self) -> list[Path]:
         try:
@@ -221,7 +221,7 @@ def _impact(connection: Connection, state: State, former: int) -> dict[str, Any]
         return None
     changed = report["subscriptions"]
     _log.warning(
-        "the rules of matching have changed since the last start: %d of %d subscriptions may match otherwise; "
+        "the rules of matching have changed since the last start: %d of %d subscriptions may match differently; "
         "`kindcast ontology rules` lists them",
         changed["changed"],
         changed["live"],
@@ -320,7 +320,7 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
         opened = None if snapshots is None else snapshots.open(vocabulary, operators.known.values(), token)
         saved = 0 if opened is None else len(opened.matcher)
         if snapshots is not None and opened is not None and not _catch_up(connection, opened, noted, writes=alone):
-            snapshots.refuse("the database has other subscriptions than those that were noted")
+            snapshots.refuse("the subscriptions in the database differ from the recorded changes")
             opened = None
         if opened is None:
             state.live_subscriptions = LiveSubscriptions(state.empty_matcher(vocabulary))

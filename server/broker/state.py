@@ -170,7 +170,7 @@ class LiveSubscriptions:
                 self.enter(self.aside[id])
 
     def under(self, matcher: Matcher) -> "LiveSubscriptions":
-        """The same subscriptions with another matcher, which may hold more or fewer of them. This object does not
+        """The same subscriptions with another matcher, which may have more or fewer of them. This object does not
         change. Costs some 0.5 µs per subscription."""
         other = LiveSubscriptions(matcher)
         slots = _slots(matcher)
@@ -230,7 +230,7 @@ class LiveSubscriptions:
         slots = _slots(matcher)
         fits = len(live_subscriptions._numbers) == len(live_subscriptions._ends) > slots.max(initial=-1)
         if not fits or np.count_nonzero(arrays["numbers"]) != slots.size or not arrays["numbers"][slots].all():
-            raise ValueError("the numbers of the subscriptions do not fit the index")
+            raise ValueError("the numbers of the subscriptions do not match the index")
         for number, id, status, end in json.loads(arrays["aside"].tobytes()):
             live_subscriptions.put_aside(Live(number, id, status, end, matching=False))
         return live_subscriptions

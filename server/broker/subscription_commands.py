@@ -343,7 +343,7 @@ def rotate_secret(
     """
     row, live = _owned(group, id, ticket, tags)
     if row.sink is None:
-        raise SinkMissing("only a subscription with a sink has a secret")
+        raise SinkMissing("the subscription has no sink, so it has no secret")
     old = {"old_secret": row.secret, "old_secret_until": group.now + overlap} if overlap > 0 else {"old_secret": None}
     subscriptions.change(group.connection, live.number, secret=secret, **old)
     group.touched.add(live.number)
@@ -549,7 +549,7 @@ def create_many(
         if before is not None:
             results.append(None)
         elif each.id in ids:
-            results.append(IdempotencyKeyReused("another line of the request has this id"))
+            results.append(IdempotencyKeyReused("another line of the request has the same id"))
         elif isinstance(became, InvalidSubscription):
             results.append(became)
         elif there + len(made) >= limit:

@@ -68,7 +68,7 @@ __all__ = ["DeclarationCommands", "Upload", "VocabularyCommands", "active_declar
 
 COMPILED_AT_ONCE = 10_000
 """Subscriptions of a part, where matching is sharded: some MB."""
-OVERTAKEN = "another server has just put another vocabulary in force: try again"
+OVERTAKEN = "another server has just activated another vocabulary: try again"
 LISTED = 20
 """Ids of subscriptions that an error or an answer names; the count is complete."""
 
@@ -246,7 +246,7 @@ def check_unused(connection: Connection, name: str, dependents: Sequence[str], *
     waiting = ontology_is_needed(connection, name, unmatched=unmatched)
     if waiting:
         of = "operators or shards" if unmatched is not None else "an operator"
-        detail = f"{waiting} candidates of accepted events wait for {of} and are to be decided under {name!r}"
+        detail = f"{waiting} candidates of accepted events wait for {of} and still need {name!r}: try again later"
         raise OntologyInUse(name, waiting, [], detail)
     if dependents:
         raise OntologyInUse(name, len(dependents), list(dependents[:LISTED]))
@@ -572,7 +572,7 @@ class VocabularyCommands:
         now = str(next((row.version for row in rows if row.active), rows[0].version)) if rows else ""
         if upload.replaces != now and not (upload.replaces == "*" and now):
             there = f"version {now} of {upload.name!r} is in force" if now else f"there is no ontology {upload.name!r}"
-            raise VersionChanged(f"{there}: read the active version before you replace it")
+            raise VersionChanged(f"{there}: read the active version, then send its ETag")
 
     async def _known(
         self, upload: Upload, sha256: str, activate: bool, *, alone: bool = False, dry_run: bool = False

@@ -133,8 +133,8 @@ class BrokerThread:
                 if not commands or stopping:
                     self._keep(stopping)
         except BaseException:
-            _log.exception("the broker's thread has ended because of an error: restart the server")
-            self.trouble = "the broker's thread ended unexpectedly"
+            _log.exception("the broker stopped because of an error: restart the server")
+            self.trouble = "the broker's thread stopped unexpectedly"
         finally:
             self._refuse_rest()
             with contextlib.suppress(SQLAlchemyError):
@@ -245,7 +245,7 @@ class BrokerThread:
             cause = getattr(error, "orig", None) or error.__cause__ or error
             _log.error("a transaction was not committed; its %d commands are refused: %s", commands, cause)
             self._database.damage.translated(error)
-            self.trouble = "the store refused the last change"
+            self.trouble = "the database refused the last change"
             self._doubtful = group
             self._settle()
             return False
@@ -263,14 +263,14 @@ class BrokerThread:
         self._others.read_again(self._connection)
 
     def _follow(self, others: OtherServers) -> None:
-        """Apply what other servers committed. What cannot be read now is read by the next group."""
+        """Apply commits of other servers. What cannot be read now is read by the next group."""
         try:
             try:
                 others.follow(self._connection)
             except StateOutdated:
                 others.read_again(self._connection)
         except (SQLAlchemyError, ServerError) as error:
-            _log.error("what other servers committed could not be read; trying again: %s", error)
+            _log.error("commits of other servers could not be read; trying again: %s", error)
             self._doubtful = self._new_group()  # nothing is in doubt, but the connection
             self._settle()
 
@@ -291,7 +291,7 @@ class BrokerThread:
                 else:
                     commits, _, _ = ledger.position(self._connection)
         except (SQLAlchemyError, ServerError) as error:
-            _log.error("the store cannot be reached: %s", error)
+            _log.error("the database cannot be reached: %s", error)
             return False
         if commits == self._state.commits:
             group.undo()
@@ -300,7 +300,8 @@ class BrokerThread:
             self._tell(group)
         else:
             raise RuntimeError(
-                f"the ledger has {commits} commits, but this server made {self._state.commits}: another writer?"
+                f"the ledger has {commits} commits, but this server made {self._state.commits}: another program may "
+                f"write to the database"
             )
         self._doubtful = None
         return True
@@ -325,7 +326,7 @@ class BrokerThread:
             self._loop.call_soon_threadsafe(_told, calls, answers)
 
     def _tell_applied(self, applied: Applied) -> None:
-        """Have the event loop notify the listeners of what other servers committed."""
+        """Have the event loop notify the listeners of commits of other servers."""
         calls: list[Callable[[], None]] = []
         if applied.touched:
             calls += [partial(each, applied.touched) for each in self._listeners]

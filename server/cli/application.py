@@ -139,14 +139,14 @@ application.command(
     epilog=page(
         "kindcast doctor",
         "kindcast doctor --data ./shop --json",
-        statuses="0 without a problem, warnings or not; 1 with at least one.",
+        statuses="0 if there is no problem, even with warnings; 1 if there is a problem.",
     ),
 )(doctor.doctor)
 application.command("backup", epilog=page("kindcast backup monday --data ./shop"))(maintenance.backup)
 application.command("restore", epilog=page("kindcast restore monday --data ./shop-again"))(maintenance.restore)
 application.command("check", epilog=page("kindcast check monday"))(maintenance.check)
 application.command(
-    "status", epilog=page("kindcast status --server http://127.0.0.1:9000", statuses="1 while it refuses changes.")
+    "status", epilog=page("kindcast status --server http://127.0.0.1:9000", statuses="1 if the server refuses changes.")
 )(maintenance.status)
 application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 

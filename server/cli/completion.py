@@ -43,7 +43,7 @@ def concepts(context: typer.Context, incomplete: str) -> Found:
 
 
 def expressions(context: typer.Context, incomplete: str) -> Found:
-    """What may stand at the end of an expression: attributes, words of the language, concepts, units."""
+    """The completions of an expression: attributes, words of the language, concepts, units."""
     told = _asked(context, "/v1/check", {"expression": incomplete, "position": len(incomplete)})
     found = []
     for each in told.get("completions", ()):

@@ -54,7 +54,7 @@ def show(
         resolved = client.resolve(term)
         candidates = resolved.get("candidates") or []
         if len(candidates) > 1 and not json:
-            output.warn(f"{term!r} is ambiguous; a subscription must say which of these it means")
+            output.warn(f"{term!r} is ambiguous; in a subscription, write one of these")
             output.table(("label", "IRI"), [(str(each.get("label", "")), each["iri"]) for each in candidates])
             return
         if not candidates:

@@ -22,16 +22,16 @@ def connect(
         typer.Argument(
             envvar="KINDCAST_BROKER",
             metavar="URL",
-            help="mqtt://, nats://, amqp://, kafka:// or redis:// with host and port; better in the variable where it "
-            "holds a password.",
+            help="mqtt://, nats://, amqp://, kafka:// or redis:// with host and port. If it has a password, use "
+            "the variable.",
         ),
     ],
     topic: Annotated[
         list[str],
         typer.Option(
             metavar="TOPIC",
-            help="What to read, with the broker's wildcards; may be repeated. {name} is one level, and an attribute "
-            "ce.name of its events.",
+            help="What to read, with the wildcards of the broker; may be repeated. {name} is one level and becomes "
+            "the attribute ce.name.",
         ),
     ],
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="The CloudEvents type of plain JSON.")] = None,
@@ -39,7 +39,7 @@ def connect(
         str | None,
         typer.Option(
             metavar="URI",
-            help="What the source of plain JSON begins with, before the topic; default: the broker's URL.",
+            help="The beginning of the source of plain JSON, before the topic; default: the URL of the broker.",
         ),
     ] = None,
     id: Annotated[
@@ -50,7 +50,7 @@ def connect(
         typer.Option(metavar="NAME", help="The name under which the broker stores how far this connector has read."),
     ] = "kindcast",
     dead_letters: Annotated[
-        str | None, typer.Option("--dead-letters", metavar="TOPIC", help="Where bad messages are published again.")
+        str | None, typer.Option("--dead-letters", metavar="TOPIC", help="The topic for bad messages.")
     ] = None,
     batch: Annotated[
         int, typer.Option(min=1, max=10_000, metavar="COUNT", help="The largest number of messages in one request.")
@@ -58,7 +58,7 @@ def connect(
     create: Annotated[bool, typer.Option("--create", help="Create the stream or queue if there is none.")] = False,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where ids of messages without one are kept; default: ~/.local/state."),
+        typer.Option(metavar="FOLDER", help="The folder for ids of messages that have none; default: ~/.local/state."),
     ] = None,
     wait: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop when no message came for this long.")

@@ -63,7 +63,7 @@ def _options(
     key: Annotated[
         str | None,
         _kept(
-            _key, "KINDCAST_KEY", "KEY", "Your API key; better in the variable, where no list of processes shows it."
+            _key, "KINDCAST_KEY", "KEY", "Your API key. Use the variable, so that no list of processes shows the key."
         ),
     ] = None,
     tenant: Annotated[
@@ -81,7 +81,7 @@ def _options(
         str | None,
         _kept(
             *(_ca, "KINDCAST_CA", "FILE"),
-            "PEM file of the authorities that are trusted, for a server with a certificate of your own.",
+            "PEM file of the authorities that are trusted, for a server with your own certificate.",
         ),
     ] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The commands `kindcast context`: JSON-LD contexts, by the URLs that documents refer to them by."""
+"""The commands `kindcast context`: JSON-LD contexts by their URLs."""
 
 from collections.abc import Mapping
 from json import dumps
@@ -16,7 +16,8 @@ __all__ = ["commands"]
 
 commands = group(
     "context",
-    "JSON-LD contexts: upload, list, show and delete; each is a version of the vocabulary. None is ever fetched.",
+    "Upload, list, show and delete JSON-LD contexts. Each change makes a version of the vocabulary. Contexts are never "
+    "fetched.",
 )
 
 UrlOption = Annotated[str, typer.Option("--url", metavar="URL", help="The URL by which documents refer to it.")]

@@ -15,7 +15,9 @@ from kindcast.server.cli.output import CommandFailed, group, page
 __all__ = ["commands"]
 
 commands = group(
-    "declare", "Declare attributes, words, exchange rates, event types and more; each is a version of the vocabulary."
+    "declare",
+    "Declare attributes, words, exchange rates, event types and more. Each declaration makes a version of the "
+    "vocabulary.",
 )
 
 
@@ -61,7 +63,7 @@ def attribute(
     kind: Annotated[ValueKind | None, typer.Option(help="What its values are.")] = None,
     unit: Annotated[str | None, typer.Option(metavar="UNIT", help="The unit of bare numbers.")] = None,
     unit_from: Annotated[
-        str | None, typer.Option(metavar="ATTRIBUTE", help="The attribute beside it that holds the unit.")
+        str | None, typer.Option(metavar="ATTRIBUTE", help="The sibling attribute with the unit.")
     ] = None,
     range: Annotated[
         list[str] | None, typer.Option(metavar="IRI", help="A concept: the values are this concept or beneath it.")
@@ -202,7 +204,7 @@ def delete(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Take a declaration back."""
+    """Delete a declaration."""
     if not name and kind is not Kind.RATES:
         raise CommandFailed(
             f"say which of the {kind.value} to delete.", f"kindcast declare list {kind.value} shows them."

@@ -172,7 +172,7 @@ class Delivered:
 
 
 class Audience:
-    """Subscribes for every wish and listens until the server is gone. `ids` maps who → subscription."""
+    """Subscribes for every wish and listens until the server stops. `ids` maps who → subscription."""
 
     def __init__(self, server: str, wishes: tuple[Wish, ...]) -> None:
         self.ids: dict[str, str] = {}
@@ -234,7 +234,7 @@ def perform(screen: Console, *, pace: float) -> None:
     with running_server() as server, Client(server) as client:
         _say(
             screen,
-            f"A server of its own started in {time.monotonic() - began:.1f} s on {server}, with a temporary folder.",
+            f"A separate server started in {time.monotonic() - began:.1f} s on {server}, with a temporary folder.",
         )
         _load(screen, client)
         audience = _wish(screen, server, pace)
@@ -242,7 +242,7 @@ def perform(screen: Console, *, pace: float) -> None:
         _compare(screen, delivered)
         _explain(screen, client, audience)
     _what_next(screen)
-    _say(screen, f"The server and its data are gone again. All this took {time.monotonic() - began:.0f} s.", "dim")
+    _say(screen, f"The server and its data are removed. The demo took {time.monotonic() - began:.0f} s.", "dim")
 
 
 def _load(screen: Console, client: "Client") -> None:
@@ -254,7 +254,7 @@ def _load(screen: Console, client: "Client") -> None:
 
 
 def _wish(screen: Console, server: str, pace: float) -> Audience:
-    _headline(screen, "Four people say what they want, each in their own words")
+    _headline(screen, "Four people subscribe, each in their own words")
     audience = Audience(server, WISHES)
     for wish in WISHES:
         _pause(pace)
@@ -263,7 +263,7 @@ def _wish(screen: Console, server: str, pace: float) -> Audience:
 
 
 def _offer(screen: Console, client: "Client", audience: Audience, pace: float) -> list[Delivered]:
-    _headline(screen, "Offers come in as plain JSON; each match arrives by server-sent events")
+    _headline(screen, "Offers arrive as plain JSON; matches are delivered as server-sent events")
     delivered: list[Delivered] = []
     for offer in OFFERS:
         _pause(pace)
@@ -294,15 +294,15 @@ def _compare(screen: Console, delivered: list[Delivered]) -> None:
     _headline(screen, "What plain string comparison would have found")
     _say(
         screen,
-        f"{len(OFFERS)} offers gave {len(delivered)} matches. Without a vocabulary one can only ask for the words "
-        f"themselves ({PAPER_WISH.plain}, …): then the same offers give {found}.",
+        f"{len(OFFERS)} offers gave {len(delivered)} matches. Without a vocabulary, subscriptions can only name "
+        f"exact words ({PAPER_WISH.plain}, …): then the same offers give {found}.",
     )
 
 
 def _explain(screen: Console, client: "Client", audience: Audience) -> None:
     anna = audience.ids[PAPER_WISH.who]
     for question, offer in (
-        (f"Why did {PAPER_WISH.who} get the “{MISSED}”, which her wish does not mention?", _missed_offer()),
+        (f"Why did {PAPER_WISH.who} get the “{MISSED}”, which her subscription does not mention?", _missed_offer()),
         ("Why did she not get John's HP desktop for 450 dollars?", JOHNS_OFFER),
         ("And when John asked for 350?", CHEAPER),
     ):
@@ -319,11 +319,11 @@ def _missed_offer() -> dict[str, Any]:
 def _what_next(screen: Console) -> None:
     _headline(screen, "What to try next")
     for command, does in (
-        ("make serve", "a server that stays; its API to try out is at http://127.0.0.1:8080/docs"),
-        ("source .venv/bin/activate", "in a second terminal: puts the command kindcast on the path"),
-        ("kindcast ontology load shop.ttl", "this vocabulary, or one of yours"),
+        ("make serve", "a server that keeps running; try its API at http://127.0.0.1:8080/docs"),
+        ("source .venv/bin/activate", "in a second terminal: put the command kindcast on the path"),
+        ("kindcast ontology load shop.ttl", "load this vocabulary, or one of yours"),
         ("kindcast listen --to 'target isa Computer'", "wait there for offers"),
-        ("""kindcast publish '{"target": "Notebook"}'""", "in a third terminal: make one"),
+        ("""kindcast publish '{"target": "Notebook"}'""", "in a third terminal: publish one"),
     ):
         screen.print(Text.assemble("  ", (f"{command:<46}", "cyan"), does), soft_wrap=True)
     _say(screen, "README.md has the five-minute tour, docs/tutorial.md the rest.")

@@ -1,4 +1,4 @@
-"""The command `kindcast doctor`: looks at everything that a server needs of its machine, and says what to do.
+"""The command `kindcast doctor`: checks everything that a server needs, and says what to do.
 
     settings, environment ─▶ versions, libraries, Java ─▶ kernel cache ─▶ port, disk, clock ─▶ data folder
                                                                           a server that runs is asked over HTTP ┘
@@ -175,7 +175,7 @@ def java(wanted: str | None) -> Findings:
         state = WARNING if wanted or spark else OK
         advice = "" if state == OK else "On Debian: apt-get install default-jre-headless; or set JAVA_HOME."
         where = f" at {wanted}" if wanted else ""
-        yield Finding("Java", state, f"there is none{where}, which is needed for {needs} only", advice)
+        yield Finding("Java", state, f"there is none{where}; only {needs} needs it", advice)
         return
     told = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', told.stderr + told.stdout)
@@ -206,8 +206,8 @@ def kernels(folder: Path | None) -> Findings:
         use_cache(folder)
     found = kernel_cache()
     if found.folder is None:
-        advice = "Let KINDCAST_CACHE name a folder that can be written, as on a volume."
-        yield Finding("kernels", WARNING, "no folder can be written for them: every start compiles them again", advice)
+        advice = "Set KINDCAST_CACHE to a writable folder, for example on a volume."
+        yield Finding("kernels", WARNING, "no folder is writable for them: every start compiles them again", advice)
     elif found.compiled < found.kernels:
         detail = f"{found.compiled} of {found.kernels} are compiled, in {found.folder}"
         advice = "The others are compiled once, in about 20 s, when a server first needs them."
@@ -228,8 +228,8 @@ def _settings(config: Path | None, data: Path | None) -> tuple[Any, list[Finding
         Finding(
             "settings",
             WARNING,
-            f"nothing reads the variable {name}",
-            f"Is {near} meant?" if near else "Unset it.",
+            f"the variable {name} has no effect",
+            f"Did you mean {near}?" if near else "Unset it.",
         )
         for name, near in unknown_variables(os.environ)
     ]
@@ -239,7 +239,7 @@ def _settings(config: Path | None, data: Path | None) -> tuple[Any, list[Finding
         return None, [*found, Finding("settings", PROBLEM, str(error), "See docs/operations.md, Settings.")]
     if not found:
         source = f"{config}, then " if config else ""
-        found.append(Finding("settings", OK, f"as the variables KINDCAST_…, then {source}the defaults say"))
+        found.append(Finding("settings", OK, f"from the variables KINDCAST_…, then {source}the defaults say"))
     return settings, found
 
 
@@ -253,7 +253,9 @@ def files() -> Findings:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < FEW_FILES:
         advice = f"Raise it before the start: ulimit -n {FEW_FILES if hard < 0 else min(hard, 1 << 16)}"
-        yield Finding("files", WARNING, f"a process may open {soft:,} files: a server takes fewer connections", advice)
+        yield Finding(
+            "files", WARNING, f"a process may open only {soft:,} files, so a server accepts fewer connections", advice
+        )
     else:
         yield Finding("files", OK, "a process may open any number" if soft < 0 else f"a process may open {soft:,}")
 
@@ -273,9 +275,9 @@ def port(host: str, number: int, running: Mapping[str, Any] | None) -> Findings:
             tried.bind(where)
     except OSError as error:
         whose = "a kindcast server" if _is_kindcast(host, number) else "another program"
-        detail = f"{host} port {number} cannot be listened on: {error.strerror or error}"
+        detail = f"{host} port {number} is not available: {error.strerror or error}"
         if error.errno == EADDRINUSE:
-            detail = f"{host} port {number} is taken by {whose}"
+            detail = f"{host} port {number} is used by {whose}"
         yield Finding("port", PROBLEM, detail, "Stop it, or choose another port: kindcast serve --port 0")
     else:
         yield Finding("port", OK, f"{host} port {number} is free")
@@ -327,19 +329,22 @@ def clock(database: Path | None) -> Findings:
     said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     ahead = None if database is None else clock_ahead(database)
     if now < OLDEST:
-        yield Finding("clock", PROBLEM, f"it says {said}", "Set it: subscriptions expire by it.")
+        yield Finding("clock", PROBLEM, f"it says {said}", "Set the clock: subscriptions expire by it.")
     elif ahead is not None and abs(ahead) > JUMP_SECONDS:
         way = "ahead" if ahead > 0 else "back"
-        advice = "Set it right; or, if it is right: kindcast clock confirm, once a server runs."
-        detail = f"it says {said}, and jumped {way} by {abs(ahead):,.0f} s since a server wrote to {database}"
+        advice = "Set the clock. If it is right, run kindcast clock confirm while a server runs."
+        detail = f"it says {said}; it jumped {way} by {abs(ahead):,.0f} s since a server wrote to {database}"
         yield Finding("clock", PROBLEM if ahead > 0 else WARNING, detail, advice)
     elif (kept := _synchronised()) is None:
-        yield Finding("clock", OK, f"it says {said}; whether NTP keeps it right cannot be told here")
+        yield Finding("clock", OK, f"it says {said}; this system does not show whether NTP adjusts it")
     elif kept:
-        yield Finding("clock", OK, f"it says {said}, and is synchronised")
+        yield Finding("clock", OK, f"it says {said} and is synchronised")
     else:
-        advice = "Run chrony or systemd-timesyncd (NTP), unless the host of this virtual machine or container does."
-        yield Finding("clock", WARNING, f"it says {said}; the system does not know whether it is right", advice)
+        advice = (
+            "Run chrony or systemd-timesyncd (NTP), unless the host of this virtual machine or container adjusts "
+            "the clock."
+        )
+        yield Finding("clock", WARNING, f"it says {said}; the system does not know whether it is synchronised", advice)
 
 
 def _synchronised() -> bool | None:
@@ -360,7 +365,7 @@ def stored(settings: Any, running: Mapping[str, Any] | None) -> Findings:
     if running is not None:
         yield from _of_server(str(running["listening"]), settings.data)
     elif (database := _database(settings)) is None:
-        yield Finding("data", OK, "in another database: its own tools check it")
+        yield Finding("data", OK, "in another database: check it with the tools of that database")
     elif not database.is_file():
         yield Finding("data", OK, f"nothing is stored in {settings.data} yet")
     else:
@@ -405,7 +410,7 @@ def _of_files(data: Path, database: Path) -> Findings:
             "data", PROBLEM, detail, f"Put the newest file back, or: kindcast repair --data {data} --accept-loss"
         )
     if not found["damage"] and not found["missing_commits"]:
-        yield Finding("data", OK, f"{database} is whole, {found['commits']:,} commits")
+        yield Finding("data", OK, f"{database} is intact, {found['commits']:,} commits")
     system = data / "kindcast.system.db"
     if system.is_file():
         yield from _quick_check(system)
@@ -424,4 +429,4 @@ def _quick_check(database: Path) -> Findings:
     if wrong:
         yield Finding("data", PROBLEM, f"{database}: {'; '.join(wrong)}", "Put a back-up of this file back.")
     else:
-        yield Finding("data", OK, f"{database} is whole")
+        yield Finding("data", OK, f"{database} is intact")

@@ -43,7 +43,10 @@ RelationsOption = Annotated[
     typer.Option(
         "--relations",
         metavar="NAMES",
-        help="Relations that subscriptions may follow, with commas: part_of,hasPoint; transitive for all such.",
+        help=(
+            "Relations that subscriptions may follow, separated by commas: part_of,hasPoint; transitive for all "
+            "transitive relations."
+        ),
     ),
 ]
 
@@ -64,10 +67,10 @@ def read_ontology(name: str) -> Path:
         return path
     if path.parent == Path() and (name in shipped_names() or f"{name}.ttl" in shipped_names()):
         found = shipped(name)
-        output.hint(f"{name}: the vocabulary that is shipped with kindcast")
+        output.hint(f"{name}: the vocabulary shipped with kindcast")
         return found
     raise CommandFailed(
-        f"there is no file {name}.", f"Shipped with kindcast, and loaded by name: {', '.join(shipped_names())}"
+        f"there is no file {name}.", f"Vocabularies shipped with kindcast, loaded by name: {', '.join(shipped_names())}"
     )
 
 
@@ -122,7 +125,7 @@ def one_event(source: str) -> dict[str, Any]:
 def json_file(source: str) -> dict[str, Any]:
     """The JSON object in a file, or given as it is. Raises CommandFailed when there is none."""
     if not source.lstrip().startswith("{"):
-        source = _text(source, "Give a file, or a JSON object as it is.")
+        source = _text(source, "Give a file or a JSON object.")
     try:
         value = _json(source)
     except ValueError as error:
@@ -168,7 +171,7 @@ def _text(source: str, hint: str) -> str:
     with opened(path) as file:
         text = file.read(MAX_CHARACTERS + 1)
     if len(text) > MAX_CHARACTERS:
-        raise CommandFailed(f"{source} holds more than {MAX_CHARACTERS:,} characters.")
+        raise CommandFailed(f"{source} has more than {MAX_CHARACTERS:,} characters.")
     return text
 
 
@@ -199,7 +202,7 @@ def _lines(file: IO[str]) -> Iterator[str]:
     while line := file.readline(MAX_CHARACTERS + 1):
         if len(line) > MAX_CHARACTERS:
             raise CommandFailed(
-                f"one line holds more than {MAX_CHARACTERS:,} characters.", "Write one event on each line (NDJSON)."
+                f"one line has more than {MAX_CHARACTERS:,} characters.", "Write one event on each line (NDJSON)."
             )
         yield line
 
@@ -229,7 +232,7 @@ def _bounded(first: str, rest: Iterator[str]) -> Iterator[str]:
         size += len(text)
         if size > MAX_CHARACTERS:
             raise CommandFailed(
-                f"the document holds more than {MAX_CHARACTERS:,} characters.",
+                f"the document has more than {MAX_CHARACTERS:,} characters.",
                 "Write one event on each line (NDJSON): lines are read one after the other.",
             )
         yield text

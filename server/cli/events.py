@@ -92,7 +92,7 @@ class Tally:
 
     def show(self) -> None:
         """The sum, and each event where there are few."""
-        twice = f", {self.duplicates} known already" if self.duplicates else ""
+        twice = f", {self.duplicates} already known" if self.duplicates else ""
         open = f", {self.undecided:,} undecided" if self.undecided else ""
         found = "to be matched by the shards" if self.later else f"{_plural(self.matched, 'match', 'es')}{open}"
         output.paragraph(f"accepted {_plural(self.accepted, 'event')}{twice}, {found}")
@@ -151,7 +151,7 @@ LONGEST = 100
 """Characters of an event's data that a table shows."""
 
 EventArgument = Annotated[
-    str, typer.Argument(metavar="EVENT", help="Its number, as kindcast publish and kindcast events show it.")
+    str, typer.Argument(metavar="EVENT", help="The number of the event. kindcast publish and kindcast events show it.")
 ]
 
 
@@ -236,7 +236,7 @@ def why(
 
 def dead_letters(
     subscription: Annotated[
-        str | None, typer.Argument(metavar="ID", autocompletion=ids, help="Only those of this subscription.")
+        str | None, typer.Argument(metavar="ID", autocompletion=ids, help="Only dead letters of this subscription.")
     ] = None,
     redrive: Annotated[bool, typer.Option("--redrive", help="Send the messages of this subscription again.")] = False,
     ticket: Annotated[
@@ -247,7 +247,7 @@ def dead_letters(
 ) -> None:
     """List the messages that webhooks did not accept before they were disabled; or send them again (--redrive)."""
     if redrive and subscription is None:
-        raise typer.BadParameter("name the subscription whose messages are sent again", param_hint="ID")
+        raise typer.BadParameter("name the subscription whose messages to send again", param_hint="ID")
     with connected(server) as client:
         if redrive:
             assert subscription is not None

@@ -150,7 +150,7 @@ def show(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> Non
 
 @audit.command("list", epilog=page("kindcast audit list"))
 def read_audit(
-    who: Annotated[str | None, typer.Option(metavar="NAME", help='Only what this key did, as "key ID".')] = None,
+    who: Annotated[str | None, typer.Option(metavar="NAME", help='Only requests of this key: "key ID".')] = None,
     after: Annotated[int | None, typer.Option(metavar="NUMBER", help="Entries after this one.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, metavar="COUNT", help="The largest number of entries.")] = 100,
     server: ServerOption = DEFAULT_SERVER,
@@ -203,14 +203,14 @@ def _create(store: Any, role: str, tenant: str | None, name: str, ttl: float | N
     if role not in get_args(Role):
         raise typer.BadParameter(f"there is no role {role!r}: {', '.join(get_args(Role))}", param_hint="--role")
     if tenant is not None and not TENANT.fullmatch(tenant):
-        raise typer.BadParameter("a tenant is named by up to 40 of a-z, 0-9 and -", param_hint="--of")
+        raise typer.BadParameter("the name of a tenant has up to 40 characters of a-z, 0-9 and -", param_hint="--of")
     if tenant not in (None, DEFAULT_TENANT) and not store.path:
         raise CommandFailed("tenants on PostgreSQL are not in this version", "Leave out --of.")
     if role != "admin":
         tenant = tenant or DEFAULT_TENANT
         if not any(each.role == "admin" for each in store.load()[1]):
             raise CommandFailed(
-                "the first key must be an administrator's", "Make it with: kindcast key create --role admin"
+                "the first key must be for an administrator", "Make it with: kindcast key create --role admin"
             )
     now = time.time()
     id, key = new_key()

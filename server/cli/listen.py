@@ -85,7 +85,7 @@ def write_messages(
     """Writes each message when it comes, and calls `after_each` with it. Returns their number."""
     names = [name for name in (each.strip() for each in columns.split(",")) if name]
     if names and format is not Format.CSV:
-        raise typer.BadParameter("columns are those of --format csv", param_hint="--columns")
+        raise typer.BadParameter("--columns needs --format csv", param_hint="--columns")
     begin, write, end = _writer(format, names)
     count = 0
     try:
@@ -294,7 +294,7 @@ def matches(
     with connected(server) as client:
         count = write_messages(itertools.islice(_stored(client, id, after), limit), form, columns)
     if form is Format.LINE and not count:
-        output.hint("Nothing that is kept has matched it." if after == "0" else f"Nothing is kept after {after}.")
+        output.hint("No stored event matched it." if after == "0" else f"No stored match comes after {after}.")
 
 
 def _stored(client: "Client", id: str, after: str) -> Iterator[Mapping[str, Any]]:

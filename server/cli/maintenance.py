@@ -1,4 +1,4 @@
-"""Commands for who runs a server: `kindcast backup`, `restore`, `check`, `status`, `repair` and `clock confirm`."""
+"""Commands for administrators: `kindcast backup`, `restore`, `check`, `status`, `repair` and `clock confirm`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,7 +80,7 @@ def check(
     if json:
         output.print_json({"damage": found.damage, "rows": found.rows})
     else:
-        for line in found.damage or ["everything is what was written"]:
+        for line in found.damage or ["all stored data is intact"]:
             output.paragraph(line, "bold red" if found.damage else "bold green")
         output.hint(", ".join(f"{number:,} {name}" for name, number in found.rows.items()))
     if found.damage:
@@ -89,7 +89,7 @@ def check(
 
 def status(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """Show how a server is: its queue, how long messages wait, the totals of its database, and the servers that share
-    it. Ends with status 1 while it refuses changes."""
+    it. Ends with status 1 if the server refuses changes."""
     with connected(server) as client:
         told = client.status()
     if json:
@@ -152,7 +152,7 @@ def _tell(made: Any, done: str, json: bool) -> None:
         output.hint(f"{made.sequence:,} positions, {made.commits:,} commits, layout {made.layout}, of {made.source}")
 
 
-clock = group("clock", "The server's time, after the machine's clock jumped.")
+clock = group("clock", "The time of the server, after the clock of the machine jumped.")
 
 
 @clock.command("confirm", epilog=page("kindcast clock confirm"))
@@ -172,7 +172,9 @@ def repair(
     data: Annotated[Path, typer.Option(metavar="DIR", help="The data folder.")] = Path("kindcast-data"),
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Accept that commits are missing: the next start serves what is there."),
+        typer.Option(
+            "--accept-loss", help="Accept that commits are missing: the next start serves the remaining data."
+        ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -186,14 +188,14 @@ def repair(
     if json:
         output.print_json(found | {"accepted": accept_loss})
     else:
-        for line in found["damage"] or ["the database is whole"]:
+        for line in found["damage"] or ["the database is intact"]:
             output.paragraph(line)
         output.paragraph(
             f"{found['missing_commits']:,} commits are missing", "bold" if found["missing_commits"] else ""
         )
         if accept_loss:
-            output.hint("the next start serves what is there")
+            output.hint("the next start serves the remaining data")
         elif found["missing_commits"]:
-            output.hint(f"To serve what is there: kindcast repair --data {data} --accept-loss")
+            output.hint(f"To serve the remaining data: kindcast repair --data {data} --accept-loss")
     if (found["damage"] or found["missing_commits"]) and not accept_loss:
         raise typer.Exit(1)

@@ -307,7 +307,7 @@ def _show(report: Mapping[str, Any]) -> None:
             [each["text"], f"{each['holds']:,}", f"{each['left']:,}", f"{each['cuts']:,}"]
             for each in clause["predicates"]
         ]
-        output.table([title, "holds for", "left so far", "it alone keeps out"], rows)
+        output.table([title, "holds for", "left so far", "it alone excludes"], rows)
     for sample in report["samples"]:
         output.paragraph(f"{sample['day']}  {sample['source']} {sample['id']}")
         output.paragraph(f"  {sample['explanation']['summary']}", style="dim")

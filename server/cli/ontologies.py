@@ -28,7 +28,7 @@ __all__ = [
     "upload_with_progress",
 ]
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the effect; change nothing.")]
 
 # Reading and uploading of ontologies with a bar that moves: what takes long says how far it is.
 #
@@ -50,7 +50,7 @@ STAGES = {
     "wait": "waits for its turn",
     "unpack": "is unpacked",
     "parse": "triples read",
-    "extract": "is made sense of",
+    "extract": "is interpreted",
     "reason": "is reasoned about",
     "encode": "is handed over",
     "decode": "is handed over",
@@ -164,13 +164,13 @@ def check(
 def load(
     file: FileArgument,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Its name on the server.  [the name of the file]")
+        str | None, typer.Option(metavar="NAME", help="The name of the ontology on the server.  [the name of the file]")
     ] = None,
     format: FormatOption = None,
     reason: ReasonOption = Reasoning.NONE,
     relations: RelationsOption = "",
     activate: Annotated[
-        bool, typer.Option("--activate/--no-activate", help="Activate it at once, or only store it.")
+        bool, typer.Option("--activate/--no-activate", help="Activate the version at once, or only store it.")
     ] = True,
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
@@ -289,7 +289,7 @@ def _show_report(report: Mapping[str, Any]) -> None:
     for each in report.get("relations", ()):
         output.paragraph(f"relation       {each['label']}: {each['edges']} edge{'' if each['edges'] == 1 else 's'}")
     for iri in report.get("unresolved_imports", ()):
-        output.warn(f"it imports {iri}, which is not loaded; upload it too if you need its concepts")
+        output.warn(f"it imports {iri}, which is not loaded; load it too if you need its concepts")
     for warning in report.get("warnings", ()):
         output.warn(str(warning))
 
@@ -419,7 +419,7 @@ def rules(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> No
         return
     output.paragraph(f"the rules of matching have number {told['meaning']}", "bold")
     if told["reading"]["linked_data"] == "plain":
-        output.paragraph("JSON-LD is read as plain JSON: the setting linked_data says so")
+        output.paragraph("JSON-LD is read as plain JSON, because of the setting linked_data")
     if told["impact"] is None:
         output.paragraph("no subscription matches differently because of them")
         return
@@ -487,7 +487,7 @@ def show_impact(told: Mapping[str, Any]) -> None:
     """Which concepts, attributes, units and words change, for how many subscriptions, and which lose their meaning."""
     impact, subscriptions = told.get("impact"), told.get("subscriptions")
     if impact is None or subscriptions is None:
-        output.paragraph("nothing changes: it is in force already")
+        output.paragraph("nothing changes: this version is already active")
         return
     changed, live = subscriptions["changed"], impact["subscriptions"]["live"]
     output.paragraph(f"{changed} of {live} subscriptions {'mean' if changed != 1 else 'means'} something else")
@@ -506,7 +506,7 @@ def show_impact(told: Mapping[str, Any]) -> None:
         output.warn(f"{use} something that is removed; kept, and flagged until it returns: {shown}")
     if back["count"]:
         are = "1 subscription is" if back["count"] == 1 else f"{back['count']} subscriptions are"
-        output.hint(f"{are} no longer flagged: what was removed is back")
+        output.hint(f"{are} no longer flagged: the removed concepts are back")
 
 
 def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ __all__ = ["commands"]
 commands = group("operators", "List, register and delete operators of a server.")
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", autocompletion=operators, help="The name that subscriptions call it by.")
+    str, typer.Argument(metavar="NAME", autocompletion=operators, help="The name of the operator in subscriptions.")
 ]
 
 
@@ -59,7 +59,7 @@ def register(
         int | None, typer.Option(metavar="COUNT", help="How many constants and @attributes a call has.")
     ] = None,
     attribute: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="An attribute to send; by default all are.")
+        list[str] | None, typer.Option(metavar="NAME", help="An attribute to send; by default all attributes are sent.")
     ] = None,
     cost: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="The cost to assume before it is measured.")

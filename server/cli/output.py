@@ -138,7 +138,7 @@ TAB = "\t"
 
 
 class CommandFailed(Exception):
-    """The command cannot do what it was asked for. `advice` says what to do about it."""
+    """The command failed. `advice` says what to do about it."""
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message)
@@ -321,7 +321,7 @@ class Commands(TyperGroup):
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             hint = "."
             if self.invoke_without_command and name in ("list", "ls"):
-                hint = f": {ctx.command_path!r} alone lists them."
+                hint = f": {ctx.command_path!r} lists all commands."
             elif meant := self._meant(ctx, name):
                 hint = f". Did you mean {' or '.join(map(repr, meant))}?"
             ctx.fail(f"No such command {name!r}{hint}")

@@ -102,23 +102,24 @@ def serve(
     host: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST", help="The address to listen on; other than this machine's own need a key.  [127.0.0.1]"
+            metavar="HOST", help="The address to listen on; addresses beyond this machine need a key.  [127.0.0.1]"
         ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(metavar="PORT", help="The port to listen on; 0 takes a free one.  [8080]")
+        int | None, typer.Option(metavar="PORT", help="The port to listen on; 0 chooses a free port.  [8080]")
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder that everything is stored in.  [kindcast-data]")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder for all data.  [kindcast-data]")] = None,
     database: Annotated[
         str | None, typer.Option(metavar="URL", help="Another database than SQLite in the data folder.")
     ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A certificate (PEM); with one the server speaks https only.")
+        Path | None, typer.Option(metavar="FILE", help="A certificate (PEM); with it the server accepts only https.")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its key (PEM), without a passphrase.  [in the same file]")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The key of the certificate (PEM), without a passphrase.  [in the same file]"
+        ),
     ] = None,
     planner: Annotated[
         str | None,
@@ -168,7 +169,7 @@ def serve(
         shards=shards,
     )
     for name, near in unknown_variables(os.environ):
-        output.warn(f"the variable {name} is not read by anything{f'; is {near} meant?' if near else ''}")
+        output.warn(f"the variable {name} has no effect{f'; did you mean {near}?' if near else ''}")
     if detach:
         flags = {
             "--host": host,
@@ -200,7 +201,7 @@ def _serve(settings: Any, json: bool) -> None:
     except OSError as error:
         raise CommandFailed(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}",
-            "Is a server running there already? Choose another: kindcast serve --port 0",
+            "Is a server already running there? Choose another port: kindcast serve --port 0",
         ) from error
     with listener:
         _run(settings, listener, json)
@@ -402,7 +403,7 @@ def start(arguments: Sequence[str], data: Path, wait: float) -> dict[str, Any]:
 def stop(
     data: Annotated[Path, typer.Option(metavar="DIR", help="The data folder of the server.")] = Path("kindcast-data"),
     wait: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="How long to wait until it has ended.")
+        float, typer.Option(metavar="SECONDS", min=0.0, help="How long to wait until the server has stopped.")
     ] = 60.0,
     json: JsonOption = False,
 ) -> None:
@@ -415,7 +416,7 @@ def stop(
     until = time.monotonic() + wait
     while found_server(data) is not None:
         if time.monotonic() >= until:
-            raise CommandFailed(f"process {found['pid']} has not ended after {wait:g} s", f"See {data / LOG}.")
+            raise CommandFailed(f"process {found['pid']} has not stopped after {wait:g} s", f"See {data / LOG}.")
         time.sleep(LOOKED_EVERY)
     if json:
         output.print_json({"stopped": found["pid"]})
@@ -451,7 +452,7 @@ def _why(log: Path, begin: int) -> tuple[str, str]:
         lines = file.read().decode(errors="replace").strip().splitlines()
     told = [number for number, line in enumerate(lines) if line.startswith(ERROR)]
     said = "\n".join(lines[told[-1] :] if told else map(_message, lines[-TOLD_LINES:])).removeprefix(ERROR)
-    return said or "the server ended before it was ready", f"Its log: {log}"
+    return said or "the server stopped before it was ready", f"Its log: {log}"
 
 
 def _message(line: str) -> str:

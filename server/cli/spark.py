@@ -244,7 +244,7 @@ def read_inputs(data: Path, folder: Path) -> None:
     database = data / "kindcast.db"
     if not database.is_file():
         raise CommandFailed(
-            f"{data} holds no database of a server (kindcast.db).", "Give the data folder of kindcast serve."
+            f"{data} has no database of a server (kindcast.db).", "Give the data folder of kindcast serve."
         )
     folder.mkdir(parents=True, exist_ok=True)
     engine = create_engine(f"sqlite:///file:{database.absolute()}?mode=ro&uri=true")
@@ -569,7 +569,7 @@ def _inputs(server: str | None, data: str | None, files: list[str], *, refresh: 
     again."""
     if sum((server is not None, data is not None, bool(files))) != 1:
         raise CommandFailed(
-            "say what to match by, in one way.",
+            "name the ontologies and subscriptions in exactly one way.",
             "Use --server URL, or --data DIR, or --ontology FILE with --subscriptions FILE.",
         )
     if files:
@@ -613,16 +613,16 @@ def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
     """`time`: the member that was to hold the time of an event. Raises CommandFailed where something was left out: who
     runs the job by a schedule reads the exit status only."""
     if time is not None and result.get("events", 0) and result.get("days") == ["unknown"]:
-        output.warn(f"no event has a time in {time}: the day of all is unknown.")
+        output.warn(f"no event has a time in {time}: the day of all events is unknown.")
     if json:
         output.print_json(result)
     else:
         _show_table(dict(result))
     quarantined = result.get("quarantined", 0)
     if left_out := [each["subscription"] for each in result.get("refused", [])]:
-        raise CommandFailed(f"left out, the rest is done: {_plural(len(left_out), 'subscription')}.")
+        raise CommandFailed(f"left out; all others were matched: {_plural(len(left_out), 'subscription')}.")
     if quarantined and not result.get("events", 0):
-        raise CommandFailed(f"no event could be read: {quarantined:,} were set aside, in _quarantine of the output.")
+        raise CommandFailed(f"no event could be read: {quarantined:,} lines are in _quarantine of the output.")
 
 
 def _show_table(result: dict[str, Any]) -> None:

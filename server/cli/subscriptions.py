@@ -31,7 +31,7 @@ def seconds(text: str) -> float:
     """A length of time: `90`, `90s`, `15min`, `12h`, `7d`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", text.strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is not a length of time; write 90s, 15min, 12h or 7d")
+        raise typer.BadParameter(f"{text!r} is not a duration; write 90s, 15min, 12h or 7d")
     return float(match[1]) * SECONDS[match[2] or "s"]
 
 
@@ -41,12 +41,12 @@ def _tree(text: str) -> dict[str, Any]:
     except json_text.JSONDecodeError as error:
         raise typer.BadParameter(f"not JSON: {error.msg} at column {error.colno}") from error
     if not isinstance(tree, dict):
-        raise typer.BadParameter('a tree is a JSON object, such as {"isa": ["target", "Computer"]}')
+        raise typer.BadParameter('a tree must be a JSON object, such as {"isa": ["target", "Computer"]}')
     return tree
 
 
 LifeOption = Annotated[
-    float | None, typer.Option("--ttl", metavar="TIME", parser=seconds, help="How long it lives: 90s, 15min, 12h, 7d.")
+    float | None, typer.Option("--ttl", metavar="TIME", parser=seconds, help="The lifetime: 90s, 15min, 12h, 7d.")
 ]
 
 
@@ -56,7 +56,7 @@ def subscribe(
         typer.Argument(
             metavar="EXPRESSION",
             autocompletion=expressions,
-            help="What you want: 'target isa Computer and price <= 400'",
+            help="The expression: 'target isa Computer and price <= 400'",
         ),
     ] = None,
     where: Annotated[
@@ -68,7 +68,8 @@ def subscribe(
         typer.Option(metavar="URL", help="Deliver to this address: a webhook, or a broker (mqtt://, kafka://, …)."),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(metavar="NAME", help="HTTP, MQTT, NATS, AMQP or KAFKA; by default as the sink says.")
+        str | None,
+        typer.Option(metavar="NAME", help="HTTP, MQTT, NATS, AMQP or KAFKA; by default that of the sink's URL."),
     ] = None,
     topic: Annotated[
         str | None, typer.Option(metavar="NAME", help="The topic, subject, queue or exchange/key at the broker.")
@@ -90,7 +91,7 @@ def subscribe(
             metavar="WHEN", help="Match stored events, too: earliest, or from a time (RFC 3339) or event number on."
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the id alone.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the id.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -121,7 +122,7 @@ def _way(
     """Protocol, protocolsettings and sinkcredential of a sink."""
     if sink is None:
         if protocol or topic or settings or user:
-            raise typer.BadParameter("give a --sink as well", param_hint="--sink")
+            raise typer.BadParameter("give --sink as well", param_hint="--sink")
         return {}
     scheme = SCHEMES.get(sink.partition(":")[0].lower())
     name = protocol.upper() if protocol is not None else scheme.protocol if scheme is not None else None
@@ -137,7 +138,7 @@ def _way(
 
         known = next((each for key, each in BROKER_PROTOCOLS.items() if key == name), None)
         if known is None:
-            raise typer.BadParameter("only sinks at brokers have a topic", param_hint="--topic")
+            raise typer.BadParameter("only the sink of a broker has a topic", param_hint="--topic")
         chosen[known.place] = topic
     if chosen:
         way["protocolsettings"] = chosen
@@ -160,7 +161,7 @@ def _show_created(created: Mapping[str, Any]) -> None:
     output.table(("", ""), rows)
     for note in created.get("notes") or ():
         output.warn(str(note.get("detail", note)) if isinstance(note, dict) else str(note))
-    output.hint(f"Keep the ticket{' and the secret' if created.get('secret') else ''}: this is not shown again.")
+    output.hint(f"Keep the ticket{' and the secret' if created.get('secret') else ''}: it is not shown again.")
     if not created.get("sink"):
         output.hint(f"Next: kindcast listen {created['id']}")
 
@@ -190,7 +191,7 @@ def list_all(context: typer.Context, server: ServerOption = DEFAULT_SERVER, json
     ]
     output.table(("id", "status", "means", "expires"), rows)
     if answer.get("cursor"):
-        output.hint("There are more; programs page with the cursor of --json.")
+        output.hint("There are more. Programs read all pages with the cursor of --json.")
 
 
 @commands.command("show", epilog=page("kindcast subscriptions show sub_123"))

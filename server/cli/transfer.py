@@ -1,4 +1,4 @@
-"""The commands `kindcast archive export` and `kindcast subscriptions export|import`: much, as lines of JSON (NDJSON).
+"""The commands `kindcast archive export` and `kindcast subscriptions export|import`, as JSON lines (NDJSON).
 
 server ──pages, or a stream──▶ lines ──▶ FILE, FILE.gz or standard output
 FILE, FILE.gz or standard input ──▶ requests of some thousand lines ──▶ server
@@ -36,7 +36,9 @@ SECONDS = 300.0
 
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", metavar="FILE", help="Where to write; packed where it ends with .gz.  [standard output]"),
+    typer.Option(
+        "--output", metavar="FILE", help="The file to write; compressed if its name ends with .gz.  [standard output]"
+    ),
 ]
 
 
@@ -101,14 +103,14 @@ def export_subscriptions(
     "import",
     epilog=page(
         "kindcast subscriptions import wishes.ndjson --tickets tickets.ndjson",
-        statuses="0 when each line has become a subscription, 1 when one was refused; the others are made.",
+        statuses="0 if every line became a subscription, 1 if a line was refused (the others are still imported).",
     ),
 )
 def import_subscriptions(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Lines of JSON (also gzip); - is standard input.")],
     tickets: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to keep the tickets, as lines of JSON; else they are printed."),
+        typer.Option(metavar="FILE", help="The file for the tickets, as lines of JSON; by default they are printed."),
     ] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""The calls of the HTTP API, each described once; both clients get their methods from these descriptions."""
+"""The calls of the HTTP API. Each is described once, and both clients get their methods from the descriptions."""
 
 import functools
 import inspect
@@ -222,8 +222,8 @@ def read_answer(call: Call[T], answer: httpx.Response) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError):
         kind = answer.headers.get("content-type", "no media type")
         raise UnexpectedAnswer(
-            f"{call.method} {answer.url} answered {answer.status_code} with {kind} in place of JSON: is a kindcast "
-            "server at this address?"
+            f"{call.method} {answer.url} answered {answer.status_code} with {kind} instead of JSON: is there a "
+            "kindcast server at this address?"
         ) from None
     return call.read(told)
 
@@ -232,7 +232,7 @@ def as_json(value: Any) -> bytes:
     """`value` as JSON. Raises `ValueError` for NaN and infinity, which JSON does not have: they would become null."""
     text = msgspec.json.encode(value)
     if b"null" in text and (place := _not_finite(value, "")) is not None:
-        raise ValueError(f"{place or 'the value'} is NaN or infinite, which JSON cannot say: leave it out")
+        raise ValueError(f"{place or 'the value'} is NaN or infinite, which JSON does not allow: leave it out")
     return text
 
 
@@ -268,7 +268,7 @@ def _same(answer: Any) -> Any:
 
 
 class VocabularyCalls:
-    """Each change answers what it does to the subscriptions; with `dry_run` it is only told, and nothing changes."""
+    """Each change returns its effect on the subscriptions. With `dry_run` nothing changes."""
 
     # ── versions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -362,7 +362,7 @@ class VocabularyCalls:
     def declare_aliases(
         self, name: str, table: Mapping[str, Any], *, dry_run: bool = False
     ) -> Call[answers.DeclarationChange]:
-        """Declares which forms of IRIs stand for others: `iris`, `prefixes`, `patterns`."""
+        """Declares which forms of IRIs are aliases: `iris`, `prefixes`, `patterns`."""
         return _changing("PUT", path_of("aliases", name), dry_run, table)
 
     @described
@@ -424,7 +424,7 @@ class OperatorCalls:
 
     @described
     def operators(self) -> Call[answers.OperatorList]:
-        """All operators, with what was declared and what was learned of them."""
+        """All operators, with their declarations and statistics."""
         return get(path_of("operators"))
 
     @described
@@ -471,7 +471,7 @@ class OperatorCalls:
 
     @described
     def rotate_key(self, id: str, *, overlap_seconds: float | None = None) -> Call[answers.RotatedApiKey]:
-        """Makes a key in place of another one, which goes on working for a day, or so many seconds."""
+        """Makes a key that replaces another. The old key works for a day, or for so many seconds."""
         return post(path_of("keys", id, "rotate"), present(overlap_seconds=overlap_seconds))
 
     @described
@@ -590,7 +590,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def job(self, id: str) -> Call[answers.Job]:
-        """How far a job is: its `status` (`running`, `done`, `failed`), `progress`, then `result` or `problem`."""
+        """Progress of a job: its `status` (`running`, `done`, `failed`), `progress`, then `result` or `problem`."""
         return get(path_of("jobs", id))
 
     @described
@@ -815,7 +815,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def backtest(self, id: str) -> Call[answers.BacktestJob]:
-        """How far a backtest is; `result` once it is done."""
+        """Progress of a backtest; `result` once it is done."""
         return get(path_of("backtests", id))
 
     # ── delivery ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -301,7 +301,7 @@ def _credentials(key: str | None, tenant: str | None) -> dict[str, str]:
     """The headers that say who sends a request. Raises ValueError."""
     key = key or os.environ.get("KINDCAST_KEY")
     if key and not (key.isascii() and key.isprintable()):
-        raise ValueError("the key has a character that no key has: copy it again; keys are ASCII")
+        raise ValueError("the key has a character that is not ASCII: copy the key again")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return headers | ({"Kindcast-Tenant": tenant} if tenant else {})
 

@@ -1,4 +1,4 @@
-"""What a server answers where it refuses. Imports no HTTP library: the command line starts without one."""
+"""The error that a client raises when a server refuses. Imports no HTTP library, so the command line starts fast."""
 
 from collections.abc import Mapping
 from typing import Any

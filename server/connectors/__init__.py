@@ -1,1 +1,1 @@
-"""Connectors to message brokers: messages in, as events, and matches out, as messages. See README.md for the map."""
+"""Connectors to message brokers: messages become events, and matches become messages. See README.md for the map."""

@@ -76,7 +76,7 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConn
                 place, timeout=CONNECT_SECONDS, ssl_context=tls_for(host) if url.tls else None
             )
         except (AuthenticationError, ProbableAuthenticationError) as error:
-            raise BrokerRefused("the broker refuses user or password") from error
+            raise BrokerRefused("the broker refuses the user or the password") from error
 
 
 def _words(error: BaseException) -> str:
@@ -108,7 +108,7 @@ class AmqpSource:
                     queue = await self._channel.declare_queue(topic.filter, durable=True, passive=not self._create)
                     await queue.consume(partial(self._take, topic.filter))
             except ChannelNotFoundEntity:
-                raise BrokerRefused(f"there is no queue {topic.filter}; make one, or let --create make one") from None
+                raise BrokerRefused(f"there is no queue {topic.filter}; create one, or use --create") from None
             except (ChannelAccessRefused, aiormq.exceptions.ChannelPreconditionFailed) as error:
                 raise BrokerRefused(f"the broker refuses: {error}") from error
         return True
@@ -149,7 +149,9 @@ class AmqpSource:
                 sent = message_of(message.content, message.identity, headers)
                 await self._channel.default_exchange.publish(sent, topic, mandatory=True, timeout=CONNECT_SECONDS)
             except aio_pika.exceptions.DeliveryError as error:
-                raise BrokerRefused(f"the broker takes no message for the queue {topic}: is it there?") from error
+                raise BrokerRefused(
+                    f"the broker accepts no message for the queue {topic}: does the queue exist?"
+                ) from error
 
     async def close(self) -> None:
         if self._connection is not None:

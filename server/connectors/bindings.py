@@ -1,4 +1,4 @@
-"""CloudEvents in the messages of brokers: the protocol bindings, and what becomes of a message that is no CloudEvent.
+"""CloudEvents in broker messages: the protocol bindings, and how other messages become events.
 
     content type application/cloudevents+json    structured: the body is the event
     the attributes stand beside the body         binary: each attribute is a header, the body is the data
@@ -80,7 +80,7 @@ class Binding:
         if kind == STRUCTURED:
             return _with(content.body, _object(content.body), plain.more)
         if kind.startswith("application/cloudevents"):
-            raise BadMessage(f"{kind} cannot be read; a message holds one event, as {STRUCTURED} or in binary mode")
+            raise BadMessage(f"{kind} cannot be read; a message must have one event, as {STRUCTURED} or in binary mode")
         for prefix in self.prefixes:
             if f"{prefix}specversion" in content.headers:
                 return self._binary(content, prefix, plain.more)

@@ -87,17 +87,17 @@ def parse_url(url: str) -> BrokerUrl:
     scheme, mark, rest = url.partition("://")
     known = SCHEMES.get(scheme.lower())
     if not mark or known is None:
-        raise WrongUrl(f"a broker's URL begins with {', '.join(f'{each}://' for each in SCHEMES)}")
+        raise WrongUrl(f"the URL of a broker must begin with {', '.join(f'{each}://' for each in SCHEMES)}")
     netloc, slash, path = rest.partition("/")
     credentials, at, places = netloc.rpartition("@")
     user, colon, password = credentials.partition(":")
     hosts = tuple(_place(place, known) for place in places.split(","))
     if len(hosts) > 1 and known.protocol != "KAFKA":
-        raise WrongUrl(f"a URL of {known.protocol} names one host")
+        raise WrongUrl(f"a URL of {known.protocol} must name exactly one host")
     if "?" in rest or "#" in rest:
-        raise WrongUrl("a broker's URL has no query and no fragment")
+        raise WrongUrl("the URL of a broker must not have a query or a fragment")
     if known.protocol == "REDIS" and not re.fullmatch(r"[0-9]{0,4}", path):
-        raise WrongUrl("the path of a Redis URL is the number of a database")
+        raise WrongUrl("the path of a Redis URL must be the number of a database")
     return BrokerUrl(
         scheme.lower(),
         hosts,
@@ -160,7 +160,7 @@ def parse_topic(text: str, protocol: Protocol) -> Topic:
     """`home/{room}/temp` reads `home/+/temp`, and each event has the level as its attribute `ce.room`. Raises
     `WrongUrl`."""
     if protocol == "REDIS" and any(sign in text for sign in "*?[]{}"):
-        raise WrongUrl(f"{text}: a stream of Redis is named in full, without wildcards; --topic may be repeated")
+        raise WrongUrl(f"{text}: a stream of Redis needs its full name, without wildcards; --topic may be repeated")
     if protocol not in _SEPARATOR:
         return Topic(text)
     separator = _SEPARATOR[protocol]
@@ -169,10 +169,12 @@ def parse_topic(text: str, protocol: Protocol) -> Topic:
         if found := _LEVEL.fullmatch(level):
             names[number], levels[number] = found[1], _ONE_LEVEL[protocol]
         elif "{" in level or "}" in level:
-            raise WrongUrl(f"{level} in a topic: a name in braces is a whole level, lower-case letters and digits")
+            raise WrongUrl(
+                f"{level} in a topic: a name in braces must be a whole level of lower-case letters and digits"
+            )
     wrong = set(names.values()) & RESERVED
     if wrong or len(set(names.values())) != len(names):
-        raise WrongUrl(f"the levels of {text} need different names, and none of {', '.join(sorted(RESERVED))}")
+        raise WrongUrl(f"the levels of {text} need different names, which must not be {', '.join(sorted(RESERVED))}")
     return Topic(separator.join(levels), separator, names)
 
 

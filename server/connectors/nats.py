@@ -71,7 +71,7 @@ class _Client(Client):
 
     def _connect_command(self) -> bytes:
         if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
-            raise NatsError("the broker offers no TLS")
+            raise NatsError("the broker does not support TLS")
         return super()._connect_command()
 
 
@@ -116,7 +116,9 @@ class NatsSource:
             stream = f"{self._group}-{number}"
             await self._jetstream.add_stream(name=stream, subjects=[topic.filter])
         except NoRespondersError:
-            raise BrokerRefused("this NATS server runs without JetStream (nats-server --jetstream)") from None
+            raise BrokerRefused(
+                "this NATS server runs without JetStream: start it with nats-server --jetstream"
+            ) from None
         config = ConsumerConfig(
             durable_name=self._group if number == 0 else f"{self._group}-{number}",
             filter_subject=topic.filter,

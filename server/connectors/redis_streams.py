@@ -73,9 +73,7 @@ class RedisSource:
                 if "BUSYGROUP" in str(error):
                     return
                 if "requires the key to exist" in str(error):
-                    raise BrokerRefused(
-                        f"there is no stream {stream}; add an entry to it, or let --create make it"
-                    ) from None
+                    raise BrokerRefused(f"there is no stream {stream}; add an entry to it, or use --create") from None
                 raise
 
     async def read(self, limit: int, seconds: float) -> list[Received]:
@@ -125,7 +123,7 @@ class RedisSource:
             await client.xadd(topic, fields)
 
     async def close(self) -> None:
-        """Without entries of its own a consumer is nothing to keep."""
+        """Deletes the consumer if it has no pending entries."""
         if self._client is None:
             return
         with suppress(RedisError, OSError, TimeoutError):
@@ -142,7 +140,7 @@ class RedisSource:
         try:
             yield self._client
         except AuthenticationError as error:
-            raise BrokerRefused(f"Redis refuses user or password: {error}") from error
+            raise BrokerRefused(f"Redis refuses the user or the password: {error}") from error
         except (RedisAway, RedisTimeout, OSError, TimeoutError) as error:
             raise BrokerLost(str(error) or type(error).__name__) from error
         except ResponseError as error:

@@ -58,7 +58,7 @@ class BrokerLost(ConnectionError):
 
 
 class BrokerRefused(Exception):
-    """The broker does not do what it is asked, and trying again is no use. The text says why."""
+    """The broker refuses, and another try cannot help. The text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Tally:
 
     def line(self, per_second: float) -> str:
         return (
-            f"{self.read:,} read, {self.accepted:,} accepted, {self.known:,} known already, {self.bad:,} bad; "
+            f"{self.read:,} read, {self.accepted:,} accepted, {self.known:,} already known, {self.bad:,} bad; "
             f"{per_second:,.0f}/s"
         )
 
@@ -179,7 +179,7 @@ class Journal:
         return given
 
     def done(self, messages: Sequence[Received]) -> None:
-        """The broker was told that these are done with."""
+        """These messages were acknowledged at the broker."""
         digests = {_digest(message) for message in messages if message.identity is None}
         if digests & self._ids.keys():
             self._ids = {digest: ids for digest, ids in self._ids.items() if digest not in digests}
@@ -242,7 +242,7 @@ class Connector:
                 await self._read_on(source)
             except BrokerLost as error:
                 failures = 0 if self.tally.read > read else failures
-                self._tell(f"the broker is away ({error}); trying again")
+                self._tell(f"the broker cannot be reached ({error}); trying again")
                 await self._pause(failures)
                 failures += 1
             finally:

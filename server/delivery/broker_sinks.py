@@ -96,15 +96,15 @@ def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredenti
             f"{name} needs protocolsettings.{protocol.place}, a text of at most {MAX_NAME_LENGTH} characters"
         )
     if set(place) & set(protocol.forbidden):
-        raise SinkRefused(f"protocolsettings.{protocol.place} may not hold {' or '.join(protocol.forbidden)}")
+        raise SinkRefused(f"protocolsettings.{protocol.place} must not contain {' or '.join(protocol.forbidden)}")
     if place.startswith(protocol.reserved):
-        raise SinkRefused(f"protocolsettings.{protocol.place} may not begin with {' or '.join(protocol.reserved)}")
+        raise SinkRefused(f"protocolsettings.{protocol.place} must not begin with {' or '.join(protocol.reserved)}")
     if protocolsettings.get("mode", MODES[0]) not in MODES:
-        raise SinkRefused(f"protocolsettings.mode is {' or '.join(MODES)}")
+        raise SinkRefused(f"protocolsettings.mode must be {' or '.join(MODES)}")
     if protocolsettings.get("qos", 1) not in (1, 2) or isinstance(protocolsettings.get("qos"), bool):
-        raise SinkRefused("protocolsettings.qos is 1 or 2: 0 confirms nothing")
+        raise SinkRefused("protocolsettings.qos must be 1 or 2, because 0 confirms nothing")
     if not isinstance(protocolsettings.get("retain", False), bool):
-        raise SinkRefused("protocolsettings.retain is true or false")
+        raise SinkRefused("protocolsettings.retain must be true or false")
     if sinkcredential:
         _login(name, sinkcredential)
 
@@ -120,15 +120,16 @@ def check_url(name: Name, url: str, *, allow_private: bool, allowed_hosts: Seque
     if parsed.protocol != name:
         raise SinkRefused(f"a sink of protocol {name} does not begin with {parsed.scheme}://")
     if parsed.user is not None:
-        raise SinkRefused("the sink holds a user name or password; give them as sinkcredential instead")
+        raise SinkRefused("the sink has a user name or password: give them as sinkcredential instead")
     if parsed.path and name != "AMQP":
-        raise SinkRefused(f"the sink has a path; say in protocolsettings.{BROKER_PROTOCOLS[name].place} where to send")
+        raise SinkRefused(
+            f"the sink must not have a path: say in protocolsettings.{BROKER_PROTOCOLS[name].place} where to send"
+        )
     if allow_private or all(host in allowed_hosts or f"{host}:{port}" in allowed_hosts for host, port in parsed.hosts):
         return parsed, True
     if name == "KAFKA":
         raise SinkRefused(
-            "a Kafka cluster names its brokers itself, so its hosts must stand in the server's setting "
-            "broker_sink_hosts"
+            "a Kafka cluster names its brokers itself, so its hosts must be in the server's setting broker_sink_hosts"
         )
     [(host, port)] = parsed.hosts
     if port != SCHEMES[parsed.scheme].port:
@@ -200,12 +201,12 @@ class BrokerSender:
         except BrokerRefused:
             detail = "the broker refuses the connection, the credentials or the message"
         except BrokerLost:
-            detail = "no connection to the broker, or it broke"
+            detail = "no connection to the broker, or the connection broke"
         except Exception as error:
             # The texts of the libraries' errors hold URLs with passwords: the log has the places alone.
             places = "".join(traceback.format_tb(error.__traceback__))
             log.error("an attempt at a broker failed unexpectedly: %s\n%s", type(error).__name__, places)
-            detail = "the attempt failed for a reason of the server's own: its log has it"
+            detail = "the attempt failed because of an error in the server: see the log of the server"
         else:
             return Outcome(kind="delivered", at=time.time())
         return Outcome(kind="failed", at=time.time(), detail=detail)
@@ -336,7 +337,7 @@ class _NatsLink:
         try:
             await self._client.jetstream().publish(place, content.body, timeout=self._timeout, headers=headers)
         except (NoStreamResponseError, APIError) as error:
-            raise BrokerRefused("no stream takes the message") from error
+            raise BrokerRefused("no stream accepts the message") from error
         except (Error, OSError) as error:
             raise BrokerLost(str(error)) from error
 
@@ -376,7 +377,7 @@ class _AmqpLink:
                     exchange, key = self._channel.default_exchange, name
                 await exchange.publish(message_of(content, id), key, mandatory=True, timeout=self._timeout)
             except DeliveryError as error:
-                raise BrokerRefused("no queue takes the message") from error
+                raise BrokerRefused("no queue accepts the message") from error
 
     async def close(self) -> None:
         from kindcast.server.connectors.amqp import broken_is_lost

@@ -1,4 +1,4 @@
-"""Tells owners a day before that their subscription will end: a signed message to the sink, beside the matches.
+"""Notices of expiry: a signed message to the sink, a day before the subscription ends.
 
     store ──who ends within a day and was not told?──▶ one attempt each ──taken──▶ noted as told
                                                           └─failed─▶ again, as webhooks are, until it ends
@@ -52,13 +52,13 @@ class ExpiryNotices:
             try:
                 await self.look()
             except ServerError as error:
-                _log.warning("notices of expiry wait, for the store cannot be reached: %s", error)
+                _log.warning("notices of expiry wait, because the database cannot be reached: %s", error)
             except Exception:
                 _log.exception("notices of expiry could not be sent; they are tried again in %g s", LOOK_SECONDS)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Tells all who are to be told now. Raises `StoreUnavailable`."""
+        """Sends all notices that are due now. Raises `StoreUnavailable`."""
         self._failed = {key: value for key, value in self._failed.items() if key[1] > CLOCK.now()}
         after = 0.0, 0
         while True:

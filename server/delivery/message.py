@@ -57,7 +57,7 @@ class CursorGone(ServerError):
     def __init__(self, after: int, oldest: int) -> None:
         super().__init__(
             f"messages after the cursor {after} are older than the retention and were deleted; "
-            f"the oldest that is left comes after {oldest}: go on with after={oldest}, or acknowledge {oldest}"
+            f"the oldest remaining message comes after {oldest}: continue with after={oldest}, or acknowledge {oldest}"
         )
         self.oldest = oldest
 

@@ -597,7 +597,10 @@ def progress_queue(broker: Broker) -> WriteQueue[Progress]:
         valid = broker.leases.valid(connection, {(step.number, step.fence) for step in steps})
         mine = [step for step in steps if (step.number, step.fence) in valid]
         if len(mine) < len(steps):
-            log.info("%d webhook attempts count for nothing: another server delivers there", len(steps) - len(mine))
+            log.info(
+                "%d webhook attempts are ignored: another server now delivers for these subscriptions",
+                len(steps) - len(mine),
+            )
         return record_progress(connection, mine)
 
     async def write(steps: list[Progress]) -> None:
@@ -730,7 +733,7 @@ class Outbox:
             return Trial(id, Outcome(kind="failed", at=time.time(), detail=detail), 0.0)
 
     async def run(self) -> None:
-        """Delivers until `stop`; then gives attempts under way a moment, and writes down what came of them."""
+        """Delivers until `stop`. Then waits a moment for running attempts and stores their outcomes."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._progress.run())
             while not self._stopping:
@@ -769,10 +772,10 @@ class Outbox:
             return await self._broker.leases.take(waiting)
         except Exception as error:
             if pause := _pause_of(error):
-                log.warning("the outbox cannot reach the store; next attempt in %g s: %s", pause, error)
+                log.warning("the outbox cannot reach the database; next attempt in %g s: %s", pause, error)
             else:
                 pause = FAULT_PAUSE_SECONDS
-                log.exception("the outbox cannot read the store; next attempt in %g s", pause)
+                log.exception("the outbox cannot read the database; next attempt in %g s", pause)
         self._announced = None
         asyncio.get_running_loop().call_later(pause, self._woken.set)
         return []

@@ -318,4 +318,4 @@ def _asked(frame: str | bytes) -> _Asked:
     except msgspec.ValidationError:
         raise BadFrame from None
     except (msgspec.DecodeError, UnicodeError):
-        raise MalformedJson("the frame is no JSON") from None
+        raise MalformedJson("the frame is not JSON") from None

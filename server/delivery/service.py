@@ -1,4 +1,4 @@
-"""The delivery service of one server process: its start and stop, around the broker's.
+"""The delivery service of one server process: its start and stop, together with the broker.
 
 `running_delivery` is what the application's lifespan enters after the broker has started, and leaves before it stops.
 """

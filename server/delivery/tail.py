@@ -1,4 +1,4 @@
-"""The live tail: accepted events as they come, with the subscriptions that got them, for people who watch.
+"""The live tail: accepted events with their matching subscriptions, for people who watch.
 
     store ──one look each interval──▶ Look ──each event encoded once──▶ a message a filter ──▶ all followers of it
 
@@ -132,7 +132,7 @@ class LiveTail:
                 try:
                     after, messages = await self._look(after, tuple(self._followers))
                 except ServerError as error:
-                    log.warning("the live tail could not be read and goes on: %s", error)
+                    log.warning("the live tail could not be read; trying again: %s", error)
                     continue
                 for wanted, message in messages.items():
                     for follower in self._followers.get(wanted, ()):

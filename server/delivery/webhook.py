@@ -209,7 +209,7 @@ class WebhookSender:
         except Exception:
             if not told.done():
                 log.exception("an attempt at a webhook failed unexpectedly")
-            _tell(told, _failure("the attempt failed for a reason of the server's own: its log has it"))
+            _tell(told, _failure("the attempt failed because of an error in the server: see the log of the server"))
 
     async def close(self) -> None:
         """Closes all connections; no `send` may be under way."""
@@ -281,7 +281,7 @@ def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[
         raise SinkRefused(f"format {format!r} is not supported; use {' or '.join(_FORMATS)}")
     batch = protocolsettings.get("batch")
     if batch is not None and (type(batch) is not int or not 1 <= batch <= MAX_BATCH):
-        raise SinkRefused(f"protocolsettings.batch is a number of messages from 1 to {MAX_BATCH:,}")
+        raise SinkRefused(f"protocolsettings.batch must be a number of messages from 1 to {MAX_BATCH:,}")
     headers = protocolsettings.get("headers", {})
     if not isinstance(headers, Mapping) or len(headers) > MAX_HEADERS:
         raise SinkRefused(f"protocolsettings.headers must be an object of at most {MAX_HEADERS} names and texts")
@@ -332,11 +332,11 @@ def _judge(answer: httpcore.Response) -> Outcome:
         return Outcome(kind="delivered", at=now, status_code=status)
     if status == 410:
         return Outcome(
-            kind="gone", at=now, status_code=status, detail="the sink answered 410: it wants no more messages"
+            kind="gone", at=now, status_code=status, detail="the sink answered 410, so it wants no more messages"
         )
     detail = f"the sink answered {status}"
     if 300 <= status < 400:
-        detail += ": redirects are not followed, register the final URL"
+        detail += ": redirects are not followed: use the final URL as the sink"
     return Outcome(
         kind="failed",
         at=now,
@@ -392,4 +392,4 @@ def _network_words(error: Exception) -> str:
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
         return "no connection to the sink"
-    return "the sink broke off the connection"
+    return "the sink closed the connection"

@@ -201,7 +201,7 @@ class Deferred:
     def __call__(self, event: Event, *arguments: Any) -> object:
         event_answers = getattr(_here, "event_answers", None)
         if event_answers is None:
-            raise OperatorFailed("is not asked here", kind="missing")
+            raise OperatorFailed("is not called here", kind="missing")
         answer: object = event_answers.ask(self.name, event, arguments)
         return answer
 

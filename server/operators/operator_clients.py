@@ -121,7 +121,7 @@ def _read(body: bytes) -> object:
     try:
         return [tuple(map(_value, binding)) for binding in _bindings.decode(body).bindings]
     except (msgspec.ValidationError, ValueError) as error:
-        detail = 'expected is {"holds": …} or {"bindings": [[…], …]}'
+        detail = 'expected {"holds": …} or {"bindings": [[…], …]}'
         raise OperatorFailed(f"its answer has the wrong form: {error}; {detail}") from None
 
 
@@ -129,9 +129,9 @@ def _value(value: object) -> object:
     if isinstance(value, dict):
         number, unit = value.get("value"), value.get("unit")
         if len(value) != 2 or isinstance(number, bool) or not isinstance(number, int | float):
-            raise ValueError("an object in a binding is a quantity, with value and unit")
+            raise ValueError("an object in a binding must be a quantity with value and unit")
         if not isinstance(unit, str):
-            raise ValueError("the unit of a quantity is a text")
+            raise ValueError("the unit of a quantity must be a text")
         return Quantity(number, unit)
     return value
 
@@ -195,7 +195,7 @@ class Circuit:
                 await asyncio.shield(self._probe)
                 continue
             if self._clock() < self._until:
-                reason = f"failed {self.failures} times in a row and is left alone for a while: {self.reason}"
+                reason = f"failed {self.failures} times in a row and is not called for a while: {self.reason}"
                 raise OperatorFailed(reason, kind="circuit_open", after=self._until - self._clock())
             self._probe = asyncio.get_running_loop().create_future()
             return
@@ -340,7 +340,7 @@ class SharedCalls:
         if self._waiting >= WAITING_EACH * self.limits.concurrency:
             expected = self._mean_seconds * WAITING_EACH * random.uniform(0.5, 1.5)
             after = min(max(expected, SHORTEST_WAIT), LONGEST_WAIT)
-            raise OperatorFailed("has too much to do at present", kind="busy", after=after)
+            raise OperatorFailed("has too many calls at present", kind="busy", after=after)
         self._waiting += 1
         try:
             async with self._room:

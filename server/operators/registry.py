@@ -196,7 +196,7 @@ class OwnData:
         return replace(self, uploaded={each: piece for each, piece in self.uploaded.items() if each != key})
 
     def operators(self) -> list[Operator]:
-        """The built-in ones over all of it. Their version tells what they were over."""
+        """The built-in operators over all data. Their version tells what they were over."""
         pieces = self.pieces
         windows = cast(Mapping[str, list[str]] | None, pieces.get(("windows", "")))
         regions = cast(Any, pieces.get(("regions", "")))
@@ -321,7 +321,7 @@ MOST_BYTES = 256 << 20
 
 
 def restore_registry(connection: Connection, settings: Settings) -> Registry:
-    """All of them, with stand-ins for those that stored subscriptions call but that are no longer provided.
+    """All operators, with placeholders for operators that stored subscriptions call but that no longer exist.
 
     Raises `StoreUnreadable` for data that cannot be read: an operator over half of it would decide wrongly.
     """

@@ -23,7 +23,7 @@ from kindcast.server.store import subscriptions
 PREVIEW_SECONDS = 10.0
 """For the tests of long texts of an event that is not published: whoever asks waits for them."""
 
-NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a published event would be decided later")
+NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a published event is decided later")
 
 __all__ = ["blocking_answers", "decide_now", "subscription_plan"]
 

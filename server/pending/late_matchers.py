@@ -215,7 +215,7 @@ class Versions:
         row = await self._broker.read(parts)
         if row is None:
             _log.error(
-                "the vocabulary %s is not in the store: its pending candidates use the active vocabulary", version
+                "the vocabulary %s is not in the database: its pending candidates use the active vocabulary", version
             )
             return self._broker.vocabulary
         ontologies = [

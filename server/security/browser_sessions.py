@@ -1,4 +1,4 @@
-"""Browser sessions and stream tokens: how a browser uses a key that its pages must not hold.
+"""Browser sessions and stream tokens: how a browser uses a key without storing it in its pages.
 
 sign in with a key  ──▶ Sessions: a cookie, HttpOnly and SameSite=Strict; which pages may use it
 a stream or socket  ──▶ StreamTokens: browsers send no headers there; one use, one minute"""
@@ -135,7 +135,7 @@ class StreamTokens:
         self._issued: OrderedDict[str, _Issued] = OrderedDict()  # the oldest first
 
     def issue(self, subscription: str, caller: Caller) -> tuple[str, float]:
-        """A token with which whoever has it reads this subscription as `caller`, and when it ends."""
+        """A token to read this subscription as `caller`, and when it expires."""
         token, until = secrets.token_urlsafe(32), time.time() + STREAM_TOKEN_SECONDS
         with self._lock:
             while self._issued and (len(self._issued) >= MAX_STREAM_TOKENS or self._oldest() <= time.time()):

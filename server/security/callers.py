@@ -1,4 +1,4 @@
-"""Who sends a request: the keys that there are, what each may do, and what it takes.
+"""Callers: the keys, their rights, and their use of the server.
 
 Authorization: Bearer … ──KeyRing──▶ Caller: who, in which tenant, with which permissions ──▶ the gate
                           ▲
@@ -58,7 +58,7 @@ class Caller:
         return Claim(ticket, self.owner, is_admin, self.roles)
 
     def charge(self) -> None:
-        """One more request, within a connection that goes on. Raises `LimitReached`."""
+        """Count one more request within an open connection. Raises `LimitReached`."""
         for meter in self.meters:
             meter.check(publishes=False, begins=False)
         for meter in self.meters:
@@ -186,7 +186,7 @@ class KeyRing:
         )
 
     def roles_of(self, owner: str | None) -> frozenset[str] | None:
-        """The roles of whoever made a subscription, by its `created_by`: those of a key and of those that it was
+        """The roles of the creator of a subscription, by its `created_by`: those of a key and of those that it was
         rotated to, none where all were revoked, or where it is a subject of the identity provider, whose roles only its
         tokens tell. None where there were no keys then."""
         if owner is None:

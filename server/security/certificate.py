@@ -1,4 +1,4 @@
-"""The certificate that the server speaks TLS with, read from files and again whenever they change.
+"""The TLS certificate of the server, read from files again whenever they change.
 
 tls_certificate, tls_key ──▶ ServerCertificate.context() ──▶ the next handshake
 """
@@ -43,9 +43,9 @@ class ServerCertificate:
                 self._seen = state
                 try:
                     self._context = self._load()
-                    _log.info("the certificate %s was read again", self._certificate)
+                    _log.info("the certificate %s was loaded again", self._certificate)
                 except CertificateUnusable as error:
-                    _log.error("the certificate from before stays in use: %s", error)
+                    _log.error("the old certificate stays in use: %s", error)
         return self._context
 
     def _files(self) -> list[Path]:
@@ -75,12 +75,12 @@ class ServerCertificate:
         except ssl.SSLError as error:
             key = self._key or self._certificate
             if error.reason == "KEY_VALUES_MISMATCH":
-                detail = f"the key in {key} is not that of the first certificate in {self._certificate}"
+                detail = f"the key in {key} does not belong to the first certificate in {self._certificate}"
             else:
-                detail = f"{self._certificate} and {key} must hold a certificate and its key, as PEM"
+                detail = f"{self._certificate} and {key} must contain a certificate and its key, as PEM"
             raise CertificateUnusable(detail) from error
         except _Encrypted as error:
-            detail = f"the key in {self._key or self._certificate} has a passphrase: store it without one"
+            detail = f"the key in {self._key or self._certificate} has a passphrase: store the key without one"
             raise CertificateUnusable(detail) from error
         return context
 

@@ -121,13 +121,13 @@ def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False) -
         raise SinkRefused("the sink must be an absolute http:// or https:// URL")
     host = parsed.raw_host.decode("ascii")
     if not host:
-        raise SinkRefused("the sink names no host")
+        raise SinkRefused("the sink has no host")
     if not _HOST.fullmatch(host):
         raise SinkRefused("the host of the sink has characters that are not allowed in a host name")
     if parsed.userinfo:
-        raise SinkRefused("the sink holds a user name or password; give them as sinkcredential instead")
+        raise SinkRefused("the sink has a user name or password: give them as sinkcredential instead")
     if parsed.fragment:
-        raise SinkRefused("the sink has a fragment (#…), which is never sent; leave it out")
+        raise SinkRefused("the sink has a fragment (#…), which is never sent: leave it out")
     port = PUBLIC_PORTS[parsed.scheme] if parsed.port is None else parsed.port
     if not allow_private:
         if port != PUBLIC_PORTS[parsed.scheme] and not (any_https_port and parsed.scheme == "https" and port > 0):
@@ -151,7 +151,8 @@ def is_public(address: str) -> bool:
 
 
 class SystemResolver:
-    """Asks the operating system, in a few threads of its own. After `close`, threads that still wait are left alone."""
+    """Resolves names with the operating system, in a few threads. After `close`, threads that still wait are left
+    alone."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="resolver")

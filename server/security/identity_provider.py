@@ -1,4 +1,4 @@
-"""Tokens of an identity provider (OpenID Connect), beside the keys of this server.
+"""Tokens of an identity provider (OpenID Connect), accepted besides keys.
 
     Authorization: Bearer <JWT> ──▶ IdentityProvider.identify ──▶ Identity: subject, roles, tenant, until when
                                           │ signature, iss, aud, exp, nbf, sub      else TokenRefused
@@ -109,14 +109,14 @@ class IdentityProvider:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError) as error:
-            raise TokenRefused("it is neither a key of this server nor a token (JWT)") from error
+            raise TokenRefused("this is neither a key of this server nor a token (JWT)") from error
         age = time.monotonic() - self._fetched_at
         if age > FRESH_SECONDS:
             fetching = self._fetch()
             if age > STALE_SECONDS:
                 await asyncio.shield(fetching)
                 if time.monotonic() - self._fetched_at > STALE_SECONDS:
-                    raise ProviderUnavailable(f"the identity provider {self.issuer} did not tell its keys: try again")
+                    raise ProviderUnavailable(f"the identity provider {self.issuer} did not return its keys: try again")
         verifier = self._verifier(header)
         if verifier is None:
             await asyncio.shield(self._fetch())
@@ -203,7 +203,7 @@ class IdentityProvider:
             async with asyncio.timeout(FETCH_TIMEOUT_SECONDS):
                 about = await self._get(self.discovery)
                 if about.get("issuer") != self.issuer:
-                    raise ValueError(f"its discovery document is of the issuer {about.get('issuer')!r}")
+                    raise ValueError(f"its discovery document names another issuer: {about.get('issuer')!r}")
                 told = await self._get(_checked(str(about.get("jwks_uri"))))
             keys = _usable(told.get("keys"))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.DecodeError) as error:
@@ -242,7 +242,7 @@ def _checked(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         return url
-    raise ValueError(f"its jwks_uri {url!r} is no https address")
+    raise ValueError(f"its jwks_uri {url!r} is not an https address")
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:

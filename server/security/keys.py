@@ -1,4 +1,4 @@
-"""API keys: what a client shows to say who it is, as `Authorization: Bearer kindcast_<id>_<secret>`.
+"""API keys, sent as `Authorization: Bearer kindcast_<id>_<secret>`.
 
 The secret is 256 random bits, shown once; the store keeps the SHA-256 of the whole key. A fast hash is enough: there is
 nothing to guess in 256 bits. The id in it is public: by it the key is found, and then hashes are compared in constant

@@ -122,7 +122,7 @@ class Meter:
         if most is not None and self.under_way >= most:
             policy = f'"{self.whose}-concurrent-requests";q={int(most)};qu="concurrent-requests"'
             state = f'"{self.whose}-concurrent-requests";r=0'
-            detail = f"this {self.whose} has {int(most):,} requests under way, which is its limit"
+            detail = f"this {self.whose} has {int(most):,} running requests, which is its limit"
             raise LimitReached(detail, {"RateLimit-Policy": policy, "RateLimit": state, "Retry-After": "1"})
         for each in self._buckets:
             if (publishes or each.unit != "events") and each.look() < 1.0:

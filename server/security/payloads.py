@@ -26,7 +26,7 @@ RolesOf = Callable[[str | None], Roles]
 
 
 def EVERYBODY(owner: str | None) -> Roles:  # noqa: N802 - a constant that is called
-    """Without keys nobody is told apart."""
+    """The caller of a server without keys."""
     return None
 
 
@@ -62,14 +62,14 @@ class Reader:
         return body if view is None else view.readable(body)
 
     def check(self, connection: Connection, number: int) -> None:
-        """Raises `HiddenAttribute` where the matches of a subscription would tell of what is hidden."""
+        """Raises `HiddenAttribute` if the matches of a subscription would reveal hidden values."""
         view = self.view
         if view is not None:
             for row in subscriptions.trees(connection, live_only=False, numbers=[number]):
                 check_visible(view, row.tree)
 
     def visible(self, connection: Connection, numbers: Iterable[int]) -> set[int]:
-        """Those of the subscriptions whose matches tell of nothing that is hidden."""
+        """The subscriptions whose matches reveal no hidden value."""
         view, numbers = self.view, list(numbers)
         if view is None:
             return set(numbers)

@@ -1,4 +1,4 @@
-"""Who may do what, in one place: what each route needs, and which permissions each role has.
+"""Permissions: what each route needs, and what each role has. The only place that defines them.
 
     request ──method, path──▶ ROUTES ──▶ permission ──▶ ROLES[role of the key] has it? ──▶ the route, else 403
 

@@ -1,4 +1,4 @@
-"""Backups: a folder that holds all of a server, and that a server can be started on.
+"""Backups: a folder with all data of a server, from which a server can be restored.
 
     SQLite, also while a server runs ──SQLite's own backup, a file at a time──┐
                                                                               ├──▶ kindcast.db, kindcast.system.db,
@@ -142,7 +142,7 @@ def _export(url: URL, folder: Path) -> None:
             source.exec_driver_sql(SNAPSHOT)
             there = set(inspect(source).get_table_names())
             if ledger.name not in there:
-                raise StoreUnreadable(f"there is no kindcast in the database {url.render_as_string()}")
+                raise StoreUnreadable(f"there are no tables of kindcast in the database {url.render_as_string()}")
             _check_layout(source, "the database")
             if shards.shards.name in there and shards.first_unmatched(source) is not None:
                 raise StoreInUse("the shards have yet to match some events: let them come to the end of the log first")
@@ -169,7 +169,7 @@ def restore(folder: Path, database: str | None, data: Path) -> Backup:
     Raises `FileExistsError`, `StoreInUse`, `StoreUnreadable`, OSError."""
     made = read_manifest(folder)
     if damage := _changed_files(folder, made):
-        raise StoreUnreadable(f"the backup {folder} is not what was written: {damage[0]}")
+        raise StoreUnreadable(f"the backup {folder} is damaged: {damage[0]}")
     if database is None:
         _refuse_existing(data)
         with _made_beside(data) as beside:
@@ -219,7 +219,7 @@ def read_manifest(folder: Path) -> Backup:
     try:
         return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Backup)
     except (OSError, msgspec.DecodeError) as error:
-        raise StoreUnreadable(f"{folder} is no backup: {error}") from error
+        raise StoreUnreadable(f"{folder} is not a backup: {error}") from error
 
 
 def _check_layout(connection: Connection, what: str) -> None:
@@ -228,7 +228,7 @@ def _check_layout(connection: Connection, what: str) -> None:
     if layout != LAYOUT or older:
         raise StoreUnreadable(
             f"{what} has layout {layout}{' with matches of layout 5' if older else ''}, and this version copies layout"
-            f" {LAYOUT}: let a server of this version run on it once, and make another backup"
+            f" {LAYOUT}: start a server of this version with it once, then make a new backup"
         )
 
 
@@ -328,7 +328,7 @@ def _look(connection: Connection, checked: Checked) -> None:
 
 def _refuse_existing(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is there and not empty")
+        raise FileExistsError(f"{folder} exists and is not empty")
 
 
 @contextmanager
@@ -379,7 +379,7 @@ def _ledger_of(connection: Connection, what: object) -> tuple[int, int, int]:
     try:
         row = connection.execute(select(ledger.c.layout, ledger.c.commits, ledger.c.sequence)).one_or_none()
     except DBAPIError as error:
-        raise StoreUnreadable(f"{what} is no database of kindcast: {error.orig}") from error
+        raise StoreUnreadable(f"{what} is not a database of kindcast: {error.orig}") from error
     if row is None:
         raise StoreUnreadable(f"{what} was never used by a server")
     return row.layout, row.commits, row.sequence

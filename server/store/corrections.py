@@ -108,7 +108,7 @@ def add_retraction(connection: Connection, position: int, withdrawn: int) -> Non
 
 
 def discard_corrections_before(connection: Connection, number: int) -> None:
-    """Forget what events and messages below a number told."""
+    """Delete corrections and messages below a number."""
     connection.execute(delete(retractions).where(retractions.c.position < number))
     connection.execute(delete(corrections).where(corrections.c.event < number))
 

@@ -85,7 +85,7 @@ class Database:
             connection = self._writer.connect()
             if not self.is_sqlite and not self._enter(connection):
                 connection.close()
-                raise StoreInUse(f"another server uses the database {self.url}, and does not share it")
+                raise StoreInUse(f"another server uses the database {self.url} and does not share it")
             if not self.alone:
                 return connection
             with connection.begin():
@@ -107,8 +107,9 @@ class Database:
         commits = connection.execute(select(ledger.c.commits)).scalar_one_or_none() if there else None
         if seen is not None and (commits or 0) < seen.commits:
             raise StoreUnreadable(
-                f"the database {self.url} has {commits or 0:,} commits, but {seen.commits:,} were made: the newest are"
-                f" gone. Put the missing files back, or see what is left: kindcast repair --data {self._data}"
+                f"the database {self.url} has {commits or 0:,} commits, but {seen.commits:,} were made: the newest"
+                f" commits are missing. Put the missing files back, or see what is left: kindcast repair --data "
+                f"{self._data}"
             )
 
     def connect(self) -> Connection:
@@ -117,7 +118,7 @@ class Database:
         if not self.is_sqlite:
             if not _locks(connection, "pg_try_advisory_lock_shared"):
                 connection.close()
-                raise StoreInUse(f"another server uses the database {self.url}, and does not share it")
+                raise StoreInUse(f"another server uses the database {self.url} and does not share it")
             _end_when_stuck(connection)
         return connection
 

@@ -13,12 +13,12 @@ __all__ = ["insert_rows", "mark_of"]
 
 
 def mark_of(connection: Connection) -> str:
-    """What stands for a value in a statement: `?` or `%s`."""
+    """The placeholder of a value in a statement: `?` or `%s`."""
     return "?" if connection.dialect.paramstyle == "qmark" else "%s"
 
 
 def insert_rows(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows whose values stand in the order of `columns`. Raises `sqlalchemy.exc.DBAPIError`."""
+    """Insert rows whose values are in the order of `columns`. Raises `sqlalchemy.exc.DBAPIError`."""
     if rows:
         marks = ", ".join([mark_of(connection)] * len(columns))
         connection.exec_driver_sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", list(rows))

@@ -1,4 +1,4 @@
-"""Who was told that a subscription will end: one row for each that was, with the end that was named."""
+"""Sent notices of expiry: one row per notice, with the announced end."""
 
 from collections.abc import Iterable
 
@@ -49,6 +49,6 @@ def note_told(connection: Connection, told: Iterable[tuple[int, float]], now: fl
 
 
 def forget_notices(connection: Connection) -> None:
-    """Erases the rows of subscriptions that are gone."""
+    """Deletes the rows of deleted subscriptions."""
     there = sa.select(subscriptions.c.number).where(subscriptions.c.number == notices.c.subscription)
     connection.execute(notices.delete().where(~there.exists()))

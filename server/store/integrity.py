@@ -79,13 +79,13 @@ class Damage:
             if record in self._records or len(self._records) >= REMEMBERED:
                 return
             self._records[record] = None
-        _log.error("damaged: %s; see kindcast repair --data %s", record, self._data)
+        _log.error("damaged: %s; run kindcast repair --data %s", record, self._data)
 
     def note_file(self, what: str) -> None:
         """The database is damaged."""
         if self.of_file is None:
             self.of_file = (
-                f"the database is damaged ({what}): stop the server and see kindcast repair --data {self._data}"
+                f"the database is damaged ({what}): stop the server and run kindcast repair --data {self._data}"
             )
             _log.error("%s", self.of_file)
 
@@ -97,7 +97,7 @@ class Damage:
                 return None
             shown = ", ".join(list(self._records)[:SHOWN])
             more = ", …" if len(self._records) > SHOWN else ""
-            return f"damaged: {shown}{more}; see kindcast repair --data {self._data}"
+            return f"damaged: {shown}{more}; run kindcast repair --data {self._data}"
 
     def translated(self, error: Exception) -> Exception:
         """What an error of the store means: `StoreDamaged` where the database, or its matches, cannot be read."""
@@ -177,7 +177,7 @@ def count_of(connection: Connection, table: Any) -> int:
 
 
 def tables_of(connection: Connection) -> list[str]:
-    """The tables of a SQLite database; none of another one, which has tools of its own."""
+    """The tables of a SQLite database; none for other databases, which have their own tools."""
     return inspect(connection).get_table_names() if connection.dialect.name == "sqlite" else []
 
 
@@ -278,7 +278,7 @@ def examine(database: Path) -> dict[str, Any]:
     damage: list[str] = []
     commits = 0
     if not database.is_file() or not database.stat().st_size:
-        damage.append(f"{database} is empty, or not there")
+        damage.append(f"{database} is empty or missing")
     else:
         with contextlib.closing(sqlite3.connect(unchanged(database), uri=True)) as connection:
             try:
@@ -319,7 +319,7 @@ def _damaged_matches(connection: sqlite3.Connection) -> list[str]:
 
 
 def accept(database: Path) -> None:
-    """Forget what was seen, and that there were keys: the next start serves what is there."""
+    """Forget what was seen, and that there were keys: the next start serves the remaining data."""
     path_of(database).unlink(missing_ok=True)
     mark_of_keys(database).unlink(missing_ok=True)
 

@@ -69,7 +69,7 @@ def migrate(connection: Connection, layout: int) -> None:
     for number in range(layout, LAYOUT):
         if number not in _STEPS:
             break
-        _log.info("the database has layout %d: bringing it to layout %d", number, number + 1)
+        _log.info("the database has layout %d: converting it to layout %d", number, number + 1)
         _STEPS[number](connection)
         layout = number + 1
     if layout != LAYOUT:

@@ -272,7 +272,7 @@ class _Snapshot:
 
     @property
     def gone(self) -> int:
-        """The last position that is gone."""
+        """The last deleted position."""
         return self.reach.kept_from - 1
 
     def of(self, subscription: int, after: int) -> Iterator[Numbers]:
@@ -655,7 +655,7 @@ def store_move(connection: Connection, move: Move) -> bool:
 
 
 def erase_moved(connection: Connection) -> bool:
-    """Erases some rows of an older layout, if all of them are moved. Returns whether there is more to do."""
+    """Deletes some rows of an older layout after all of them were moved. Returns whether there is more to do."""
     reach = _reach(connection)
     return older_matches.erase_some(connection) if reach.older_from and reach.older is None else False
 

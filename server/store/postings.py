@@ -179,7 +179,7 @@ class Postings:
         return np.where(there, self.positions[ends], 0)
 
     def pages(self) -> Iterator["Postings"]:
-        """The same pairs in parts of some `PAIRS_A_PAGE`; no subscription stands in two."""
+        """The same pairs in parts of some `PAIRS_A_PAGE`; a subscription is only in one part."""
         start, size = 0, len(self)
         while start < size:
             end = min(start + PAIRS_A_PAGE, size)

@@ -1,4 +1,4 @@
-"""Several servers on one PostgreSQL: the log that they share, which of them live, and who delivers what.
+"""Several servers on one PostgreSQL: their shared log, which of them run, and who delivers for which subscription.
 
     ledger          its row is locked by each group until the commit: positions and commits have one order, without gaps
     changes         what a commit changed beside events: subscriptions, the vocabulary, operators. Others apply it

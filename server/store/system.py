@@ -131,7 +131,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Who did what, from where, and what became of it."""
+    """Who did what, from where, and with what result."""
 
     at: float
     tenant: str
@@ -184,7 +184,7 @@ class SystemStore:
                 if layout is None:
                     self._connection.execute(insert(about).values(id=1, layout=LAYOUT, changes=0))
                 elif layout != LAYOUT:
-                    raise StoreUnreadable(f"{self.path or 'the database'} holds keys in layout {layout}, not {LAYOUT}")
+                    raise StoreUnreadable(f"{self.path or 'the database'} has keys in layout {layout}, not {LAYOUT}")
         except DBAPIError as error:
             raise StoreUnreadable(f"the database of the keys cannot be opened: {error.orig}") from error
 
@@ -205,7 +205,7 @@ class SystemStore:
                 with self._connection.begin():
                     return work(self._connection)
             except DBAPIError as error:
-                raise StoreUnavailable(f"the database of the keys refused: {error.orig}") from error
+                raise StoreUnavailable(f"the database of the keys reports an error: {error.orig}") from error
 
     # ── keys and tenants ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -214,8 +214,9 @@ class SystemStore:
         if self._mark() or self.path is None or self._mark_of_keys is None or not self._mark_of_keys.exists():
             return
         raise KeysLost(
-            f"there were keys in {self.path}, and there are none: everybody on this machine could do everything. Put"
-            f" the file back, or make a new key: kindcast key create --role admin --data {self.path.parent}; or go on"
+            f"the keys in {self.path} are missing, so everybody on this machine could do everything. Put"
+            f" the file back, or make a new key: kindcast key create --role admin --data {self.path.parent}; or "
+            f"continue"
             f" without keys: kindcast repair --data {self.path.parent} --accept-loss"
         )
 
@@ -227,7 +228,7 @@ class SystemStore:
         return there
 
     def changes(self) -> int:
-        """A number that grows whenever keys or tenants change, whoever changes them."""
+        """A number that grows with every change of keys or tenants."""
         return self.run(lambda connection: int(connection.execute(select(about.c.changes)).scalar_one()))
 
     def load(self) -> tuple[int, list[Key], list[Tenant]]:
@@ -284,7 +285,7 @@ class SystemStore:
         self.run(write)
 
     def set_tenant_limits(self, name: str, limits: Mapping[str, float], now: float) -> None:
-        """In place of those that it had. Raises `UnknownTenant`."""
+        """Replaces its earlier limits. Raises `UnknownTenant`."""
 
         def write(connection: Connection) -> None:
             if name == DEFAULT_TENANT:

@@ -364,7 +364,7 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     shot("sign-in")
     browser.type("Key", "kindcast_wrong")
     browser.press("Enter")
-    browser.see("this key is not known here")
+    browser.see("this key is unknown")
     browser.type("Key", other)
     browser.click("Sign in", "button")
     browser.see("Kitchen (subscriber)", "What there is")

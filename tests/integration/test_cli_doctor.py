@@ -65,7 +65,7 @@ def test_machine_that_can_run_a_server_is_told_so(kindcast: Kindcast, folder: Pa
     for_people = kindcast("doctor", "--data", str(folder))
     assert for_people.status == 0
     assert "0 problems, " in for_people.out
-    assert "kindcast.db is whole" in for_people.out
+    assert "kindcast.db is intact" in for_people.out
 
 
 def test_server_that_runs_is_asked(kindcast: Kindcast, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_port_that_another_program_has_is_a_problem(
         monkeypatch.setenv("KINDCAST_PORT", str(taken.getsockname()[1]))
         ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
     assert ran.status == 1
-    assert "is taken by another program" in of(ran, "port")[0]["detail"]
+    assert "is used by another program" in of(ran, "port")[0]["detail"]
 
 
 def test_settings_are_checked(kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,9 @@ def test_settings_are_checked(kindcast: Kindcast, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("KINDCAST_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KINDCAST_BROKER", "mqtt://localhost")
     ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
-    assert [(each["state"], each["advice"]) for each in of(ran, "settings")] == [("warning", "Is KINDCAST_PORT meant?")]
+    assert [(each["state"], each["advice"]) for each in of(ran, "settings")] == [
+        ("warning", "Did you mean KINDCAST_PORT?")
+    ]
     monkeypatch.setenv("KINDCAST_RETENTION_SECONDS", "long")
     ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
     assert ran.status == 1

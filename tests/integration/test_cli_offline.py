@@ -106,7 +106,7 @@ def test_commands_take_the_relations_that_are_asked_for(kindcast: Kindcast, tmp_
     assert "(part_of) Heart" in kindcast("explain", *asked, "--relations", "part_of").out
     refused = kindcast("match", *asked)
     assert refused.status == 1
-    assert "no relation is named 'part_of'" in refused.err
+    assert "no relation has the name 'part_of'" in refused.err
     missing = kindcast("ontology", "check", str(file), "--relations", "has_part")
     assert missing.status == 1
     assert "it has (with their statements) part_of (1)" in " ".join(missing.err.split())

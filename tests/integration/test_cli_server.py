@@ -240,7 +240,7 @@ def test_publish_the_same_event_twice_is_accepted_once(kindcast: Kindcast, shop_
     """Source and id make an event; the second time it is known."""
     event = {"specversion": "1.0", "type": "offer", "source": "/test", "id": "twice", "data": {"target": "Router"}}
     assert "accepted 1 event," in kindcast("publish", json.dumps(event), "--server", shop_server).out
-    assert "1 known already" in kindcast("publish", json.dumps(event), "--server", shop_server).out
+    assert "1 already known" in kindcast("publish", json.dumps(event), "--server", shop_server).out
 
 
 def test_publish_nothing_is_a_failure(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
@@ -382,7 +382,7 @@ def test_mistake_in_an_expression_is_told_once_under_its_place(
     assert ran.status == 1
     text = "  price < 3 and target isa Nonsense"
     assert ran.err.splitlines()[1:3] == [text, " " * text.index("Nonsense") + "^"]
-    assert ran.err.count("no concept is named 'Nonsense'") == 1
+    assert ran.err.count("no concept has the name 'Nonsense'") == 1
 
 
 def test_mistake_elsewhere_is_told_once(kindcast: Kindcast, shop_server: str) -> None:

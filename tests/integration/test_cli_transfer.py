@@ -30,7 +30,7 @@ def test_archive_holds_each_event_and_can_be_published_again(
     assert told == {"written": 5, "file": str(file)}
     assert [each["data"]["number"] for each in lines(file)] == list(range(5))
     assert {each["type"] for each in lines(file)} == {"archived"}
-    assert "5 known already" in kindcast("publish", str(file)).out
+    assert "5 already known" in kindcast("publish", str(file)).out
     printed = kindcast("archive", "export", "--type", "archived")
     assert [json.loads(line) for line in printed.out.splitlines()] == lines(file)
     assert [path.name for path in tmp_path.iterdir()] == [file.name]

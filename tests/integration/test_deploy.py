@@ -285,7 +285,7 @@ def test_compose_connector_waits_for_its_broker(repository: Path) -> None:
     try:
         assert process.stderr is not None
         told = [process.stderr.readline().decode() for _ in range(2)]
-        assert "the broker is away" in told[1]
+        assert "the broker cannot be reached" in told[1]
     finally:
         process.terminate()
         process.communicate(timeout=60)

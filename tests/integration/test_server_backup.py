@@ -233,16 +233,16 @@ def test_what_was_changed_in_a_backup_is_found_and_not_restored(tmp_path: Path, 
     told = kindcast("check", str(backup), "--json")
     assert told.status == 1
     assert [each.split(":")[0] for each in told.json["damage"]] == [
-        "kindcast.db is not what was written",
+        "kindcast.db is damaged",
         "damaged",
         "the ledger does not add up",
     ]
     refused = kindcast("restore", str(backup), "--data", str(tmp_path / "again"))
     assert refused.status == 1
-    assert "is not what was written" in refused.err
+    assert "is damaged" in refused.err
     assert not (tmp_path / "again").exists()
     (backup / "backup.json").write_text(json.dumps({"made_at": 1}))
-    assert "is no backup" in kindcast("restore", str(backup), "--data", str(tmp_path / "again")).err
+    assert "is not a backup" in kindcast("restore", str(backup), "--data", str(tmp_path / "again")).err
 
 
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
@@ -258,7 +258,7 @@ def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: Postgr
     assert "there is no database" in kindcast("backup", str(tmp_path / "c"), "--data", str(tmp_path / "none")).err
     assert not (tmp_path / "c").exists()
     empty = postgresql.new_database()
-    assert "there is no kindcast" in kindcast("backup", str(tmp_path / "c"), "--database", empty).err
+    assert "there are no tables of kindcast" in kindcast("backup", str(tmp_path / "c"), "--database", empty).err
 
 
 def test_a_backup_of_another_layout_is_not_copied_between_databases(
@@ -290,7 +290,7 @@ def test_status_of_a_server(tmp_path: Path, kindcast: Kindcast, monkeypatch: pyt
         shown = kindcast("status", "--server", url).out
         assert "3 = 0 delivered + 3 pending + 0 dead + 0 discarded" in shown
         assert "takes requests" in shown
-        monkeypatch.setattr(Broker, "trouble", "the store refused the last change")
+        monkeypatch.setattr(Broker, "trouble", "the database refused the last change")
         refusing = kindcast("status", "--server", url)
         assert refusing.status == 1
-        assert "the store refused the last change" in refusing.out
+        assert "the database refused the last change" in refusing.out

@@ -57,7 +57,7 @@ def test_broken_obo_is_refused_and_the_old_version_serves(client: httpx.Client) 
     good = DOCUMENTS["text/obo"]
     sloppy = client.put("/v1/ontologies/cl", content=(good + "nonsense\n").encode(), headers=headers)
     assert sloppy.status_code == 201, sloppy.text
-    assert any("line 12: no clause" in each for each in sloppy.json()["warnings"])
+    assert any("line 12: left out, because it is not a clause" in each for each in sloppy.json()["warnings"])
     broken = client.put("/v1/ontologies/cl", content=b"format-version: 1.4\n<html>\n", headers=headers)
     assert broken.status_code == 400, broken.text
     assert problem_code(broken) == "malformed-ontology"

@@ -316,8 +316,8 @@ def test_first_start_with_other_rules_tells_whom_they_touch(tmp_path: Path, capl
         }
         assert publish(client, brand="Hewlett-Packard") == 1
     assert f"subscription {touched}: brand startswith" in caplog.text
-    assert "2 of 3 subscriptions may match otherwise" in caplog.text
+    assert "2 of 3 subscriptions may match differently" in caplog.text
     caplog.clear()
     with running_application(tmp_path) as client:
         assert client.get("/v1/rules").json() == told
-    assert "may match otherwise" not in caplog.text
+    assert "may match differently" not in caplog.text

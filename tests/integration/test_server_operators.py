@@ -402,7 +402,7 @@ def test_match_tells_the_kind_of_a_failure(tmp_path: Path, service: OperatorServ
         register(client, service, "error", arguments=1)
         register(client, service, "hang", timeout_seconds=0.2)
         made = {
-            subscribe(client, 'error("is still being asked | has too much to do at present")')["id"]: "failed",
+            subscribe(client, 'error("is still being asked | has too many calls at present")')["id"]: "failed",
             subscribe(client, "hang()")["id"]: "timed_out",
         }
         told = client.post("/v1/match", json={"event": {"n": 1}}).json()

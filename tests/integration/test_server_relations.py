@@ -102,9 +102,12 @@ def test_ontology_whose_relation_is_followed_is_not_deleted(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("relations", "says"),
     [
-        ("partof", "no relation named 'partof'; near: part_of; it has (with their statements) near (1), part_of"),
+        (
+            "partof",
+            "no relation with the name 'partof'; near: part_of; it has (with their statements) near (1), part_of",
+        ),
         ("part_of,nearby", "'nearby'"),
-        ("http://example.org/Heart", "no relation named"),
+        ("http://example.org/Heart", "no relation with the name"),
     ],
 )
 def test_relation_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path, relations: str, says: str) -> None:

@@ -120,10 +120,10 @@ def test_new_certificate_without_a_restart(server: str, authority: Authority, fi
     ("wrong", "told"),
     [
         ("missing", "cannot be read: No such file"),
-        ("mismatch", "is not that of the first certificate"),
+        ("mismatch", "does not belong to the first certificate"),
         ("passphrase", "has a passphrase"),
-        ("garbage", "must hold a certificate and its key"),
-        ("no key", "must hold a certificate and its key"),
+        ("garbage", "must contain a certificate and its key"),
+        ("no key", "must contain a certificate and its key"),
     ],
 )
 def test_what_is_wrong_with_the_files_is_told(wrong: str, told: str, authority: Authority, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_serve_says_where_it_listens_or_why_not(
 ) -> None:
     options = ["serve", "--port", "0", "--data", str(tmp_path / "served"), "--tls-certificate", str(files[0])]
     failed = kindcast(*options)
-    assert (failed.status, "must hold a certificate and its key" in failed.err) == (1, True)
+    assert (failed.status, "must contain a certificate and its key" in failed.err) == (1, True)
     command = [sys.executable, "-m", "kindcast.server.cli", *options, "--tls-key", str(files[1]), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

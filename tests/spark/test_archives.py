@@ -66,7 +66,7 @@ def test_lines_that_are_no_events_are_told_with_file_line_and_reason(tmp_path: P
     events, found = read_all(tmp_path)
     assert [data for _, _, data in events] == [{"a": 1}, {"a": 1}]
     assert [(file, line) for file, line, _ in found] == [("x.ndjson", line) for line in range(2, 10)]
-    reasons = ["no JSON", "JSON object", "no JSON", "nested", "context", "no JSON", "type", "date-time"]
+    reasons = ["not JSON", "JSON object", "not JSON", "nested", "context", "not JSON", "type", "date-time"]
     assert all(word in reason for word, (_, _, reason) in zip(reasons, found, strict=True)), found
 
 
@@ -170,7 +170,7 @@ def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine
     """A link that leads nowhere, and a file that is gone when its split is read: the error names it."""
     (tmp_path / "good.ndjson").write_text('{"a": 1}\n', encoding="utf-8")
     (tmp_path / "link.ndjson").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(NoArchive, match=r"link\.ndjson is not a file that can be opened"):
+    with pytest.raises(NoArchive, match=r"link\.ndjson cannot be opened as a file"):
         splits_of(str(tmp_path))
     (tmp_path / "link.ndjson").unlink()
     for name in ("gone.ndjson", "gone.jsonl.gz", "gone.csv", "gone.parquet"):

@@ -237,19 +237,19 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     archive.write_text("price,when\n7,soon\n8,soon\n", encoding="utf-8")
     status, out, err = run("two")
     assert (status, "not 'soon' 2" in out) == (1, True)
-    assert "no event could be read: 2 were set aside" in err
+    assert "no event could be read: 2 lines are in _quarantine" in err
     archive.write_text("price,when\n5,1700000000\n", encoding="utf-8")
     asked.write_text('{"id": "cheap", "expression": "price <"}\n{"id": "dear", "expression": "price > 1"}\n')
     status, out, err = run("three")
     assert status == 1
     assert "cheap was left out" in err
-    assert "left out, the rest is done: 1 subscription." in err
+    assert "left out; all others were matched: 1 subscription." in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--ontology", "shop.ttl", "--data", "x"], "in one way"),
+        (["--ontology", "shop.ttl", "--data", "x"], "in exactly one way"),
         (["--data", "absent"], "no database"),
         (["--ontology", "absent.ttl"], "absent.ttl"),
         (["--ontology", "shop.ttl", "--subscriptions", "absent.ndjson"], "there is no file absent.ndjson"),

@@ -112,5 +112,5 @@ def test_stream_whose_checkpoint_is_gone_refuses_to_pass_over_events(tmp_path: P
     put(tmp_path, "one.ndjson", [offer("1", "laptop")])
     drain()
     (tmp_path / "out" / "_kindcast").rename(tmp_path / "elsewhere")
-    with pytest.raises(UnusableOutput, match="checkpoint is gone"):
+    with pytest.raises(UnusableOutput, match="checkpoint is missing"):
         drain()

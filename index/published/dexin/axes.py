@@ -384,7 +384,7 @@ class Axes:
         return view
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a row stands in another place than its constraint says."""
+        """Raise AssertionError if a row is at a wrong place for its constraint."""
         self._by_slot.check_invariants()
         self._by_name.check_invariants()
         alive = np.unpackbits(self._alive.view(np.uint8), bitorder="little").astype(bool)

@@ -493,7 +493,7 @@ class DexinEngine(Engine):
         return failing_shares(self._axes.view(), asked, self._alive)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the tables of rows disagree, or a row stands in a wrong place."""
+        """Raise AssertionError if the tables of rows disagree, or if a row is at a wrong place."""
         free = [row for row, state in enumerate(self._state) if state == FREE]
         assert sorted(self._free) == free, (self._free, free)
         assert len(self._state) - len(free) == self._count, (self._state, self._count)

@@ -1,4 +1,4 @@
-"""JSON-LD read by contexts that were compiled once: from the document straight to trees, without the expanded form.
+"""JSON-LD by compiled contexts: a document is read into trees directly, without the expanded form.
 
 A stream repeats its contexts, and the names of its objects. So what a context means is worked out once (by PyLD, which
 `reference` calls), and what the names of an object mean under it is worked out once for each set of names:
@@ -464,7 +464,7 @@ class _Reading:
     def _enter(self, container: Any, level: int) -> None:
         self._left_in_document -= len(container)
         if self._left_in_document < 0:
-            detail = f"more than {self._most:,} values in one document: split it"
+            detail = f"more than {self._most:,} values in one document: send smaller documents"
             raise InvalidEvent([Problem("too-many-values", detail)])
         if level > self._deepest:
             raise _HandedOver
@@ -536,7 +536,7 @@ class _Reading:
             if depth > self._limits.depth:
                 raise InvalidEvent([Problem("too-deep", f"nested deeper than {self._limits.depth} levels")])
             if left < 0:
-                detail = f"more than {self._limits.values} values in one event: split it"
+                detail = f"more than {self._limits.values} values in one event: send smaller events"
                 raise InvalidEvent([Problem("too-many-values", detail)])
             if key is not None:
                 if key in self._described:
@@ -785,7 +785,7 @@ class _Unfolding:
     def _count(self, more: int) -> None:
         self._left -= more
         if self._left < 0:
-            detail = f"more than {self._limits.values} values in one event: split it"
+            detail = f"more than {self._limits.values} values in one event: send smaller events"
             raise InvalidEvent([Problem("too-many-values", detail)])
 
 

@@ -104,7 +104,7 @@ def checked_property(iri: str) -> str:
     """The IRI of a property, if it can be one: it becomes a part of names. (An `@id` is a value, and stays as it was
     published, whatever it is.) Raises `InvalidEvent`."""
     if NO_IRI.search(iri):
-        detail = f"the property {iri[:200]!r} is not an IRI: it has a character that none may have"
+        detail = f"the property {iri[:200]!r} is not an IRI: it has a character that is not allowed"
         raise InvalidEvent([Problem("invalid-iri", detail)])
     return iri
 
@@ -273,7 +273,11 @@ class _Unfolding:
         self._left -= more
         if self._left < 0:
             raise InvalidEvent(
-                [Problem("too-many-values", f"more than {self._limits.values} values in one event: split it")]
+                [
+                    Problem(
+                        "too-many-values", f"more than {self._limits.values} values in one event: send smaller events"
+                    )
+                ]
             )
 
 

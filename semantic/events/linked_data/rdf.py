@@ -27,7 +27,7 @@ def graph_of_rdf(data: bytes, media_type: str, is_event_class: Callable[[str], b
         for subject, property, value, name in statements(data, RDF_TYPES[media_type]):
             counted += 1
             if counted > MOST_STATEMENTS:
-                detail = f"more than {MOST_STATEMENTS:,} statements in one document: split it"
+                detail = f"more than {MOST_STATEMENTS:,} statements in one document: send smaller documents"
                 raise InvalidEvent([Problem("too-many-values", detail)])
             inner = graph
             if name:

@@ -49,7 +49,7 @@ _TOLD = frozenset({"@type", UNIT, *(holder + TAGS for holder in HOLDERS)})
 
 
 def simplified(node: Node) -> Node:
-    """The tree of an entity with what its members stand for; itself where none is a member of NGSI-LD. Linear."""
+    """The tree of an entity with the values of its NGSI-LD members; the tree itself if it has none. Linear."""
     for values in node.values():
         if (type(values) is Node or type(values) is list) and any(map(_stands, _listed(values))):
             break
@@ -191,7 +191,7 @@ class GraphReader:
         elif chosen in roots:
             number = roots.index(chosen)
         elif len(roots) > 1:
-            detail = f"the document holds {len(roots):,} events: take it apart by `Matcher.events_of`"
+            detail = f"the document holds {len(roots):,} events: split it with `Matcher.events_of`"
             raise InvalidEvent([Problem("several-events", detail)])
         return Event(tree(number), event.context), ()
 
@@ -263,13 +263,11 @@ class GraphReader:
             graph.roots = members  # the rest is the envelope
             return graph
         if not graph.roots:
-            raise InvalidEvent(
-                [Problem("no-event", "no node of the document can be an event: the document states nothing")]
-            )
+            raise InvalidEvent([Problem("no-event", "the document has no statement, so no node of it can be an event")])
         lost = {key for key, node in graph.nodes.items() if node} - reached(graph, graph.roots)
         if lost:
             named = ", ".join(sorted(lost)[:5])
-            detail = f"no event of the document leads to {len(lost):,} of its nodes: {named}"
+            detail = f"nodes that belong to no event ({len(lost):,}): {named}"
             raise InvalidEvent([Problem("unreachable-nodes", detail)])
         return graph
 
@@ -356,7 +354,9 @@ def check_size(data: Any, most: int) -> None:
             left -= len(node)
             stack.extend((each, depth + 1) for each in node if isinstance(each, dict | list))
         if left < 0:
-            raise InvalidEvent([Problem("too-many-values", f"more than {most:,} values in one document: split it")])
+            raise InvalidEvent(
+                [Problem("too-many-values", f"more than {most:,} values in one document: send smaller documents")]
+            )
 
 
 @contextlib.contextmanager

@@ -143,7 +143,10 @@ class Expander:
             problem = Problem("invalid-json-ld", f"the document is not JSON-LD: {error}")
             unknown.update((url, None) for url in _relative_contexts(document))
         if processor.is_late:
-            detail = f"reading the document takes longer than {MOST_SECONDS:g} s: split it, or use a simpler context"
+            detail = (
+                f"reading the document takes longer than {MOST_SECONDS:g} s: send smaller documents, or use a "
+                f"simpler context"
+            )
             raise InvalidEvent([Problem("reading-too-slow", detail)])
         if unknown:
             self._resolved.clear()  # it holds contexts that were read without those
@@ -170,9 +173,9 @@ def _relative_contexts(document: Any) -> Iterator[str]:
 
 
 def unknown_contexts_problem(urls: Mapping[str, None]) -> Problem:
-    """What to tell of contexts that are named by URL and not known."""
+    """The problem of unknown contexts that are named by URL."""
     named = ", ".join(urls)
-    detail = f"contexts are never fetched, and these are not known: {named}. Upload each with PUT /v1/contexts?url=…"
+    detail = f"unknown contexts: {named}. The server never fetches contexts: upload each with PUT /v1/contexts?url=…"
     return Problem("unknown-context", detail, suggestions=tuple({"url": url} for url in urls))
 
 

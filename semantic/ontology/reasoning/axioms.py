@@ -412,8 +412,8 @@ def axioms_of(triples: Triples, statements: Statements) -> Axioms:
             lines[line] = None
             if len(lines) > MOST:
                 raise OntologyError(
-                    f"it has more than {MOST:,} triples for a reasoner, the most that one is given; load it with "
-                    "reason=none or reason=rdfs"
+                    f"the ontology has more than {MOST:,} triples for the reasoner; load it with reason=none or "
+                    f"reason=rdfs"
                 )
     return Axioms(
         triples="".join(lines).encode("ascii"),

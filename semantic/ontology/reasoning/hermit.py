@@ -73,7 +73,7 @@ def run_hermit(axioms: Axioms, *, java: str, classpath: str, heap: int) -> Findi
             with open(complaint, encoding="utf-8", errors="replace") as file:
                 raise _error(status, axioms.spelt_out(file.read(1 << 16)), heap)
         if os.path.getsize(answer) > ANSWER_BYTES:
-            raise TooCostly(f"a reasoner finds more than {ANSWER_BYTES >> 20} MiB of pairs in it", "memory")
+            raise TooCostly(f"the reasoner finds more than {ANSWER_BYTES >> 20} MiB of pairs", "memory")
         with open(answer, encoding="ascii", errors="replace") as lines:
             return _understood(lines, axioms)
 
@@ -129,17 +129,19 @@ def _error(status: int, said: str, heap: int) -> OntologyError:
     kind, detail = (match[1], (match[2] or "").strip()) if match else ("", said.strip()[:500])
     if kind == "InconsistentOntologyException":
         return InconsistentOntology(
-            "it is inconsistent: its axioms contradict each other (an individual in two disjoint classes, say), so "
-            "that everything would follow from it"
+            "the ontology is inconsistent: its axioms contradict each other, for example by an individual in two "
+            "disjoint classes"
         )
     if "OutOfMemoryError" in said or "OutOfMemoryError" in kind or status == 3:
-        return TooCostly(f"classifying it takes more than {heap >> 20:,} MiB of Java heap, and was stopped", "memory")
+        return TooCostly(
+            f"classifying the ontology takes more than {heap >> 20:,} MiB of Java heap and was stopped", "memory"
+        )
     if kind == "StackOverflowError":
         return TooCostly("its class expressions are nested too deeply to be classified", "crash")
     if "Could not reserve enough space" in said or "Could not create the Java Virtual Machine" in said:
         return ReasonerUnavailable(f"Java could not be started for reason=owl: {said.strip()[:500]}")
     told = f"{kind}: {detail}" if kind else detail or f"it ended with status {status}"
-    return OntologyError(f"it cannot be classified: HermiT reports {told}")
+    return OntologyError(f"the ontology cannot be classified: HermiT reports {told}")
 
 
 # What a reasoner found, put into the records of a document: the news only, each marked as inferred.
@@ -212,10 +214,11 @@ def _warnings(hopeless: list[str], axioms: Axioms) -> list[str]:
         more = f" and {len(hopeless) - SHOWN} more" if len(hopeless) > SHOWN else ""
         warnings.append(f"unsatisfiable classes, which can have no members: {', '.join(hopeless[:SHOWN])}{more}")
     if axioms.malformed:
-        warnings.append(f"{axioms.malformed} values do not fit their datatype and are left out of the reasoning")
+        warnings.append(f"{axioms.malformed} values are invalid for their datatype and are left out of the reasoning")
     if axioms.unsupported:
         warnings.append(
-            f"the reasoner knows no values of {', '.join(axioms.unsupported[:SHOWN])}; axioms with them are left out"
+            f"the reasoner does not support values of {', '.join(axioms.unsupported[:SHOWN])}; axioms with them are "
+            f"left out"
         )
     return warnings
 

@@ -43,7 +43,7 @@ def find_java(java: str | None = None) -> str:
             return os.path.realpath(found)
     looked = f"at {java}" if java else "on PATH nor under JAVA_HOME"
     raise ReasonerUnavailable(
-        f"reason=owl needs a Java runtime, version 8 or later, and there is none {looked}: install one (on Debian: "
+        f"reason=owl needs a Java runtime, version 8 or later, but there is none {looked}: install one (on Debian: "
         "apt-get install default-jre-headless) or set JAVA_HOME; reason=none and reason=rdfs need none"
     )
 
@@ -53,9 +53,7 @@ def hermit_classpath() -> str:
     found = importlib.util.find_spec("owlready2")
     folder = Path(found.origin).parent / "hermit" if found and found.origin else None
     if folder is None or not (folder / "HermiT.jar").is_file():
-        raise ReasonerUnavailable(
-            "reason=owl needs HermiT, which comes with the package owlready2, and it is not there"
-        )
+        raise ReasonerUnavailable("reason=owl needs HermiT, which is part of the package owlready2: install owlready2")
     return os.pathsep.join((str(folder), str(folder / "HermiT.jar")))
 
 
@@ -130,7 +128,7 @@ def classified_encoded(
         if error.limit not in ("wall", "cpu"):
             raise
         raise TooCostly(
-            f"classifying it takes longer than {reasoner.seconds:,.0f} seconds, and was stopped: raise the limit, or "
-            "load it with reason=none or reason=rdfs",
+            f"classifying the ontology takes longer than {reasoner.seconds:,.0f} seconds and was stopped: raise the "
+            "limit, or load the ontology with reason=none or reason=rdfs",
             error.limit,
         ) from error

@@ -18,7 +18,7 @@ def builtin_operators(
     tables_known: Iterable[Table] = (),
     windows_known: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Operator]:
-    """All of them, over this data. Raises `InvalidDeclaration` for windows that cannot be read.
+    """All built-in operators, over this data. Raises `InvalidDeclaration` for windows that cannot be read.
 
     >>> " ".join(each.name for each in builtin_operators())
     'inRegion distanceFrom anyMatches similar inTable lookUp inWindow brightness colourShare spots'

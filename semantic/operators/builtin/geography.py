@@ -64,7 +64,7 @@ class Regions:
             if not isinstance(name, str) or not name:
                 raise InvalidDeclaration(f"feature {number} has no name: give it properties.name, or an id")
             if name in shapes:
-                raise InvalidDeclaration(f"feature {number}: there is a region {name!r} already")
+                raise InvalidDeclaration(f"feature {number}: the region {name!r} exists already")
             try:
                 shapes[name] = _shape(json.dumps(feature.get("geometry")))
             except ValueError as error:
@@ -92,7 +92,7 @@ def geography(regions: Regions | None = None) -> list[Operator]:
 
     def wrong(region: str, *position: object) -> str | None:
         if sum(isinstance(each, AttributeRef) for each in position) not in (1, 2):
-            return "a position is one attribute, or two: latitude and longitude"
+            return "a position is one attribute, or two attributes: latitude and longitude"
         try:
             known.find(region)
         except (ValueError, FailedForGood) as error:
@@ -119,7 +119,7 @@ def _positions(given: tuple[tuple[Any, ...], ...]) -> Iterator[Any]:
     shapely = needed("shapely", "geography")
     if len(given) == 2:
         if len(given[0]) != 1 or len(given[1]) != 1:
-            raise FailedForGood("latitude and longitude must have exactly one value each")
+            raise FailedForGood("latitude and longitude must each have exactly one value")
         found = _point(given[0][0], given[1][0])
         if found is not None:
             yield shapely.Point(found)

@@ -85,7 +85,7 @@ def _brightness(pixels: Pixels) -> float:
 
 
 def _wrong_colour(colour: str, *_: Any) -> str | None:
-    return None if colour in HUES else f"there is no colour {colour!r}; there are {', '.join(HUES)}"
+    return None if colour in HUES else f"there is no colour {colour!r}; known are {', '.join(HUES)}"
 
 
 def _colour_share(event: Any, colour: str, image: tuple[Any, ...]) -> list[float]:

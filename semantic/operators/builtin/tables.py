@@ -1,4 +1,4 @@
-"""Tables: what a table that somebody uploaded says of a value.
+"""Tables: look-ups of values in uploaded tables.
 
     inTable("blocked", @sender)                        whether some value is a key of the table
     lookUp("suppliers", @supplier, ?country, ?grade)   the other columns of its rows, one binding a row
@@ -76,12 +76,12 @@ def tables(known: Iterable[Table] = ()) -> list[Operator]:
 
     def wrong(table: str, *given: object) -> str | None:
         if table not in by_name:
-            return f"there is no table {table!r}; there are {', '.join(sorted(by_name)) or 'none'}"
+            return f"there is no table {table!r}; known are {', '.join(sorted(by_name)) or 'none'}"
         columns = by_name[table].columns[1:]
         bound = len({each.name for each in given if isinstance(each, Variable)})
         if bound in (0, len(columns)):
             return None
-        return f"table {table!r} binds {len(columns)} variables ({', '.join(columns)}), or none; {bound} are given"
+        return f"table {table!r} binds {len(columns)} variables ({', '.join(columns)}), or none; the call has {bound}"
 
     def in_table(event: Any, table: str, values: tuple[Any, ...]) -> bool:
         return any(by_name[table].rows(value) for value in values)

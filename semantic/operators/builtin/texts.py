@@ -1,4 +1,4 @@
-"""Texts: a regular expression over several attributes, and likeness with a score. Uses rapidfuzz; nothing else does.
+"""Texts: a regular expression over several attributes, and text similarity. Uses rapidfuzz; nothing else does.
 
     anyMatches("(?i)urgent|asap", @subject, @body)      RE2, as `matches`
     similar("pump 7 leaks", @title, ?score)             0 to 1: how alike, whatever the order of words

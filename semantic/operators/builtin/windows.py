@@ -1,4 +1,4 @@
-"""Calendar windows: whether a time lies in certain hours of certain days, where the clock goes by a time zone.
+"""Calendar windows: whether a time lies in given hours of given days, in a time zone.
 
     inWindow("office hours", @ce.time)                                   a window by name
     inWindow("mon-fri 09:00-17:00 Europe/Vienna", @ce.time)              or written out
@@ -108,7 +108,7 @@ def _named(given: Mapping[str, Sequence[str]] | bytes | str | None) -> tuple[dic
     try:
         read = json.loads(given) if isinstance(given, bytes | str) else dict(given or {})
         if not isinstance(read, dict) or len(read) > MOST_WINDOWS:
-            raise ValueError(f"names and their windows are asked for, at most {MOST_WINDOWS:,}")
+            raise ValueError(f"an object from names to windows is expected, with at most {MOST_WINDOWS:,} names")
         found = {}
         for name, texts in read.items():
             try:

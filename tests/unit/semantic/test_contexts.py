@@ -85,7 +85,7 @@ def test_contexts_unknown_are_all_told_also_through_others() -> None:
             id="a circle of two",
         ),
         pytest.param({HERE: {"@context": {"@type": "https://e.com/type"}}}, "keyword redefinition", id="keyword"),
-        pytest.param({HERE: {"@context": {"a": "b:c", "b": "a:d"}}}, "defined by terms", id="a circle of terms"),
+        pytest.param({HERE: {"@context": {"a": "b:c", "b": "a:d"}}}, "definitions of terms", id="a circle of terms"),
         pytest.param({HERE: {"@context": {"a": 3}}}, "invalid term definition", id="number for a term"),
         pytest.param(
             {HERE: {"@context": {"a": {"@id": "e:a", "@container": {}}}}}, "JSON-LD|container", id="container"
@@ -100,7 +100,7 @@ def test_contexts_unknown_are_all_told_also_through_others() -> None:
         pytest.param(doubling(7), "are allowed", id="contexts times contexts"),
         pytest.param(
             {HERE: {"@context": {f"t{n}": {"@id": f"e:{n}", "@context": {"x": "e:x"}} for n in range(5_000)}}},
-            "contexts within it",
+            "nested contexts",
             id="contexts within terms",
         ),
         pytest.param(

@@ -54,18 +54,18 @@ def test_declarations_without_one_are_checked_again() -> None:
         ("attribute", "x", {"unit": "kgg"}, "unknown unit"),
         ("attribute", "x", {"enum": ["a"], "order": [["a", "b"]]}, "not a member"),
         ("attribute", "x", {"values": "many"}, "unique or multiple"),
-        ("attribute", "x", {"derived": "x + 1"}, "circle"),
-        ("attribute", "x", {"derived": "now"}, "reads no attribute"),
+        ("attribute", "x", {"derived": "x + 1"}, "derived from each other"),
+        ("attribute", "x", {"derived": "now"}, "uses no attribute"),
         ("attribute", "x", {"derived": "y + 1 kgg"}, "unknown unit"),
         ("attribute", "x", {"derived": 5}, "is a string"),
         ("attribute", "x", [], "JSON object"),
         ("synonyms", "other", {"Preis": "cost"}, "'Preis' is 'cost' in the table 'other' and 'price' in 'shop'"),
-        ("synonyms", "other", {"price": "Preis"}, "back to itself"),
+        ("synonyms", "other", {"price": "Preis"}, "has a cycle"),
         ("rates", "", {"EUR": {"XXQ": 1}}, "not a currency"),
         ("schema", "bid", {"properties": {"price": {"type": "string"}}}, "another domain"),
         ("schema", "offer", {"properties": {}}, "rule 3"),
         ("schema", "bid", {"properties": {"mass": {"type": "number", "x-kindcast-unit": "g"}}}, "attribute 'mass'"),
-        ("unit", "x", {}, "no declaration 'unit'"),
+        ("unit", "x", {}, "no kind of declaration 'unit'"),
     ],
 )
 def test_declaration_that_makes_no_sense_with_the_others_is_refused(kind: Any, name: str, body: Any, word: str) -> None:
@@ -87,7 +87,7 @@ def test_declarations_checked_collect_every_problem() -> None:
     with pytest.raises(InvalidDeclaration) as caught:
         declared.checked()
     told = " ".join(problem.detail for problem in caught.value.problems)
-    for word in ("kind is one of", "unknown", "back to itself", "positive decimal", "oneOf"):
+    for word in ("kind is one of", "unknown", "has a cycle", "positive decimal", "oneOf"):
         assert word in told
 
 
@@ -146,7 +146,7 @@ def test_table_of_synonyms_tells_every_bad_line(data: bytes, kind: str, places: 
         (b"[" * 100_000, "application/json", "one JSON object"),
         (b"a,\xff", "text/csv", "not UTF-8"),
         (b"a", "text/html", "application/json or text/csv"),
-        (b"a,b\nb,a", "text/csv", "back to itself"),
+        (b"a,b\nb,a", "text/csv", "has a cycle"),
         (b" " * ((16 << 20) + 1), "text/csv", "at most"),
         (b"\n".join(b"w%d,r" % number for number in range(200_002)), "text/csv", "at most"),
     ],

@@ -72,5 +72,5 @@ def test_known_instances_stay_concepts_and_unknown_words_are_refused(vocabulary:
     }
     assert {each.subscription for each in matcher.match(graph)} == {"label", "kind"}
     for text in ('step = "shiping"', "step isa <https://1r.example.com/957e>", "step = ns:unheard"):
-        with pytest.raises(InvalidSubscription, match="no concept is named"):
+        with pytest.raises(InvalidSubscription, match="no concept has the name"):
             matcher.add("x", text)

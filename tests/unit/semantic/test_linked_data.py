@@ -171,7 +171,7 @@ def test_expander_keeps_no_meaning_of_a_context_that_needs_unknown_ones() -> Non
     needing = {"a": {"@id": "https://example.com/a", "@context": "https://example.com/unknown.jsonld"}}
     for _ in range(2):
         for document in ({"@context": needing, "a": {"b": 1}}, {"@context": {"@import": "https://example.com/other"}}):
-            with pytest.raises(InvalidEvent, match="not known"):
+            with pytest.raises(InvalidEvent, match="unknown contexts"):
                 expander.expanded(document)
         found = expander.expanded({"@context": "https://example.com/known.jsonld", "a": 1})
         assert found == [{"https://example.com/a": [{"@value": 1}]}]
@@ -253,7 +253,7 @@ def test_roots_of_rdf_are_the_nodes_of_declared_event_types() -> None:
     typed = Matcher(Vocabulary(schemas={EX + "Class": {"type": "object"}}))
     two = "".join(f"<x:{name}> a <{EX}Class> ; <{EX}of> <x:c> . " for name in "ab") + f"<x:c> <{EX}of> <x:a> ."
     assert len(typed.events_of(Event(two, kind))) == 2
-    with pytest.raises(InvalidEvent, match="no event of the document leads to 1 of its nodes: x:a"):
+    with pytest.raises(InvalidEvent, match=r"nodes that belong to no event \(1\): x:a"):
         typed.events_of(Event(graph, kind))
 
 

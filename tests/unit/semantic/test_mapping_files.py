@@ -60,9 +60,9 @@ def test_rows_that_say_nothing_of_meaning_are_counted() -> None:
     )
     assert (ontology.edges, ontology.matches) == ((), ())
     assert [each for each in ontology.warnings if "no concept" not in each] == [
-        "line 12: the row states that no such term exists; it is left out",
-        "3 mappings by skos:closeMatch say nothing about the hierarchy",
-        "1 mapping by semapv:crossSpeciesExactMatch say nothing about the hierarchy",
+        "line 12: the row says that there is no such term; it was left out",
+        "3 mappings with skos:closeMatch left out: no effect on the hierarchy",
+        "1 mapping with semapv:crossSpeciesExactMatch left out: no effect on the hierarchy",
     ]
     negated = sssom(
         "HP:1\tskos:exactMatch\tMP:2\tNot",
@@ -70,7 +70,7 @@ def test_rows_that_say_nothing_of_meaning_are_counted() -> None:
         columns="subject_id\tpredicate_id\tobject_id\tpredicate_modifier\n",
     )
     assert negated.matches == ((OBO + "HP_1", OBO + "MP_3"),)
-    assert negated.warnings == ("1 mapping by Not skos:exactMatch say nothing about the hierarchy",)
+    assert negated.warnings == ("1 mapping with Not skos:exactMatch left out: no effect on the hierarchy",)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_table_with_commas_and_quotes_is_read() -> None:
     rows = 'HP:1,"a, b\n""c""",skos:exactMatch,MP:2\nHP:3,,skos:exactMatch,x\n'
     ontology = read(f"subject_id,subject_label,predicate_id,object_id\n{rows}".encode())
     assert ontology.matches == ((OBO + "HP_1", OBO + "MP_2"),)
-    assert "line 4: 'x' is not a term: the row is left out" in ontology.warnings
+    assert "line 4: 'x' is not a term: the row was left out" in ontology.warnings
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_table_with_commas_and_quotes_is_read() -> None:
     [
         (b"", 1, "column subject_id, predicate_id, object_id is missing"),
         (b"#x\nsubject_id\tobject_id\n", 2, "column predicate_id is missing"),
-        (COLUMNS.encode() + b'HP:1\t"' + b"x" * 200_000, None, "the table is broken"),
+        (COLUMNS.encode() + b'HP:1\t"' + b"x" * 200_000, None, "the table is damaged"),
         (COLUMNS.encode() + b"\t" * (1 << 21), 2, "the line has more than"),
         (COLUMNS.encode() + b"HP:\xff\t", 2, "not in UTF-8"),
         (b"#curie_map:\n#  x: http://e/" + b"x" * 5_000 + b"\n" + COLUMNS.encode(), 2, "prefix is longer than"),

@@ -53,5 +53,5 @@ def test_matcher_that_is_opened_or_rebuilt_keeps_its_budget(tmp_path: Path) -> N
 def test_matcher_of_another_engine_takes_no_budget() -> None:
     """It would not be kept."""
     assert Matcher(EMPTY, engine="naive").index_bytes is None
-    with pytest.raises(ValueError, match="'naive' keeps no byte budget"):
+    with pytest.raises(ValueError, match="'naive' has no byte limit"):
         Matcher(EMPTY, engine="naive", budget=SMALL)

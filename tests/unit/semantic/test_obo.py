@@ -105,7 +105,7 @@ def test_axioms_in_the_header_are_read() -> None:
     assert whole.declares == (OBO + "cl.owl",)
     broken = obo("[Term]\nid: CL:1\n", f"{HEADER}{axioms}Foo\n")
     assert short(broken.edges) == {"CL_1 < CL_2"}
-    assert broken.warnings[0].startswith("line 3: the axioms are not read to the end: this cannot be read: 'Foo'")
+    assert broken.warnings[0].startswith("line 3: the axioms were not read to the end: cannot read 'Foo'")
 
 
 def test_header_declares_the_ontology_and_lists_imports() -> None:
@@ -270,7 +270,7 @@ def test_alternative_id_is_a_retired_name_of_the_term() -> None:
     retired = record(ontology, OBO + "CL_7")
     assert (retired.kind, retired.deprecated, retired.replaced_by) == ("retired", True, (OBO + "CL_1",))
     assert not record(ontology, OBO + "CL_2").deprecated
-    assert any("line 7: alt_id 'CL:2' has a stanza" in each for each in ontology.warnings)
+    assert any("line 7: alt_id 'CL:2' has its own stanza" in each for each in ontology.warnings)
 
 
 def test_property_values_count_where_their_property_means_something() -> None:

@@ -18,8 +18,8 @@ def obo(body: str) -> Ontology:
 @pytest.mark.parametrize(
     ("clause", "warning"),
     [
-        ("nonsense without colon", "line 6: no clause of the form tag: value"),
-        ("is_a: CL:2 T cell", "line 6: left out behind 'CL:2'"),
+        ("nonsense without colon", "line 6: left out, because it is not a clause of the form tag: value"),
+        ("is_a: CL:2 T cell", "line 6: left out after 'CL:2'"),
         ("is_a:", "line 6: is_a is empty"),
         ("is_a: ! nothing", "line 6: is_a is empty"),
         ("is_a: a:b:", ""),
@@ -27,27 +27,27 @@ def obo(body: str) -> Ontology:
         ("name:", "line 6: name is empty"),
         ('synonym: "open EXACT []', "line 6: a synonym must be in quotes"),
         ("synonym: bare EXACT []", "line 6: a synonym must be in quotes"),
-        ('synonym: "a "b" c" EXACT []', "line 6: the quotes of synonym are not in order"),
-        ('synonym: "a" []', "line 6: the synonym has no scope, and is read as RELATED"),
-        ('synonym: "a"', "line 6: the synonym has no scope, and is read as RELATED"),
+        ('synonym: "a "b" c" EXACT []', "line 6: the quotes of synonym are not closed correctly"),
+        ('synonym: "a" []', "line 6: the synonym has no scope and was read as RELATED"),
+        ('synonym: "a"', "line 6: the synonym has no scope and was read as RELATED"),
         ('synonym: "a" EXACT LAYPERSON []', "line 6: synonym type 'LAYPERSON' is not declared"),
         ('synonym: "a" LAYPERSON []', "line 6: synonym type 'LAYPERSON' is not declared"),
-        ("def: no quotes", "line 6: the quotes of def are not in order"),
-        ("relationship: part_of", "line 6: a relationship is a relation and an id"),
-        ("relationship: part_of CL:2 x", "line 6: left out behind 'CL:2'"),
+        ("def: no quotes", "line 6: the quotes of def are not closed correctly"),
+        ("relationship: part_of", "line 6: a relationship must be a relation and an id"),
+        ("relationship: part_of CL:2 x", "line 6: left out after 'CL:2'"),
         ('relationship: part_of CL:2 {cardinality="many"}', "line 6: cardinality is not a number"),
         ("intersection_of: CL:2", "line 6: CL:1 is not defined by intersection_of"),
         ("union_of: CL:2", "line 6: CL:1 is not defined by union_of"),
         ("property_value: x", "line 6: property_value is not understood"),
-        ("flavour: sweet", "line 6: tag 'flavour' is not known"),
-        ("id: CL:3", "line 6: CL:1 has an id that is left out"),
-        ("name: a\0b", "line 6: left out, for it holds control characters"),
+        ("flavour: sweet", "line 6: tag 'flavour' is unknown"),
+        ("id: CL:3", "line 6: CL:1 has an invalid id, which was left out"),
+        ("name: a\0b", "line 6: left out, because it has control characters"),
         ("is_a: http://e.org/a<b", "line 6: 'http://e.org/a<b' is not an id"),
         ("is_a: CL:" + "x" * 5_000, "line 6: 'CL:xxxx"),
         ("[term]\nid: CL:9", ""),
-        ("[Annotation]\nsubject: CL:1", "line 6: stanza [Annotation] is not known"),
+        ("[Annotation]\nsubject: CL:1", "line 6: stanza [Annotation] is unknown"),
         ("[Term]\nname: nameless", "line 6: this [Term] has no id"),
-        ("[Term]\nid: CL:1\nis_a: CL:2", "line 6: CL:1 has a second stanza"),
+        ("[Term]\nid: CL:1\nis_a: CL:2", "line 6: CL:1 has two stanzas"),
     ],
 )
 def test_odd_line_costs_itself_and_a_warning(clause: str, warning: str) -> None:
@@ -65,7 +65,7 @@ def test_two_stanzas_of_a_term_are_one() -> None:
     """Both count, and the second is pointed at."""
     ontology = obo("[Term]\nid: CL:1\nis_a: CL:2\n[Term]\nid: CL:1\nis_a: CL:3\n")
     assert len(ontology.edges) == 2
-    assert ontology.warnings[0] == "line 7: CL:1 has a second stanza; both count"
+    assert ontology.warnings[0] == "line 7: CL:1 has two stanzas; both are used"
 
 
 def test_dangling_parent_is_a_concept_and_warned_about_by_name() -> None:
@@ -86,14 +86,14 @@ def test_old_encoding_is_read_and_warned_about() -> None:
     data = (HEADER + "[Term]\nid: CL:1\nname: Purkinje’s Zelle für alle\n").encode("cp1252")
     ontology = read(data, format="obo")
     assert ontology.concepts[0].preferred == (("Purkinje’s Zelle für alle", None),)
-    assert ontology.warnings == ("line 5: not UTF-8, read as Windows-1252",)
+    assert ontology.warnings == ("line 5: the line is not UTF-8 and was read as Windows-1252",)
 
 
 def test_warnings_of_a_kind_are_told_five_times_and_counted() -> None:
     """A file that is odd in every line has a report that can be read."""
     ontology = obo("[Term]\nid: CL:1\n" + "".join(f"t{number % 70}: x\n" for number in range(7_000)))
     assert len(ontology.warnings) < 350
-    assert ontology.warnings[5] == "and 95 more like the one before (tag t0)"
+    assert ontology.warnings[5] == "and 95 more warnings of this kind (tag t0)"
     assert ontology.warnings[-1] == "and 2,000 more warnings of other kinds"
 
 

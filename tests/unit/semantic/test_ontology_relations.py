@@ -133,7 +133,7 @@ def test_unknown_relation_is_refused_with_what_there_is() -> None:
     with pytest.raises(UnknownRelation) as raised:
         read((HEAD + ":A :R :B , :C . :A :T :B .").encode(), format="turtle", relations=["R", "leads_two", "X"])
     assert raised.value.missing == ("leads_two", "X")
-    assert "named 'leads_two', 'X'; near: leads to" in str(raised.value)
+    assert "with the name 'leads_two', 'X'; near: leads to" in str(raised.value)
     assert "R (leads to: 2), T (1)" in str(raised.value)
 
 
@@ -164,7 +164,7 @@ def test_relations_survive_isolation_and_storage() -> None:
     document = (HEAD + f":A rdfs:subClassOf {some('R', ':B')} . :C :R :D .").encode()
     related = read(document, format="turtle", relations=["R"])
     assert read_isolated(document, format="turtle", relations=["R"]) == related == decode(encode(related))
-    with pytest.raises(UnknownRelation, match="no relation named 'Q'"):
+    with pytest.raises(UnknownRelation, match="no relation with the name 'Q'"):
         read_isolated(document, format="turtle", relations=["Q"])
 
 

@@ -92,9 +92,12 @@ def test_xml_with_namespace_entities_is_accepted() -> None:
     [
         ('[<!ENTITY a "' + "x" * 600 + '"><!ENTITY b "&a;&a;">]', "1,200 characters"),
         ('[<!ENTITY a "' + "x" * 600 + '"><!ENTITY b "&#38;a;&#38;a;">]', "1,200 characters"),
-        ("[" + "".join(f'<!ENTITY e{n} "&e{n + 1};">' for n in range(40)) + '<!ENTITY e40 "">]', "more than 16 deep"),
-        ('[<!ENTITY a "<owl:Class/>">]', "holds markup"),
-        ('[<!ENTITY a "&#60;owl:Class/>">]', "holds markup"),
+        (
+            "[" + "".join(f'<!ENTITY e{n} "&e{n + 1};">' for n in range(40)) + '<!ENTITY e40 "">]',
+            "more than 16 levels deep",
+        ),
+        ('[<!ENTITY a "<owl:Class/>">]', "contains markup"),
+        ('[<!ENTITY a "&#60;owl:Class/>">]', "contains markup"),
         ('[<!ENTITY a SYSTEM "file:///etc/passwd">]', "external entity"),
         ('[<!ENTITY a PUBLIC "x" "http://127.0.0.1:9/">]', "external entity"),
         ('[<!ENTITY % p "x">]', "parameter entity"),
@@ -203,7 +206,7 @@ def test_short_names_for_long_iris_are_refused(format: str, data: str) -> None:
 )
 def test_json_ld_contexts_that_multiply_are_refused(data: str) -> None:
     """Every context copies the terms in force: ten thousand of each would keep a core busy for long."""
-    with pytest.raises(OntologyError, match="contexts so far are too many"):
+    with pytest.raises(OntologyError, match="contexts are too many"):
         read(data.encode(), format="json-ld")
 
 
@@ -213,9 +216,9 @@ def test_json_ld_contexts_that_multiply_are_refused(data: str) -> None:
         (
             "json-ld",
             '{"@context":{' + ",".join(f'"k{n + 1}":"k{n}:x"' for n in range(30_000)) + "}}",
-            "terms more than 8",
+            "terms are nested more than 8",
         ),
-        ("json-ld", '{"@context":[{"@context":{"a":{"@id":"b:x"},"b":"a:y"}}]}', "terms more than 8"),
+        ("json-ld", '{"@context":[{"@context":{"a":{"@id":"b:x"},"b":"a:y"}}]}', "terms are nested more than 8"),
         ("json-ld", '{"@context":{"@base":"' + "x" * 257 + '/"}}', "relative @base"),
         ("json-ld", '{"@context":{"@vocab":"' + "x" * 257 + '/"}}', "relative @vocab"),
         ("turtle", "@base <x/> .\n" * 1_001, "relative bases"),

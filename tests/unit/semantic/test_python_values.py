@@ -121,6 +121,6 @@ def test_what_is_no_mapping_is_refused(event: Any) -> None:
     matcher = Matcher(Vocabulary.from_ontologies([]))
     matcher.add("none", "price missing")
     for call in (matcher.match, matcher.decide, matcher.canonicalise, lambda each: matcher.match_batch([each])):
-        with pytest.raises(InvalidEvent, match="an event is an object"):
+        with pytest.raises(InvalidEvent, match="an event must be an object"):
             call(event)
     assert [match.subscription for match in matcher.match(Event(5))] == ["none"]

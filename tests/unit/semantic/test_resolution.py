@@ -107,7 +107,7 @@ def test_resolve_name_of_a_class_and_of_individuals_is_the_class() -> None:
     assert to_text(found.expression) == "type isa <http://example.org/SensorClass>"
     [note] = found.notes
     assert (note.code, note.attribute) == ("class-preferred", "type")
-    assert "individuals have that name: http://example.org/tag_sensor" in note.detail
+    assert "individuals have the same name: http://example.org/tag_sensor" in note.detail
     for term in ("Point", "Hot"):
         assert [problem.code for problem in problems(f"type isa {term}", words)] == ["ambiguous-term"]
 

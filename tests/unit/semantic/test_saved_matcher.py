@@ -161,7 +161,7 @@ def test_matcher_of_files_of_two_times_is_refused(vocabulary: Vocabulary, tmp_pa
 def test_matcher_with_a_damaged_file_is_refused(
     vocabulary: Vocabulary, tmp_path: Path, file: str, where: float
 ) -> None:
-    """One byte that is not as it was written, or an end that is missing."""
+    """One byte that is damaged, or an end that is missing."""
     matcher = Matcher(vocabulary)
     matcher.add_many(subscriptions())
     matcher.save(tmp_path)

@@ -354,7 +354,7 @@ def test_two_versions_of_a_document_are_told_of() -> None:
     documents = [(name, (prefixes + text.removeprefix(prefixes)).encode()) for name, text in files.items()]
     told = [text for text in Vocabulary(read_several(documents)).report["warnings"] if "both declare" in text]
     assert len(told) == 1
-    assert told[0].startswith("v1.ttl and v2.ttl both declare 2 concepts, and both count: if one is a newer version")
+    assert told[0].startswith("v1.ttl and v2.ttl both declare 2 concepts, and both are used: if one is a newer version")
 
 
 CODES = """

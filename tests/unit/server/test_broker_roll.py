@@ -97,7 +97,7 @@ def test_roll_of_another_matcher_is_refused() -> None:
     arrays = live_subscriptions.arrays()
     short, two = arrays | {"numbers": arrays["numbers"][:0], "ends": arrays["ends"][:0]}, np.array([1, 2])
     for wrong in (short, arrays | {"numbers": np.array([0])}, arrays | {"numbers": two, "ends": np.array([1.0, 1.0])}):
-        with pytest.raises(ValueError, match="do not fit"):
+        with pytest.raises(ValueError, match="do not match"):
             LiveSubscriptions.opened(live_subscriptions.matcher, wrong)
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not match"):
         LiveSubscriptions.opened(Matcher(EMPTY), arrays)

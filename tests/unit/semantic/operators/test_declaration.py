@@ -37,8 +37,8 @@ def test_takes_counts_the_arguments_after_the_event(count: int, fits: bool) -> N
         ("p", {"selectivity": 1.5}, "a probability"),
         ("p", {"cost": 0.0}, "a number of seconds"),
         ("p", {"cost": float("inf")}, "a number of seconds"),
-        ("p", {"timeout": 0}, "timeout is a number of seconds, not 0"),
-        ("p", {"concurrency": 0}, "concurrency is from 1 to 64"),
+        ("p", {"timeout": 0}, "timeout must be a number of seconds, not 0"),
+        ("p", {"concurrency": 0}, "concurrency must be from 1 to 64"),
         ("p", {"binds": (list,)}, "it binds bool, int, float, str, Quantity or Instant"),
         ("p", {"isolated": True}, "must be defined at the top level of a module"),
     ],
@@ -51,7 +51,7 @@ def test_operator_nonsense_is_refused(name: str, fields: dict[str, Any], said: s
 
 def test_operators_by_name_two_of_one_name_are_refused() -> None:
     """Which one is meant could not be told."""
-    with pytest.raises(InvalidDeclaration, match="two operators of the name 'near'"):
+    with pytest.raises(InvalidDeclaration, match="two operators have the name 'near'"):
         operators_by_name([near, near])
     with pytest.raises(InvalidDeclaration, match="decorate the function"):
         Matcher(Vocabulary.from_ontologies([]), operators=[lambda event: True])  # type: ignore[list-item]
@@ -72,9 +72,9 @@ def typed(event: object, place: str, within: Quantity | int, image: tuple[Any, .
         ('typed("Vienna", "far", @image)', "within is for a number or a number with a unit, not for text"),
         ('typed("Vienna", 5, "image")', "image is for the values of an attribute (@name), not for text"),
         ('typed("Vienna", 5, @image, 1)', "more is for true or false, not for a number"),
-        ('typed("Vienna", 5)', "it takes (place, within, image, more) besides its variables; 2 arguments are given"),
-        ('typed("Vienna", 5, @image, ?a)', "it binds 2 variables, or none; 1 are given"),
-        ('typed("Vienna", 5, @image, ?a, ?a)', "it binds 2 variables, or none; 1 are given"),
+        ('typed("Vienna", 5)', "it takes (place, within, image, more) and its variables; the call has 2 arguments"),
+        ('typed("Vienna", 5, @image, ?a)', "it binds 2 variables, or none; the call has 1"),
+        ('typed("Vienna", 5, @image, ?a, ?a)', "it binds 2 variables, or none; the call has 1"),
     ],
 )
 def test_typed_signature_calls_that_do_not_fit_are_refused_with_the_parameter(call: str, refused: str | None) -> None:

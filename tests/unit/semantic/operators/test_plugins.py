@@ -67,12 +67,16 @@ def test_load_operators_installed_package_brings_its_operators(installed: Path) 
         ("def x(event): return True", "x = plug_bad:x", "TypeError"),
         ("x = [1]", "x = plug_bad:x", "1 is not an operator: decorate the function"),
         ("import sys; sys.exit(1)", "x = plug_bad:x", "SystemExit"),
-        (GOOD, "a = plug_bad:plugged\nb = plug_bad:all_of_them", "an operator 'plugged' already, of 'plug-bad'"),
-        (GOOD + "\ntwice = (plugged, plugged)", "x = plug_bad:twice", "two operators of the name 'plugged'"),
+        (
+            GOOD,
+            "a = plug_bad:plugged\nb = plug_bad:all_of_them",
+            "the operator 'plugged' exists already, from 'plug-bad'",
+        ),
+        (GOOD + "\ntwice = (plugged, plugged)", "x = plug_bad:twice", "two operators with the name 'plugged'"),
         (
             "from kindcast import operator\nx = operator('p', cost=-1)(lambda event: True)",
             "x = plug_bad:x",
-            "operator 'p': cost is a number of seconds, not -1",
+            "operator 'p': cost must be a number of seconds, not -1",
         ),
     ],
 )

@@ -55,7 +55,7 @@ def test_in_region_position_as_two_numbers() -> None:
     assert holds(OPERATORS, asked, at={"lat": 40.85, "lon": -73.85})
     assert not holds(OPERATORS, asked, at={"lat": 0, "lon": 0})
     assert not holds(OPERATORS, asked, at={"lat": "north", "lon": 0})
-    assert "one value each" in reason(OPERATORS, asked, at={"lat": [40.85, 1], "lon": -73.85})
+    assert "exactly one value" in reason(OPERATORS, asked, at={"lat": [40.85, 1], "lon": -73.85})
 
 
 def test_in_region_given_region_is_written_out() -> None:
@@ -80,7 +80,7 @@ def test_in_region_given_region_is_written_out() -> None:
         ('inRegion("POINT (200 0)", @at)', "longitudes are from -180 to 180"),
         ('inRegion("Bronx")', "a position is one attribute, or two"),
         ('inRegion("Bronx", @a, @b, @c)', "a position is one attribute, or two"),
-        ('distanceFrom("Bronx", @at, ?x, ?y)', "it binds 1 variables, or none; 2 are given"),
+        ('distanceFrom("Bronx", @at, ?x, ?y)', "it binds 1 variables, or none; the call has 2"),
         (f'inRegion("LINESTRING ({", ".join(["0 0"] * 5000)})", @at)', "at most 10,000 characters"),
     ],
 )
@@ -130,7 +130,7 @@ def _vector(lat: float, lon: float) -> tuple[float, float, float]:
         (b"[]", "not GeoJSON with features"),
         ({"features": [{"geometry": None}]}, "feature 1 has no name"),
         ({"features": [{"id": "a", "geometry": None}]}, "feature 1, 'a': this is not a region"),
-        ({"features": [*CITY["features"], CITY["features"][0]]}, "feature 3: there is a region 'Bronx' already"),
+        ({"features": [*CITY["features"], CITY["features"][0]]}, "feature 3: the region 'Bronx' exists already"),
         ({"features": [{"id": str(n)} for n in range(10_001)]}, "10,001 regions; 10,000 are allowed"),
         (
             {

@@ -31,9 +31,9 @@ def test_in_table_asks_for_the_key_alone() -> None:
 def test_tables_unknown_name_and_wrong_variables_are_refused_when_subscribing() -> None:
     """The error names what there is."""
     assert (
-        refused(OPERATORS, 'inTable("nope", @a)') == "inTable: there is no table 'nope'; there are blocked, suppliers"
+        refused(OPERATORS, 'inTable("nope", @a)') == "inTable: there is no table 'nope'; known are blocked, suppliers"
     )
-    assert "binds 2 variables (country, grade), or none; 1 are given" in refused(
+    assert "binds 2 variables (country, grade), or none; the call has 1" in refused(
         OPERATORS, 'lookUp("suppliers", @a, ?x)'
     )
 

@@ -233,7 +233,7 @@ class OperatorTeller:
         constraints = [atom.predicate for atom in expensive if isinstance(atom.predicate, ValueConstraint)]
         kept = [row for row in rows or () if self._allowed(row, constraints)]
         if rows is not None and not kept and all(each["verdict"] for each in predicates):
-            reason = "no bindings of its calls agree in all variables and satisfy all constraints at once"
+            reason = "no combination of bindings agrees in all variables and satisfies all constraints"
             told = {"text": "bindings join", "attribute": "", "negated": False, "values": []}
             predicates.append(told | {"verdict": False, "reason": reason})
         shown, _ = reported((row for row in kept if row), self._vocabulary.units)

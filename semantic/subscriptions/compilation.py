@@ -219,7 +219,7 @@ def _outside(domain: Domain, value: Any) -> str | None:
             return None if "string" in types else told
         case Quantity(unit=unit):
             if domain.unit is None and domain.unit_from is None and not types & {"string", "object"}:
-                return f"{told} without a unit, so no {unit}"
+                return f"{told} without a unit, not {unit}"
             return None
         case _:
             return None if types & NUMBERS or domain.is_numeric or "object" in types else told

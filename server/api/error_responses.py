@@ -121,7 +121,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "malformed-ontology": ProblemType(400, "The document cannot be read in its format."),
     "unsupported-format": ProblemType(415, "The format of the ontology is not known."),
     "inconsistent-ontology": ProblemType(422, "The ontology contradicts itself."),
-    "ontology-too-costly": ProblemType(422, "Reading or classifying the ontology takes more than the limit."),
+    "ontology-too-costly": ProblemType(422, "Reading or classifying the ontology exceeds a limit."),
     "reasoner-unavailable": ProblemType(501, "The reasoner is not installed."),
     "unknown-relation": ProblemType(422, "The ontology does not have the requested relation."),
     "unknown-ontology": ProblemType(404, "There is no such ontology, or no such version."),

@@ -163,7 +163,9 @@ class Snapshots:
             if facts["program"] != PROGRAM:
                 raise UnusableMatcher(folder, f"it was written by version {facts['program']}; this is {PROGRAM}")
             return folder
-        raise UnusableMatcher(self._folder, "it belongs to another database or another time" if found else "it is gone")
+        raise UnusableMatcher(
+            self._folder, "it belongs to another database or another time" if found else "it is missing"
+        )
 
     def _folders(self) -> list[Path]:
         try:

@@ -54,8 +54,8 @@ application = typer.Typer(
         "kindcast serve --detach",
         "kindcast doctor",
         "kindcast publish --help",
-        statuses="0 when the command has done what it was asked to, 1 when it failed and says why, 2 when it was "
-        "called in a wrong way, 130 when it was interrupted.",
+        statuses="0 after success, 1 after a failure (the command says why), 2 after a wrong call, 130 after an "
+        "interruption.",
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -201,7 +201,9 @@ def _create(store: Any, role: str, tenant: str | None, name: str, ttl: float | N
     from kindcast.server.store.system import AuditEntry
 
     if role not in get_args(Role):
-        raise typer.BadParameter(f"there is no role {role!r}: {', '.join(get_args(Role))}", param_hint="--role")
+        raise typer.BadParameter(
+            f"there is no role {role!r}; known are {', '.join(get_args(Role))}", param_hint="--role"
+        )
     if tenant is not None and not TENANT.fullmatch(tenant):
         raise typer.BadParameter("the name of a tenant has up to 40 characters of a-z, 0-9 and -", param_hint="--of")
     if tenant not in (None, DEFAULT_TENANT) and not store.path:

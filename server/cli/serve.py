@@ -125,7 +125,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The order in which operators are asked: greedy, sub_order, sequential or naive.  [greedy]",
+            help="The order in which operators are called: greedy, sub_order, sequential or naive.  [greedy]",
         ),
     ] = None,
     shards: Annotated[

@@ -111,7 +111,7 @@ class NatsSource:
             if not self._create:
                 raise BrokerRefused(
                     f"no stream of NATS holds the subject {topic.filter}, so its messages cannot be acknowledged; "
-                    "make one, or let --create make one"
+                    "create one, or use --create"
                 ) from None
             stream = f"{self._group}-{number}"
             await self._jetstream.add_stream(name=stream, subjects=[topic.filter])

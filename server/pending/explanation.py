@@ -115,8 +115,8 @@ def _plan_in_words(decision: Decision, planner: str) -> dict[str, Any]:
 
 def _step(step: Step) -> dict[str, Any]:
     why = (
-        f"{step.popularity} open clauses held it, {step.work} of their calls hung on it; expected to cost "
-        f"{step.seconds:.3g} s and to hold with probability {step.chance:.2g}"
+        f"{step.popularity} open clauses contained it, {step.work} of their calls depended on it; expected cost "
+        f"{step.seconds:.3g} s, probability {step.chance:.2g}"
     )
     return {
         "call": str(step.call),

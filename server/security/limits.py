@@ -34,7 +34,7 @@ def bad_limit(limits: Mapping[str, object]) -> str | None:
     """What is wrong with limits that somebody wants to set; None if nothing is."""
     for name, value in limits.items():
         if name not in LIMITS:
-            return f"there is no limit {name[:100]!r}: {', '.join(LIMITS)}"
+            return f"there is no limit {name[:100]!r}; known are {', '.join(LIMITS)}"
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
             return f"the limit {name} must be a number above 0"
         if name not in RATES and value != int(value):

@@ -107,8 +107,8 @@ async def publish(
         str | None,
         Header(
             max_length=4_096,
-            description="A new UUID. Events without an id get an id that is derived from it. So you can repeat the request, and "
-            "each event is accepted once.",
+            description="A new UUID. Events without an id get an id that is derived from it. So you can repeat the "
+            "request, and each event is accepted once.",
         ),
     ] = None,
 ) -> Response:

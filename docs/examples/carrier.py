@@ -101,7 +101,7 @@ def publish(client: Client, model: str, documents: dict[str, Any], ids: dict[str
     for name, subscribers in got.items():
         if subscribers:
             print(f"  {name:28} {', '.join(sorted(subscribers))}")
-    print(f"  {sum(not each for each in got.values())} of {len(got)} documents interest nobody")
+    print(f"  {sum(not each for each in got.values())} of {len(got)} documents have no match")
 
 
 def tell(told: dict[str, Any], ids: dict[str, str]) -> None:

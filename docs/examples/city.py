@@ -53,7 +53,7 @@ def main() -> None:
         ids = {client.subscribe(expression)["id"]: name for name, expression in ASKED.items()}
         for name, expression in ASKED.items():
             print(f"{name:18} {expression}")
-        print("\nWhat the broker tells, and who gets it:")
+        print("\nEntities of the broker, and their subscribers:")
         for notification in notifications:
             answer = httpx.post(f"{client.server}/v1/ngsi-ld/notifications", json=notification, timeout=60.0)
             answer.raise_for_status()
@@ -88,7 +88,7 @@ def show(client: Client, ids: dict[str, str]) -> None:
     for subject, subscribers in sorted(got.items()):
         print(f"  {subject.removeprefix('urn:ngsi-ld:'):28} {', '.join(sorted(subscribers))}")
     events = client.events(limit=1_000)["events"]
-    print(f"  {len(events) - len(got)} of {len(events)} entities interest nobody")
+    print(f"  {len(events) - len(got)} of {len(events)} entities have no match")
 
 
 if __name__ == "__main__":

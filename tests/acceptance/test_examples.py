@@ -58,4 +58,4 @@ def test_city_over_smart_data_models(repository: Path, shared_data: Path) -> Non
     seen = shown(repository, "docs/examples/city.py", "--data", str(shared_data / "jsonld" / "ngsi-ld"))
     (madrid,) = (line for line in seen.splitlines() if "Madrid-AmbientObserved" in line)
     assert madrid.endswith(" Umweltamt, environment office, people with asthma")
-    assert "14 of 23 entities interest nobody" in seen
+    assert "14 of 23 entities have no match" in seen

@@ -527,6 +527,20 @@ class Impact(TypedDict):
     dates: Some
 
 
+class OtherTenants(TypedDict):
+    """What a change of a shared ontology does, or would do, in the other tenants: counts only. `unread`: tenants that
+    could not be looked into. `behind`: those that are open and could not follow yet; it is tried again."""
+
+    tenants: int
+    subscriptions: int
+    changed: int
+    gain: int
+    lose: int
+    flagged: int
+    unread: int
+    behind: int
+
+
 class _LoadReport(TypedDict):
     """What was read from a document."""
 
@@ -559,6 +573,7 @@ class Ontology(_LoadReport):
     name: str
     version: int
     active: bool
+    shared: bool
     sha256: str
     format: str
     reason: Literal["none", "rdfs", "owl"]
@@ -582,6 +597,7 @@ class LoadedOntology(_LoadReport):
     vocabulary_version: str
     subscriptions: NotRequired[Recompiled]
     impact: NotRequired[Impact]
+    others: NotRequired[OtherTenants]
 
 
 class OntologyList(TypedDict):
@@ -626,6 +642,7 @@ class ActivatedOntology(TypedDict):
     version: NotRequired[int]
     subscriptions: NotRequired[Recompiled]
     impact: NotRequired[Impact]
+    others: NotRequired[OtherTenants]
 
 
 class DeletedOntology(TypedDict):
@@ -634,6 +651,7 @@ class DeletedOntology(TypedDict):
     vocabulary_version: str
     subscriptions: NotRequired[Recompiled]
     impact: NotRequired[Impact]
+    others: NotRequired[OtherTenants]
 
 
 class Reading(TypedDict):

@@ -26,6 +26,8 @@ ServerError
 ├── NothingBefore           no other version was active before, so a rollback is impossible
 ├── UnknownDeclaration      nothing of this kind and name was declared
 ├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
+├── OntologyShared          all tenants share it, so this request may not change it
+├── SharingRefused          tenants have something of their own that does not fit; `tenants` counts them
 ├── UnknownOperator         no remote operator has this name
 ├── OperatorInUse           subscriptions call it; `subscriptions` has some ids, `count` how many
 ├── OperatorFixed           it is the server's own, or a plug-in's
@@ -57,10 +59,12 @@ __all__ = [
     "NotWithShards",
     "NothingBefore",
     "OntologyInUse",
+    "OntologyShared",
     "OperatorFixed",
     "OperatorInUse",
     "RecordDamaged",
     "ServerError",
+    "SharingRefused",
     "SinkMissing",
     "SparkMissing",
     "StoreDamaged",
@@ -224,6 +228,24 @@ class OntologyInUse(ServerError):
         super().__init__(detail or f"{count} subscriptions depend on concepts that only {name!r} has: {shown}")
         self.count = count
         self.subscriptions = subscriptions
+
+
+class OntologyShared(ServerError):
+    """All tenants share this ontology. Only an administrator of all tenants can change it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"all tenants share the ontology {name!r}: only an administrator of all tenants can change it, with"
+            " shared=true (--shared)"
+        )
+
+
+class SharingRefused(ServerError):
+    """Tenants have something of their own that does not fit to a shared ontology. `tenants`: how many."""
+
+    def __init__(self, detail: str, tenants: int) -> None:
+        super().__init__(detail)
+        self.tenants = tenants
 
 
 class UnknownOperator(ServerError):

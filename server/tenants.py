@@ -36,6 +36,7 @@ from kindcast.server.pending import LateMatchingService, running_late_matching
 from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.security.payloads import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings
+from kindcast.server.shared_ontologies import SharedOntologies
 from kindcast.server.store import pending
 from kindcast.server.store.deliveries import awaiting_webhooks
 from kindcast.server.store.system import SystemStore
@@ -112,6 +113,8 @@ class Tenants:
         self._open: dict[str, tuple[TenantServices, AsyncExitStack]] = {}
         self._opening: dict[str, asyncio.Task[TenantServices]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self.shared = SharedOntologies(self)
+        """How changes of ontologies that all tenants share reach the others."""
         default.delivery.wakeups.also_closes(self._close_streams)
 
     def __len__(self) -> int:
@@ -145,7 +148,13 @@ class Tenants:
         async with self._locks.setdefault(name, asyncio.Lock()):
             if name not in self._open:
                 await self._make_room()
-                self._open[name] = await self._begin(name)
+                services, stack = await self._begin(name)
+                try:
+                    async with self.shared.opening(name, services.broker):
+                        self._open[name] = services, stack
+                except BaseException:
+                    await stack.aclose()
+                    raise
             return self._open[name][0]
 
     def _opened(self, name: str, opening: "asyncio.Task[TenantServices]") -> None:
@@ -156,6 +165,18 @@ class Tenants:
     def is_open(self, name: str) -> bool:
         """Whether its matcher is in memory."""
         return name == DEFAULT_TENANT or name in self._open
+
+    def others(self) -> list[tuple[str, TenantServices]]:
+        """Those that are open beside `default`, by name."""
+        return [(name, services) for name, (services, _) in sorted(self._open.items())]
+
+    async def names(self) -> list[str]:
+        """Of all tenants that were made, open or not."""
+        return [each.name for each in (await anyio.to_thread.run_sync(self._store.load))[2]]
+
+    def folder(self, name: str) -> Path:
+        """Where a tenant has its data."""
+        return self._settings.data / "tenants" / name
 
     def subscriptions(self, name: str) -> int | None:
         """How many a tenant has, while it is open; None else."""
@@ -179,28 +200,25 @@ class Tenants:
                     await asyncio.sleep(POLL_SECONDS)
                 del self._open[name]
                 await stack.aclose()
-            gone = self._folder(f"{name}{DELETED}{secrets.token_hex(8)}")
+            gone = self.folder(f"{name}{DELETED}{secrets.token_hex(8)}")
 
             def remove() -> None:
                 with contextlib.suppress(FileNotFoundError):
-                    self._folder(name).rename(gone)
+                    self.folder(name).rename(gone)
 
             await anyio.to_thread.run_sync(self._store.delete_tenant, name, remove)
             await anyio.to_thread.run_sync(partial(shutil.rmtree, gone, ignore_errors=True))
 
-    def _folder(self, name: str) -> Path:
-        return self._settings.data / "tenants" / name
-
     def _remove_deleted(self) -> None:
         """What a process that ended meanwhile left of deleted tenants."""
-        for each in self._folder("").glob(f"*{DELETED}*"):
+        for each in self.folder("").glob(f"*{DELETED}*"):
             shutil.rmtree(each, ignore_errors=True)
 
     async def _begin(self, name: str) -> tuple[TenantServices, AsyncExitStack]:
         await anyio.to_thread.run_sync(self._store.set_awake, name, True)
         settings = self._settings.model_copy(
             update={
-                "data": self._folder(name),
+                "data": self.folder(name),
                 "database": None,
                 "snapshot": None,
             }
@@ -260,6 +278,7 @@ class Tenants:
             await asyncio.sleep(min(LOOK_SECONDS, self._settings.tenant_idle_seconds))
             try:
                 await self.look()
+                await self.shared.look()
                 are_awake = are_awake or await self.wake()
             except Exception:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")

@@ -126,6 +126,10 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "unknown-relation": ProblemType(422, "The ontology does not have the requested relation."),
     "unknown-ontology": ProblemType(404, "There is no such ontology, or no such version."),
     "ontology-in-use": ProblemType(409, "Subscriptions depend on this ontology; `subscriptions` names some."),
+    "ontology-shared": ProblemType(403, "All tenants share this ontology, so only their administrator can change it."),
+    "sharing-refused": ProblemType(
+        409, "Tenants have an ontology of this name, or declarations that do not fit; `tenants` counts them."
+    ),
     "nothing-before": ProblemType(409, "No other version was active before."),
     "invalid-declaration": ProblemType(422, "The declaration has mistakes; `errors` lists them."),
     "unknown-declaration": ProblemType(404, "There is no such declaration."),
@@ -226,6 +230,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.BrokerBusy, "busy"),
     (errors.UnknownSubscription, "unknown-subscription"),
     (errors.UnknownOntology, "unknown-ontology"),
+    (errors.OntologyShared, "ontology-shared"),
     (errors.UnknownOperator, "unknown-operator"),
     (errors.OperatorFixed, "operator-fixed"),
     (errors.TooManyOperators, "too-many-operators"),
@@ -347,6 +352,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(code, _summary(error.problems), errors=faults(error.problems))
         case errors.OntologyInUse():
             return Problem("ontology-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
+        case errors.SharingRefused():
+            return Problem("sharing-refused", str(error), tenants=error.tenants)
         case errors.OperatorInUse():
             return Problem("operator-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
         case RequestValidationError():

@@ -3,14 +3,16 @@
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from sqlalchemy import Row
 
 from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode, silent
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs, accepted, wants_a_job
-from kindcast.server.api.requests import AppBroker, answer, moment
+from kindcast.server.api.requests import AppBroker, AppCaller, answer, moment
+from kindcast.server.broker.vocabulary_commands import Sharing
 from kindcast.server.errors import UnknownOntology
+from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.store import ontologies
 
 __all__ = ["router"]
@@ -24,6 +26,29 @@ Name = Annotated[
         description="Letters, digits, dots, hyphens and underscores; at most 100.",
     ),
 ]
+
+
+async def _sharing(
+    request: Request,
+    caller: AppCaller,
+    shared: Annotated[
+        bool,
+        Query(description="It is one that all tenants share. Only an administrator of all tenants may say so."),
+    ] = False,
+) -> Sharing | None:
+    """Raises `Problem` for who may not change what all tenants share."""
+    if not shared:
+        return None
+    if not caller.of_all:
+        raise Problem("not-permitted", "only an administrator of all tenants changes what all tenants share")
+    if caller.tenant != DEFAULT_TENANT:
+        detail = f"what all tenants share is not changed in the tenant {caller.tenant!r}: leave out Kindcast-Tenant"
+        raise Problem("not-permitted", detail)
+    sharing: Sharing = request.app.state.tenants.shared
+    return sharing
+
+
+AppSharing = Annotated[Sharing | None, Depends(_sharing)]
 
 UNTOLD = frozenset({"", "application/x-www-form-urlencoded", "application/octet-stream"})
 """Content types that say nothing about a document: none at all, and the default of curl."""
@@ -48,6 +73,7 @@ async def put_ontology(
     name: Name,
     broker: AppBroker,
     jobs: AppJobs,
+    sharing: AppSharing,
     format: Annotated[
         str | None, Query(max_length=100, description="The syntax: ttl, owl, nt, jsonld, obo, ofn …")
     ] = None,
@@ -75,7 +101,7 @@ async def put_ontology(
     subscriptions that would mean something else. Nothing is fetched: imports are resolved against what was uploaded.
     With `Prefer: respond-async` the answer is 202 at once, and the job at `Location` says how far it is. With
     `If-Match` it only follows the version of that ETag, with `If-None-Match: *` it only comes where nothing is
-    (412)."""
+    (412). With `shared` all tenants get it; the answer has their subscriptions as counts (`others`)."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     told = format or (None if media_type in UNTOLD else media_type)
     asked = [iri for iri in (each.strip() for each in relations.split(",")) if iri]
@@ -95,6 +121,7 @@ async def put_ontology(
                 replaces=replaces,
                 dry_run=dry_run,
                 progress=progress,
+                sharing=sharing,
             )
 
     if wants_a_job(request):
@@ -107,10 +134,11 @@ async def put_ontology(
 async def list_ontologies(broker: AppBroker) -> Response:
     """Every ontology in its active version (the newest, where none is active), and the vocabulary that they make."""
     rows = await broker.read(ontologies.list_ontologies)
+    shared = await broker.read(ontologies.shared_names)
     vocabulary = broker.vocabulary
     return answer(
         {
-            "ontologies": [_described(row) for row in rows],
+            "ontologies": [_described(row, shared) for row in rows],
             "vocabulary_version": vocabulary.version,
             "concepts": len(vocabulary),
         }
@@ -121,14 +149,17 @@ async def list_ontologies(broker: AppBroker) -> Response:
 async def get_ontology(name: Name, broker: AppBroker) -> Response:
     """Its active version, or the newest where none is active, with its load report."""
     versions = await _versions(broker, name)
+    shared = await broker.read(ontologies.shared_names)
     shown = next((row for row in versions if row.active), versions[0])
-    return answer(_described(shown), headers={"ETag": f'"{shown.version}"'})
+    return answer(_described(shown, shared), headers={"ETag": f'"{shown.version}"'})
 
 
 @router.get("/{name}/versions", summary="Versions of an ontology")
 async def list_versions(name: Name, broker: AppBroker) -> Response:
     """Every version, newest first."""
-    return answer({"name": name, "versions": [_described(row) for row in await _versions(broker, name)]})
+    versions = await _versions(broker, name)
+    shared = await broker.read(ontologies.shared_names)
+    return answer({"name": name, "versions": [_described(row, shared) for row in versions]})
 
 
 @router.get("/{name}/records", summary="The load report of an ontology", response_class=Response)
@@ -168,12 +199,13 @@ async def diff(
 async def activate(
     name: Name,
     broker: AppBroker,
+    sharing: AppSharing,
     version: Annotated[int, Query(ge=1, le=MOST)],
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Activates a stored version, which may be an earlier one, and returns which live subscriptions mean something
     else since, and what they gain and lose. `dry_run` answers the same and changes nothing."""
-    told = await broker.vocabulary_commands.activate_ontology(name, version, dry_run=dry_run)
+    told = await broker.vocabulary_commands.activate_ontology(name, version, dry_run=dry_run, sharing=sharing)
     return await _changed(broker, name, dry_run, told)
 
 
@@ -181,11 +213,12 @@ async def activate(
 async def rollback(
     name: Name,
     broker: AppBroker,
+    sharing: AppSharing,
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Activates the version that was active before the present one. A second rollback undoes the first. 409
     where there was none."""
-    told = await broker.vocabulary_commands.activate_ontology(name, None, dry_run=dry_run)
+    told = await broker.vocabulary_commands.activate_ontology(name, None, dry_run=dry_run, sharing=sharing)
     return await _changed(broker, name, dry_run, told)
 
 
@@ -193,11 +226,12 @@ async def rollback(
 async def delete_ontology(
     name: Name,
     broker: AppBroker,
+    sharing: AppSharing,
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Forgets every version. Refused (409) while a subscription names a concept that only this ontology has. `dry_run`
     answers the same and changes nothing."""
-    told = await broker.vocabulary_commands.delete_ontology(name, dry_run=dry_run)
+    told = await broker.vocabulary_commands.delete_ontology(name, dry_run=dry_run, sharing=sharing)
     return await _changed(broker, name, dry_run, told)
 
 
@@ -228,11 +262,12 @@ async def _versions(broker: AppBroker, name: str) -> list[Row[Any]]:
     return list(rows)
 
 
-def _described(row: Row[Any]) -> dict[str, Any]:
+def _described(row: Row[Any], shared: set[str]) -> dict[str, Any]:
     stored = {
         "name": row.name,
         "version": row.version,
         "active": row.active,
+        "shared": row.name in shared,
         "sha256": row.sha256,
         "format": row.format,
         "reason": row.reason,

@@ -52,7 +52,7 @@ from kindcast.server.broker.shards import Shards
 from kindcast.server.broker.startup import Snapshots, restore
 from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import NewSubscription, Refusal, Tags
-from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Upload, VocabularyCommands
+from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Sharing, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
 from kindcast.server.errors import BrokerBusy, NotWithShards, StoreInUse, StoreUnavailable, StoreUnreadable
@@ -585,9 +585,11 @@ class Broker:
         replaces: str | None = None,
         dry_run: bool = False,
         progress: Progress = silent,
+        sharing: Sharing | None = None,
     ) -> tuple[dict[str, Any], bool]:
-        """The load report, and whether this made another version; `dry_run` only tells what it would do. Raises
-        `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `VersionChanged`.
+        """The load report, and whether this made another version; `dry_run` only tells what it would do; with `sharing`
+        all tenants share it. Raises `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `VersionChanged`,
+        `OntologyShared`, `SharingRefused`.
 
         The document is read in a child process, the vocabulary built, and the subscriptions compiled again in worker
         threads; publishers go on meanwhile.
@@ -601,7 +603,7 @@ class Broker:
             replaces=replaces,
         )
         return await self.vocabulary_commands.put_ontology(
-            upload, activate=activate, dry_run=dry_run, progress=progress
+            upload, activate=activate, dry_run=dry_run, progress=progress, sharing=sharing
         )
 
     # ── other servers ───────────────────────────────────────────────────────────────────────────────────────────────

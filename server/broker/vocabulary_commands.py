@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -42,6 +42,8 @@ from kindcast.server.errors import (
     BrokerBusy,
     NothingBefore,
     OntologyInUse,
+    OntologyShared,
+    SharingRefused,
     UnknownDeclaration,
     UnknownOntology,
     VersionChanged,
@@ -52,7 +54,17 @@ from kindcast.server.store.declarations import StoredDeclaration
 from kindcast.server.store.pending import ontology_is_needed
 from kindcast.server.worker_threads import short_turns
 
-__all__ = ["DeclarationCommands", "Upload", "VocabularyCommands", "active_declarations", "fill", "keep_notes"]
+__all__ = [
+    "DeclarationCommands",
+    "SharedChange",
+    "Sharing",
+    "Upload",
+    "VocabularyCommands",
+    "active_declarations",
+    "dependents_of",
+    "fill",
+    "keep_notes",
+]
 
 
 # Commands that change what words mean: every live subscription is compiled again, and all is swapped in one step.
@@ -137,7 +149,7 @@ def prepare(
         noted=noted,
         impact=impact,
         before=before,
-        dependents=_dependents(before, vocabulary, rows) if with_dependents else [],
+        dependents=dependents_of(before, vocabulary, rows) if with_dependents else [],
     )
 
 
@@ -165,7 +177,7 @@ def prepare_in_parts(
             compiled += len(matcher)
             impact.add((row.id, row.tree) for row in part)
             seen.update((row.id, row.status) for row in part)
-            dependents += [] if live_only else _dependents(before, vocabulary, part)
+            dependents += [] if live_only else dependents_of(before, vocabulary, part)
     return Prepared(
         matcher=new_matcher(vocabulary),
         compiled=compiled,
@@ -232,7 +244,7 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
     live_subscriptions = group.state.live_subscriptions
     late = [live_subscriptions.number(id) for id in live_subscriptions if id not in prepared.seen]
     rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
-    came = _dependents(group.state.vocabulary, prepared.matcher.vocabulary, rows)
+    came = dependents_of(group.state.vocabulary, prepared.matcher.vocabulary, rows)
     lost = [id for id in (*prepared.dependents, *came) if id in live_subscriptions]
     check_unused(group.connection, name, lost, unmatched=first_unmatched_event(group))
     return swap(group, 0, prepared, lambda connection: ontologies.delete_ontology(connection, name))
@@ -299,7 +311,7 @@ def keep_notes(connection: Connection, noted: Iterable[ChangedNotes]) -> None:
     subscriptions.change_notes(connection, [(each.number, each.notes, each.flagged) for each in noted])
 
 
-def _dependents(before: Vocabulary, after: Vocabulary, rows: Iterable[Row[Any]]) -> list[str]:
+def dependents_of(before: Vocabulary, after: Vocabulary, rows: Iterable[Row[Any]]) -> list[str]:
     """Subscriptions, paused and expired ones too, that name a concept or a relation which is known before and is not
     after."""
     known: dict[str, bool] = {}
@@ -366,6 +378,33 @@ class Upload:
     """The number of the version in force that it is meant to follow, `*` for any, "" where there must be none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedChange:
+    """A change of an ontology that all tenants share."""
+
+    name: str
+    ontology: Ontology | None = None
+    """That is in force afterwards."""
+    deletes: bool = False
+
+    def applied(self, before: Iterable[Ontology]) -> list[Ontology]:
+        """The ontologies in force after it."""
+        if self.ontology is None and not self.deletes:
+            return list(before)
+        kept = [each for each in before if each.name != self.name]
+        return kept if self.ontology is None else [*kept, self.ontology]
+
+
+class Sharing(Protocol):
+    """The other tenants, as a change of a shared ontology sees them."""
+
+    def holding(self) -> AbstractAsyncContextManager[None]: ...
+
+    async def agree(self, change: SharedChange) -> dict[str, int]: ...
+
+    async def follow(self) -> int: ...
+
+
 class VocabularyCommands:
     """One per broker; its coroutines run on the broker's event loop."""
 
@@ -382,9 +421,11 @@ class VocabularyCommands:
         return self.broker.state.vocabulary
 
     @asynccontextmanager
-    async def changing(self) -> AsyncIterator[None]:
-        """From building a vocabulary to putting it in force: one change at a time, at all servers of a database."""
-        async with self._one_at_a_time, self.broker.before_others():
+    async def changing(self, sharing: Sharing | None = None) -> AsyncIterator[None]:
+        """From building a vocabulary to putting it in force: one change at a time, at all servers of a database, and,
+        with `sharing`, in all tenants."""
+        others = nullcontext() if sharing is None else sharing.holding()
+        async with self._one_at_a_time, self.broker.before_others(), others:
             self._base = self.vocabulary
             try:
                 yield
@@ -396,18 +437,26 @@ class VocabularyCommands:
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put_ontology(
-        self, upload: Upload, *, activate: bool, dry_run: bool = False, progress: Progress = silent
+        self,
+        upload: Upload,
+        *,
+        activate: bool,
+        dry_run: bool = False,
+        progress: Progress = silent,
+        sharing: Sharing | None = None,
     ) -> tuple[dict[str, Any], bool]:
         """The load report with the impact, and whether this made another version: the same bytes, read in the same way,
         are the same version. `dry_run` only tells what it would do once it is active. `progress` may be called in any
-        thread.
+        thread. With `sharing` it is one that all tenants share.
 
-        Raises `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `StoreUnavailable`, `VersionChanged`.
+        Raises `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `StoreUnavailable`, `VersionChanged`,
+        `OntologyShared`, `SharingRefused`.
         """
         upload = replace(upload, relations=tuple(sorted(set(upload.relations))))
+        await self._check_owner(upload.name, sharing)
         await self._check_follows(upload)
         sha256 = await asyncio.to_thread(lambda: hashlib.sha256(upload.document).hexdigest())
-        known = await self._known(upload, sha256, activate, dry_run=dry_run)
+        known = await self._known(upload, sha256, activate, dry_run=dry_run, sharing=sharing)
         if known is not None:
             return known, False
         read = await self._documents.read(
@@ -420,51 +469,126 @@ class VocabularyCommands:
         )
         progress("build", 0, None)
         if dry_run:
-            return await self._tried(upload, sha256, read, progress), False
-        async with self.changing():
+            return await self._tried(upload, sha256, read, progress, sharing), False
+        async with self.changing(sharing):
+            await self._check_owner(upload.name, sharing)
             await self._check_follows(upload)
-            known = await self._known(upload, sha256, activate, alone=True)
+            known = await self._known(upload, sha256, activate, alone=True, sharing=sharing)
             if known is not None:  # it came twice, and the other was faster
                 return known, False
             whole = await asyncio.to_thread(self._with, read.ontology)
             stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
+            agreed = await _agreed(sharing, upload.name, read.ontology if activate else None)
+
+            def add(group: Group) -> int:
+                if sharing is not None:
+                    ontologies.mark_shared(group.connection, upload.name)
+                return ontologies.add_version(group.connection, stored, now=group.now)
+
             if not activate:
-                version = await self.broker.submit(
-                    lambda group: ontologies.add_version(group.connection, stored, now=group.now)
-                )
-                return self._described(stored.report, upload.name, version, False), True
+                version = await self.broker.submit(add)
+                told = await _followed(sharing, agreed)
+                return self._described(stored.report, upload.name, version, False) | told, True
             progress("compile", 0, None)
             prepared = await self.prepared(whole)
 
             def work(group: Group) -> Recompiled:
-                version = ontologies.add_version(group.connection, stored, now=group.now)
+                version = add(group)
                 return swap(group, version, prepared, partial(_mark, group, upload.name, version))
 
             done = await self.broker.submit(work)
-            told = await self.change_report(prepared, done, f"{upload.name}, version {done.version}")
+            told = await _followed(sharing, agreed)
+            told |= await self.change_report(prepared, done, f"{upload.name}, version {done.version}")
             return self._described(stored.report, upload.name, done.version, True) | told, True
 
-    async def activate_ontology(self, name: str, version: int | None, *, dry_run: bool = False) -> dict[str, Any]:
+    async def activate_ontology(
+        self, name: str, version: int | None, *, dry_run: bool = False, sharing: Sharing | None = None
+    ) -> dict[str, Any]:
         """Activate a stored version (None: the one before the active one), and return what it does to the
-        subscriptions; `dry_run` only tells. Raises `UnknownOntology`, `NothingBefore`."""
+        subscriptions; `dry_run` only tells. Raises `UnknownOntology`, `NothingBefore`, `OntologyShared`,
+        `SharingRefused`."""
         if dry_run:
+            await self._check_owner(name, sharing, there=True)
             number = await self._number(name, version)
-            prepared = await self.prepared(await self._whole(name, number))
-            return {"version": number, **await self.change_report(prepared)}
-        async with self.changing():
+            ontology = await self.stored_ontology(name, number)
+            prepared = await self.prepared(await asyncio.to_thread(self._with, ontology))
+            agreed = await _agreed(sharing, name, ontology)
+            return {"version": number, **agreed, **await self.change_report(prepared)}
+        async with self.changing(sharing):
+            await self._check_owner(name, sharing, there=True)
             number = await self._number(name, version)
-            return {"version": number, **await self._activate(name, number)}
+            return {"version": number, **await self._activate(name, number, sharing)}
 
-    async def delete_ontology(self, name: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Forget every version of a name; `dry_run` only tells. Raises `UnknownOntology`, `OntologyInUse`."""
+    async def delete_ontology(
+        self, name: str, *, dry_run: bool = False, sharing: Sharing | None = None
+    ) -> dict[str, Any]:
+        """Forget every version of a name; `dry_run` only tells. Raises `UnknownOntology`, `OntologyInUse`,
+        `OntologyShared`."""
         if dry_run:
+            await self._check_owner(name, sharing, there=True)
             prepared = await self._without(name)
             await self.broker.read(lambda connection: check_unused(connection, name, prepared.dependents))
-            return await self.change_report(prepared)
-        async with self.changing():
+            agreed = await _agreed(sharing, name, None, deletes=True)
+            return agreed | await self.change_report(prepared)
+        async with self.changing(sharing):
+            await self._check_owner(name, sharing, there=True)
             prepared = await self._without(name)
+            agreed = await _agreed(sharing, name, None, deletes=True)
             done = await self.broker.submit(lambda group: remove_ontology(group, name, prepared))
-            return await self.change_report(prepared, done, f"{name} deleted")
+            told = await _followed(sharing, agreed)
+            return told | await self.change_report(prepared, done, f"{name} deleted")
+
+    async def follow_shared(self, source: BrokerAccess) -> None:
+        """Make the shared ontologies the same as those of `source`, in one step; nothing, where they are. Inside
+        `changing`; `source` does not change meanwhile. Raises `OntologyInUse`, `StoreUnavailable`,
+        `InvalidDeclaration`."""
+        wanted = await source.read(ontologies.shared_versions)
+        there = await self.broker.read(ontologies.shared_versions)
+        own = await self.broker.read(ontologies.own_names)
+        if clash := sorted({each.name for each in wanted} & own):
+            _log.error("this tenant has ontologies of its own with names that are shared: %s", ", ".join(clash))
+            wanted = [each for each in wanted if each.name not in own]
+        if list(map(_state_of, wanted)) == list(map(_state_of, there)):
+            return
+        kept = set(map(_identity_of, wanted))
+        gone = {each.name for each in there if _identity_of(each) not in kept}
+        late = await self._copy_missing(source, wanted, there, gone)
+
+        def match(connection: Connection) -> None:
+            for name in gone:
+                check_unused(connection, name, ())
+                ontologies.delete_ontology(connection, name)
+            for whole in late:
+                ontologies.copy_version(connection, whole)
+            ontologies.match_shared(connection, wanted)
+
+        before = {_identity_of(each) for each in there if each.active}
+        changed = {each.name for each in wanted if each.active and _identity_of(each) not in before}
+        stay = [each for each in self.vocabulary.ontologies if each.name not in gone | changed]
+        come = [each for each in source.state.vocabulary.ontologies if each.name in changed]
+        vocabulary = await asyncio.to_thread(self.build, [*stay, *come])
+        if vocabulary is self.vocabulary:
+            await self.broker.submit(lambda group: match(group.connection))
+            return
+        prepared = await self.prepared(vocabulary)
+        done = await self.broker.submit(lambda group: swap(group, 0, prepared, match))
+        await self.change_report(prepared, done, "what all tenants share")
+
+    async def _copy_missing(
+        self, source: BrokerAccess, wanted: Sequence[Row[Any]], there: Sequence[Row[Any]], gone: set[str]
+    ) -> list[dict[str, Any]]:
+        """Copy the versions in `wanted` that are not `there`, one by one; none of them is in force yet. Returns those
+        whose number still belongs to an ontology that is `gone`: they are copied when it is deleted."""
+        known, late = set(map(_identity_of, there)), []
+        for each in wanted:
+            if _identity_of(each) in known and each.name not in gone:
+                continue
+            whole = await source.read(partial(ontologies.find_whole, name=each.name, version=each.version))
+            if each.name in gone:
+                late.append(whole)
+            else:
+                await self.broker.submit(partial(_copy, whole))
+        return late
 
     async def ontology_difference(self, name: str, before: int, after: int, limit: int) -> dict[str, Any]:
         """What changed from one stored version to another. Raises `UnknownOntology`."""
@@ -544,12 +668,15 @@ class VocabularyCommands:
             with_dependents=not live_only,
         )
 
-    async def _tried(self, upload: Upload, sha256: str, read: Read, progress: Progress) -> dict[str, Any]:
+    async def _tried(
+        self, upload: Upload, sha256: str, read: Read, progress: Progress, sharing: Sharing | None
+    ) -> dict[str, Any]:
         """The load report of a document that is not stored, and what it would do."""
         whole = await asyncio.to_thread(self._with, read.ontology)
         stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
         progress("compile", 0, None)
-        told = await self.change_report(await self.prepared(whole))
+        told = await _agreed(sharing, upload.name, read.ontology)
+        told |= await self.change_report(await self.prepared(whole))
         return self._described(stored.report, upload.name, None, False) | {"dry_run": True} | told
 
     async def _without(self, name: str) -> Prepared:
@@ -557,12 +684,27 @@ class VocabularyCommands:
         rest = await asyncio.to_thread(self.build, others)
         return await self.prepared(rest, live_only=False)
 
-    async def _activate(self, name: str, version: int) -> dict[str, Any]:
-        prepared = await self.prepared(await self._whole(name, version))
+    async def _activate(self, name: str, version: int, sharing: Sharing | None) -> dict[str, Any]:
+        ontology = await self.stored_ontology(name, version)
+        prepared = await self.prepared(await asyncio.to_thread(self._with, ontology))
+        agreed = await _agreed(sharing, name, ontology)
         done = await self.broker.submit(
             lambda group: swap(group, version, prepared, partial(_mark, group, name, version))
         )
-        return await self.change_report(prepared, done, f"{name}, version {version}")
+        told = await _followed(sharing, agreed)
+        return told | await self.change_report(prepared, done, f"{name}, version {version}")
+
+    async def _check_owner(self, name: str, sharing: Sharing | None, *, there: bool = False) -> None:
+        """Whether this is shared exactly where it is changed as such. `there`: it must be. Raises `OntologyShared`,
+        `SharingRefused`, `UnknownOntology`."""
+        shared = name in await self.broker.read(ontologies.shared_names)
+        if sharing is None and shared:
+            raise OntologyShared(name)
+        if sharing is not None and not shared:
+            if there:
+                raise UnknownOntology(f"there is no shared ontology {name!r}")
+            if name in await self.broker.read(ontologies.own_names):
+                raise SharingRefused(f"the tenant default has an ontology {name!r} of its own: choose another name", 1)
 
     async def _check_follows(self, upload: Upload) -> None:
         """Raises `VersionChanged` when the active version is not the one that the upload is to replace."""
@@ -575,7 +717,14 @@ class VocabularyCommands:
             raise VersionChanged(f"{there}: read the active version, then send its ETag")
 
     async def _known(
-        self, upload: Upload, sha256: str, activate: bool, *, alone: bool = False, dry_run: bool = False
+        self,
+        upload: Upload,
+        sha256: str,
+        activate: bool,
+        *,
+        alone: bool = False,
+        dry_run: bool = False,
+        sharing: Sharing | None = None,
     ) -> dict[str, Any] | None:
         """The answer for what is stored already, activated if that is wanted and this is no `dry_run`."""
         same = await self.broker.read(
@@ -586,13 +735,13 @@ class VocabularyCommands:
         told: dict[str, Any] = {}
         if dry_run:
             if not same.active:
-                told = await self.activate_ontology(upload.name, same.version, dry_run=True)
+                told = await self.activate_ontology(upload.name, same.version, dry_run=True, sharing=sharing)
             return self._described(same.report, upload.name, same.version, same.active) | {"dry_run": True} | told
         if activate and not same.active:
             if alone:
-                told = await self._activate(upload.name, same.version)
+                told = await self._activate(upload.name, same.version, sharing)
             else:
-                told = await self.activate_ontology(upload.name, same.version)
+                told = await self.activate_ontology(upload.name, same.version, sharing=sharing)
         return self._described(same.report, upload.name, same.version, activate or same.active) | told
 
     async def _number(self, name: str, version: int | None) -> int:
@@ -602,10 +751,6 @@ class VocabularyCommands:
         if found is None:
             raise NothingBefore(f"no other version of {name!r} was in force before")
         return found
-
-    async def _whole(self, name: str, version: int) -> Vocabulary:
-        """The active vocabulary with a stored version in place of the one of its name."""
-        return await asyncio.to_thread(self._with, await self.stored_ontology(name, version))
 
     async def stored_ontology(self, name: str, version: int) -> Ontology:
         """A stored version: its records, or, where they are of an older time, its document read again."""
@@ -645,6 +790,34 @@ class VocabularyCommands:
 
 def _mark(group: Group, name: str, version: int, connection: Connection) -> None:
     ontologies.activate(connection, name, version, now=group.now)
+
+
+async def _agreed(
+    sharing: Sharing | None, name: str, ontology: Ontology | None, *, deletes: bool = False
+) -> dict[str, Any]:
+    """What the other tenants say to a change: counts, as `others`. Raises `SharingRefused`, `OntologyInUse`."""
+    if sharing is None:
+        return {}
+    counted = await sharing.agree(SharedChange(name=name, ontology=ontology, deletes=deletes))
+    return {"others": counted | {"behind": 0}}
+
+
+async def _followed(sharing: Sharing | None, agreed: dict[str, Any]) -> dict[str, Any]:
+    """The same, once the open ones follow."""
+    return {} if sharing is None else {"others": agreed["others"] | {"behind": await sharing.follow()}}
+
+
+def _copy(whole: dict[str, Any], group: Group) -> None:
+    ontologies.copy_version(group.connection, whole)
+
+
+def _identity_of(row: Row[Any]) -> tuple[Any, ...]:
+    """Of a version: a name may be deleted and come again with other documents."""
+    return row.name, row.version, row.sha256, row.created_at
+
+
+def _state_of(row: Row[Any]) -> tuple[Any, ...]:
+    return *_identity_of(row), row.active, row.activated_at
 
 
 def _stored(upload: Upload, sha256: str, read: Read, whole: Vocabulary) -> ontologies.StoredOntology:

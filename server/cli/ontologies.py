@@ -30,6 +30,10 @@ __all__ = [
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the effect; change nothing.")]
 
+SharedOption = Annotated[
+    bool, typer.Option("--shared", help="It is one that all tenants share: only for an administrator of all tenants.")
+]
+
 # Reading and uploading of ontologies with a bar that moves: what takes long says how far it is.
 #
 # check   file ──read_isolated──▶ ontology        the child process tells its stages
@@ -173,6 +177,7 @@ def load(
         bool, typer.Option("--activate/--no-activate", help="Activate the version at once, or only store it.")
     ] = True,
     dry_run: DryRunOption = False,
+    shared: SharedOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -189,6 +194,7 @@ def load(
             relations=listed(relations),
             activate=activate,
             dry_run=dry_run,
+            shared=shared,
         )
     if json:
         output.print_json(report)
@@ -203,6 +209,8 @@ def load(
     _show_report(report)
     if report.get("subscriptions", {}).get("changed"):
         show_impact(report)
+    else:
+        show_others(report)
 
 
 @commands.command("list", epilog=page("kindcast ontology list --json"))
@@ -214,13 +222,21 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
         output.print_json(answer)
         return
     rows = [
-        (str(each["name"]), str(each.get("version", "")), str(each.get("concepts", "")), str(each.get("triples", "")))
+        (
+            str(each["name"]),
+            str(each.get("version", "")),
+            str(each.get("concepts", "")),
+            str(each.get("triples", "")),
+            "shared" if each.get("shared") else "",
+        )
         for each in answer["ontologies"]
     ]
     if not rows:
         output.hint("No ontology is loaded yet: kindcast ontology load shop.ttl")
         return
-    output.table(("name", "version", "concepts", "triples"), rows)
+    headings = ("name", "version", "concepts", "triples", "")
+    used = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
+    output.table(headings[:used], [row[:used] for row in rows])
 
 
 @commands.command("show", epilog=page("kindcast ontology show shop"))
@@ -239,12 +255,13 @@ def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOp
 def delete(
     name: NameArgument,
     dry_run: DryRunOption = False,
+    shared: SharedOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
     """Delete an ontology with all its versions. Subscriptions to its concepts stay, flagged."""
     with connected(server) as client:
-        answer = client.delete_ontology(name, dry_run=dry_run)
+        answer = client.delete_ontology(name, dry_run=dry_run, shared=shared)
     show_taken_back(name, answer, dry_run, json)
 
 
@@ -390,22 +407,27 @@ def activate(
     name: NameArgument,
     version: Annotated[int, typer.Argument(min=1, metavar="VERSION", help="The number of the version.")],
     dry_run: DryRunOption = False,
+    shared: SharedOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
     """Activate a version, which may be an earlier one, and show which subscriptions change their meaning."""
     with connected(server) as client, output.errors().status(f"version {version} of {name} …"):
-        told = client.activate_ontology(name, version, dry_run=dry_run)
+        told = client.activate_ontology(name, version, dry_run=dry_run, shared=shared)
     _show(name, told, json)
 
 
 @commands.command("rollback", epilog=page("kindcast ontology rollback shop"))
 def rollback(
-    name: NameArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+    name: NameArgument,
+    dry_run: DryRunOption = False,
+    shared: SharedOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
     """Go back to the version that was active before the present one."""
     with connected(server) as client, output.errors().status(f"{name} …"):
-        told = client.rollback_ontology(name, dry_run=dry_run)
+        told = client.rollback_ontology(name, dry_run=dry_run, shared=shared)
     _show(name, told, json)
 
 
@@ -507,6 +529,21 @@ def show_impact(told: Mapping[str, Any]) -> None:
     if back["count"]:
         are = "1 subscription is" if back["count"] == 1 else f"{back['count']} subscriptions are"
         output.hint(f"{are} no longer flagged: the removed concepts are back")
+    show_others(told)
+
+
+def show_others(told: Mapping[str, Any]) -> None:
+    """What a change of a shared ontology does in the other tenants."""
+    if (others := told.get("others")) is None or not others["tenants"]:
+        return
+    output.paragraph(
+        f"other tenants ({others['tenants']}): {others['changed']} of {others['subscriptions']} subscriptions change"
+        f" ({others['gain']} gain, {others['lose']} lose, {others['flagged']} use something that is removed)"
+    )
+    if others["unread"]:
+        output.warn(f"tenants that could not be looked into: {others['unread']}")
+    if others["behind"]:
+        output.warn(f"open tenants that do not use it yet, and are tried again: {others['behind']}")
 
 
 def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:

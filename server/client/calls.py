@@ -285,14 +285,18 @@ class VocabularyCalls:
         return get(path_of("ontologies", name, "diff"), **{"from": before}, to=to, limit=limit)
 
     @described
-    def activate_ontology(self, name: str, version: int, *, dry_run: bool = False) -> Call[answers.ActivatedOntology]:
-        """Activates a version, which may be an earlier one."""
-        return _changing("POST", path_of("ontologies", name, "activate"), dry_run, version=version)
+    def activate_ontology(
+        self, name: str, version: int, *, dry_run: bool = False, shared: bool = False
+    ) -> Call[answers.ActivatedOntology]:
+        """Activates a version, which may be an earlier one; `shared` where all tenants share it."""
+        return _changing("POST", path_of("ontologies", name, "activate"), dry_run, version=version, **_shared(shared))
 
     @described
-    def rollback_ontology(self, name: str, *, dry_run: bool = False) -> Call[answers.ActivatedOntology]:
-        """Activates the version that was active before the present one."""
-        return _changing("POST", path_of("ontologies", name, "rollback"), dry_run)
+    def rollback_ontology(
+        self, name: str, *, dry_run: bool = False, shared: bool = False
+    ) -> Call[answers.ActivatedOntology]:
+        """Activates the version that was active before the present one; `shared` where all tenants share it."""
+        return _changing("POST", path_of("ontologies", name, "rollback"), dry_run, **_shared(shared))
 
     @described
     def rules(self) -> Call[answers.Rules]:
@@ -396,6 +400,10 @@ class VocabularyCalls:
     ) -> Call[answers.DeclarationChange]:
         """Takes a declaration back."""
         return _changing("DELETE", path_of(kind, name) if name else path_of(kind), dry_run)
+
+
+def _shared(shared: bool) -> Json:
+    return {"shared": "true"} if shared else {}
 
 
 def _changing(method: str, path: str, dry_run: bool, body: Any = None, **params: Any) -> Call[Any]:
@@ -565,11 +573,12 @@ class Calls(VocabularyCalls, OperatorCalls):
         relations: Iterable[str] = (),
         activate: bool = True,
         dry_run: bool = False,
+        shared: bool = False,
     ) -> Call[answers.LoadedOntology]:
         """Uploads an ontology and returns its load report. Name its syntax by media type or by format; `reason` is
         `none`, `rdfs` or `owl`; `relations` may be asked for beside is-a; without `activate` it is only stored; with
-        `dry_run` nothing is stored, and the answer says what it would do."""
-        return _upload(name, document, content_type, format, reason, relations, activate, dry_run)
+        `dry_run` nothing is stored, and the answer says what it would do; with `shared` all tenants get it."""
+        return _upload(name, document, content_type, format, reason, relations, activate, dry_run, shared)
 
     @described
     def start_ontology(
@@ -583,9 +592,10 @@ class Calls(VocabularyCalls, OperatorCalls):
         relations: Iterable[str] = (),
         activate: bool = True,
         dry_run: bool = False,
+        shared: bool = False,
     ) -> Call[answers.Job]:
         """Uploads an ontology without waiting for it to be read; returns the job, to be asked for with `job`."""
-        call = _upload(name, document, content_type, format, reason, relations, activate, dry_run)
+        call = _upload(name, document, content_type, format, reason, relations, activate, dry_run, shared)
         return replace(call, headers={**call.headers, "Prefer": "respond-async"})
 
     @described
@@ -604,9 +614,12 @@ class Calls(VocabularyCalls, OperatorCalls):
         return get(path_of("ontologies", name))
 
     @described
-    def delete_ontology(self, name: str, *, dry_run: bool = False) -> Call[answers.DeletedOntology]:
-        """Removes an ontology; refused while subscriptions depend on it. With `dry_run` nothing changes."""
-        return _changing("DELETE", path_of("ontologies", name), dry_run)
+    def delete_ontology(
+        self, name: str, *, dry_run: bool = False, shared: bool = False
+    ) -> Call[answers.DeletedOntology]:
+        """Removes an ontology; refused while subscriptions depend on it. With `dry_run` nothing changes; `shared` where
+        all tenants share it."""
+        return _changing("DELETE", path_of("ontologies", name), dry_run, **_shared(shared))
 
     @described
     def concepts(self, q: str, *, lang: str | None = None, limit: int | None = None) -> Call[answers.FoundConcepts]:
@@ -864,6 +877,7 @@ def _upload(
     relations: Iterable[str],
     activate: bool,
     dry_run: bool,
+    shared: bool,
 ) -> Call[Any]:
     asked = present(
         format=format,
@@ -871,6 +885,7 @@ def _upload(
         relations=",".join(relations) or None,
         activate=None if activate else "false",
         dry_run="true" if dry_run else None,
+        shared="true" if shared else None,
     )
     return Call(
         method="PUT",

@@ -53,7 +53,7 @@ from kindcast.server.store.servers import SNAPSHOT
 from kindcast.server.store.servers import metadata as of_servers
 from kindcast.server.store.tables import ledger, metadata, unsaved
 
-__all__ = ["MANIFEST", "Backup", "backup", "check", "restore"]
+__all__ = ["MAIN", "MANIFEST", "Backup", "backup", "check", "reading", "restore"]
 
 MANIFEST = "backup.json"
 MAIN = "kindcast.db"
@@ -102,7 +102,7 @@ def backup(database: str, data: Path, folder: Path) -> Backup:
                     _copy_sqlite(tenant, beside / TENANTS / tenant.parent.name / MAIN)
         else:
             _export(url, beside)
-        with _reading(beside / MAIN) as connection:
+        with reading(beside / MAIN) as connection:
             layout, commits, sequence = _ledger_of(connection, beside / MAIN)
         made = Backup(
             made_at=time.time(),
@@ -203,7 +203,7 @@ def _import(folder: Path, made: Backup, url: URL) -> None:
             for name, tables in ((MAIN, metadata), (KEYS, system.metadata)):
                 if name not in made.files:
                     continue
-                with _reading(folder / name) as source:
+                with reading(folder / name) as source:
                     if tables is metadata:
                         _check_layout(source, f"the backup {folder}")
                     tables.create_all(target)
@@ -292,9 +292,9 @@ def check(database: str, data: Path | None = None) -> Checked:
         if not path.is_file() or not path.stat().st_size:
             raise StoreUnreadable(f"there is no database {path}")
         seen = Witness(path_of(path)).read()  # before: commits go on
-        source = _reading(path)
+        source = reading(path)
     else:
-        seen, source = None, _reading(url)
+        seen, source = None, reading(url)
     try:
         with source as connection:
             _, commits, _ = _ledger_of(connection, url.render_as_string())
@@ -386,7 +386,7 @@ def _ledger_of(connection: Connection, what: object) -> tuple[int, int, int]:
 
 
 @contextmanager
-def _reading(source: Path | URL) -> Iterator[Connection]:
+def reading(source: Path | URL) -> Iterator[Connection]:
     """A connection that sees one moment, and can change nothing."""
     url = source if isinstance(source, URL) else make_url(f"sqlite:///file:{source}?mode=ro&uri=true")
     engine = _engine(url)

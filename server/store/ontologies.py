@@ -1,5 +1,7 @@
 """Stored ontologies: every version of each document as uploaded, with the records read from it.
 
+`shared_ontologies` names those that all tenants share. The tenant `default` changes them; the others hold copies.
+
 `meanings` holds the number of the rules of matching that the database was served by, and the effect of each change.
 """
 
@@ -9,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Row, delete, insert, select, update
 
-from kindcast.server.store.tables import meanings, ontologies, subscriptions
+from kindcast.server.store.tables import meanings, ontologies, shared_ontologies, subscriptions
 
 __all__ = [
     "StoredOntology",
@@ -18,16 +20,23 @@ __all__ = [
     "active_versions",
     "add_version",
     "begin",
+    "copy_version",
     "delete_ontology",
     "find_document",
     "find_previous",
     "find_same",
     "find_version",
+    "find_whole",
     "has_subscriptions",
     "keep_records",
     "latest",
     "list_ontologies",
     "list_versions",
+    "mark_shared",
+    "match_shared",
+    "own_names",
+    "shared_names",
+    "shared_versions",
 ]
 
 _DESCRIPTION: tuple[Column[Any], ...] = (
@@ -94,6 +103,7 @@ def activate(connection: Connection, name: str, version: int, *, now: float) -> 
 def delete_ontology(connection: Connection, name: str) -> None:
     """Deletes every version of a name."""
     connection.execute(delete(ontologies).where(ontologies.c.name == name))
+    connection.execute(delete(shared_ontologies).where(shared_ontologies.c.name == name))
 
 
 def active_records(connection: Connection) -> Sequence[Row[Any]]:
@@ -157,6 +167,49 @@ def list_versions(connection: Connection, name: str) -> Sequence[Row[Any]]:
     """Every version of a name, newest first."""
     query = select(*_DESCRIPTION).where(ontologies.c.name == name)
     return connection.execute(query.order_by(ontologies.c.version.desc())).all()
+
+
+def mark_shared(connection: Connection, name: str) -> None:
+    """All tenants share the ontology of this name."""
+    if name not in shared_names(connection):
+        connection.execute(insert(shared_ontologies).values(name=name))
+
+
+def shared_names(connection: Connection) -> set[str]:
+    """The names of the ontologies that all tenants share."""
+    return set(connection.execute(select(shared_ontologies.c.name)).scalars())
+
+
+def own_names(connection: Connection) -> set[str]:
+    """The names of the ontologies that belong to this tenant alone."""
+    return set(connection.execute(select(ontologies.c.name).distinct()).scalars()) - shared_names(connection)
+
+
+def shared_versions(connection: Connection) -> list[Row[Any]]:
+    """Every version of every shared ontology, by name, without documents."""
+    shared = ontologies.c.name.in_(select(shared_ontologies.c.name))
+    query = select(*_DESCRIPTION).where(shared).order_by(ontologies.c.name, ontologies.c.version)
+    return list(connection.execute(query))
+
+
+def find_whole(connection: Connection, name: str, version: int) -> dict[str, Any]:
+    """All columns of an existing version."""
+    these = ontologies.c.name == name, ontologies.c.version == version
+    return dict(connection.execute(select(ontologies).where(*these)).one()._mapping)
+
+
+def copy_version(connection: Connection, whole: dict[str, Any]) -> None:
+    """Stores a version of a shared ontology as another tenant has it, under the same number. It is not active yet."""
+    mark_shared(connection, whole["name"])
+    connection.execute(insert(ontologies).values({**whole, "active": False}))
+
+
+def match_shared(connection: Connection, wanted: Sequence[Row[Any]]) -> None:
+    """Makes the same versions of shared ontologies active as in `wanted`, whose versions are all stored here."""
+    for each in wanted:
+        this = ontologies.c.name == each.name, ontologies.c.version == each.version
+        active = {"active": each.active, "activated_at": each.activated_at}
+        connection.execute(update(ontologies).where(*this).values(active))
 
 
 def latest(connection: Connection) -> Row[Any] | None:

@@ -89,6 +89,12 @@ ontologies = Table(
     PrimaryKeyConstraint("name", "version"),
 )
 
+shared_ontologies = Table(  # those above that all tenants share; only the tenant `default` changes them
+    "shared_ontologies",
+    metadata,
+    Column("name", String, primary_key=True),
+)
+
 declarations = Table(
     "declarations",
     metadata,

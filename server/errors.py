@@ -35,6 +35,7 @@ ServerError
 ├── VersionChanged          the active version is not the one that was to be replaced
 ├── UnknownEvent            no event has this sequence (any more)
 ├── UnknownKey              no key has this id
+├── KeyMade                 the same request made a key before; `id` is that of the key
 ├── LastKey                 without this key nobody could administer the server
 ├── UnknownTenant           no tenant has this name
 ├── TenantExists            a tenant has this name already
@@ -53,6 +54,7 @@ __all__ = [
     "CertificateUnusable",
     "HiddenAttribute",
     "IdempotencyKeyReused",
+    "KeyMade",
     "KeysLost",
     "KeysNeeded",
     "LastKey",
@@ -286,6 +288,17 @@ class UnknownKey(ServerError):
 
     def __init__(self, id: str) -> None:
         super().__init__(f"there is no key {id!r}: kindcast key list shows all keys")
+
+
+class KeyMade(ServerError):
+    """The same request made a key before. A key is shown once."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"this request made the key {id!r} before, and a key is shown once: rotate it (kindcast key rotate {id}),"
+            f" or revoke it (kindcast key revoke {id})"
+        )
+        self.id = id
 
 
 class LastKey(ServerError):

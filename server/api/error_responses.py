@@ -160,6 +160,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "tenant-exists": ProblemType(409, "There is a tenant of this name already."),
     "tenant-in-use": ProblemType(409, "The tenant still has keys, or is `default`, which cannot be deleted."),
     "unknown-key": ProblemType(404, "There is no such key."),
+    "key-made": ProblemType(409, "The same request made a key before; `id` names it. Rotate or revoke that key."),
     "last-key": ProblemType(409, "Without this key nobody could administer the server."),
     "limit-reached": ProblemType(429, "The key or its tenant has reached a limit. Wait for `Retry-After` seconds."),
     # jobs and the server
@@ -352,6 +353,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(code, _summary(error.problems), errors=faults(error.problems))
         case errors.OntologyInUse():
             return Problem("ontology-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
+        case errors.KeyMade():
+            return Problem("key-made", str(error), id=error.id)
         case errors.SharingRefused():
             return Problem("sharing-refused", str(error), tenants=error.tenants)
         case errors.OperatorInUse():

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import anyio.to_thread
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
 from kindcast.server.api.access import AccessControl, audit_detail, entry_of, wrong_key
 from kindcast.server.api.error_responses import Problem, problem_of
 from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment, not_yet
-from kindcast.server.api.subscriptions import read_body
+from kindcast.server.api.subscriptions import read_body, read_key
 from kindcast.server.errors import TenantExists, UnknownKey, UnknownTenant
 from kindcast.server.security.browser_sessions import Session, cookie_name, is_of_own_page, session_token
 from kindcast.server.security.callers import ANYBODY, Caller
@@ -115,9 +115,20 @@ async def list_keys(access: AppAccess, caller: AppCaller) -> Response:
 
 
 @router.post("/keys", summary="Make a key", status_code=201, openapi_extra=body_schema(KeyBody.model_json_schema()))
-async def create(request: Request, access: AppAccess, settings: AppSettings, caller: AppCaller) -> Response:
+async def create(
+    request: Request,
+    access: AppAccess,
+    settings: AppSettings,
+    caller: AppCaller,
+    idempotency_key: Annotated[
+        str | None,
+        Header(max_length=4_096, description="A new UUID of yours. Sent again, it makes no other key: 409 `key-made`."),
+    ] = None,
+) -> Response:
     """Makes a key. The answer holds it, this once. With the first key of a server, every request needs one: so the
-    first is that of an administrator of all tenants."""
+    first is that of an administrator of all tenants. If the answer is lost, send the request again with the same
+    `Idempotency-Key`: 409 names the key that was made, so that it can be rotated or revoked."""
+    repeatable = read_key(idempotency_key, caller)
     asked = read_body(KeyBody, await json_object(request, settings))
     _check(asked, caller, settings)
     if not access.ring.keys and (asked.role != "admin" or asked.tenant is not None):
@@ -126,7 +137,7 @@ async def create(request: Request, access: AppAccess, settings: AppSettings, cal
         tenant = asked.tenant
     else:
         tenant = asked.tenant or (DEFAULT_TENANT if caller.of_all else caller.tenant)
-    id, key = new_key()
+    id, key = new_key(repeatable)
     made = Key(
         id=id,
         hash=hash_of(key),

@@ -468,9 +468,11 @@ class OperatorCalls:
         expires_at: str | None = None,
         limits: Mapping[str, float] | None = None,
     ) -> Call[answers.NewApiKey]:
-        """Makes a key; the answer holds it as `key`, this once."""
+        """Makes a key; the answer holds it as `key`, this once. If the answer is lost, the request is sent again: the
+        problem `key-made` then has the `id` of the key, to be rotated or revoked."""
         body = present(role=role, tenant=tenant, name=name, expires_at=expires_at, limits=limits)
-        return post(path_of("keys"), body)
+        call = post(path_of("keys"), body, headers={"Idempotency-Key": str(uuid4())})
+        return replace(call, repeatable=True)
 
     @described
     def keys(self) -> Call[answers.ApiKeys]:

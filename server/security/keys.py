@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from kindcast.server.security.tickets import Repeatable, random_bytes
+
 __all__ = ["DEFAULT_TENANT", "KEY", "TENANT", "Key", "Role", "hash_of", "id_of", "is_key_of", "new_key"]
 
 Role = Literal["admin", "ontologist", "publisher", "subscriber", "auditor"]
@@ -49,9 +51,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("hash", "origin")}
 
 
-def new_key() -> tuple[str, str]:
-    """An id, and a key with it."""
-    id = secrets.token_hex(ID_BYTES)
+def new_key(repeatable: Repeatable | None = None) -> tuple[str, str]:
+    """An id, and a key with it. The id of a `repeatable` request is always the same; the secret never is."""
+    id = random_bytes("key", ID_BYTES, repeatable).hex()
     return id, f"kindcast_{id}_{secrets.token_urlsafe(SECRET_BYTES)}"
 
 

@@ -39,6 +39,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import (
+    KeyMade,
     KeysLost,
     LastKey,
     StoreUnavailable,
@@ -243,9 +244,12 @@ class SystemStore:
         return self.run(read)
 
     def add_key(self, key: Key, *, replaces: str | None = None, until: float = 0.0) -> None:
-        """Store a key, and its tenant if it is new; what it `replaces` ends at `until`, or before."""
+        """Store a key, and its tenant if it is new; what it `replaces` ends at `until`, or before. Raises `KeyMade`
+        where there is a key of its id."""
 
         def write(connection: Connection) -> None:
+            if connection.execute(select(keys.c.id).where(keys.c.id == key.id)).first() is not None:
+                raise KeyMade(key.id)
             if key.tenant is not None:
                 _add_tenant(connection, key.tenant, key.created_at)
             connection.execute(insert(keys).values(msgspec.structs.asdict(key)))

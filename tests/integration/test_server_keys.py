@@ -384,6 +384,25 @@ def until(done: Any) -> None:
         time.sleep(0.05)
 
 
+def test_a_request_for_a_key_whose_answer_was_lost(tmp_path: Path) -> None:
+    """Sent again it makes no second key, and says which one to rotate; another caller's header is another one."""
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        once = {"Idempotency-Key": "0d4b5c1e-7c0e-4c52-9f38-4a9c2d0b6f11"}
+        body = {"role": "publisher", "name": "scales"}
+        made = client.post("/v1/keys", json=body, headers=keyed.admin | once).json()
+        again = client.post("/v1/keys", json=body, headers=keyed.admin | once)
+        assert (again.status_code, problem_code(again), again.json()["id"]) == (409, "key-made", made["id"])
+        assert made["key"] not in again.text
+        listed = client.get("/v1/keys", headers=keyed.admin).json()["keys"]
+        assert [each["id"] for each in listed if each["name"] == "scales"] == [made["id"]]
+        assert client.post(f"/v1/keys/{made['id']}/rotate", headers=keyed.admin).status_code == 201
+        other = client.post("/v1/keys", json=body, headers=keyed.roles["admin"] | once)
+        assert (other.status_code, other.json()["id"] == made["id"]) == (201, False)
+        short = client.post("/v1/keys", json=body, headers=keyed.admin | {"Idempotency-Key": "1"})
+        assert problem_code(short) == "invalid-request"
+
+
 # ── the audit log ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -38,7 +38,9 @@ SIZES: dict[Scale, tuple[int, ...]] = {"quick": (3_000,), "default": (100_000, 4
 SHARDS = (1, 2, 4)
 EVENTS = 1_000
 """Of a page."""
-SENT: dict[Scale, int] = {"quick": 200, "default": 5_000, "full": 20_000}
+SERVED = 20_000
+"""Subscriptions of the server, at most."""
+SENT: dict[Scale, int] = {"quick": 200, "default": 3_000, "full": 20_000}
 BATCH = 100
 ROUNDS = 3
 """Of which the quickest counts: a neighbour takes from some."""
@@ -50,7 +52,7 @@ def tasks(scale: Scale) -> Sequence[Task]:
         Task(f"a shard of {n:,}", str(shards), {"n": n, "shards": shards}) for n in SIZES[scale] for shards in SHARDS
     ]
     if not missing():
-        n = SIZES[scale][0]
+        n = min(SERVED, SIZES[scale][0])
         found += [
             Task(
                 f"server, {n:,}",

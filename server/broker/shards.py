@@ -51,7 +51,7 @@ from kindcast.server.store import shards as shard_store
 from kindcast.server.store.pending import ParkedRow
 from kindcast.server.store.postings import Numbers, pack_lists
 from kindcast.server.store.servers import read_ledger
-from kindcast.server.store.shards import Page, Place, ShardChange, StoredSubscription, lease_of
+from kindcast.server.store.shards import PAGE, Page, Place, ShardChange, StoredSubscription, lease_of
 from kindcast.server.strict_json import MalformedJson
 from kindcast.server.worker_threads import short_turns
 
@@ -63,6 +63,8 @@ _log = logging.getLogger("kindcast.shards")
 
 PAUSE_SECONDS = 0.5
 """Before something that failed is tried again."""
+GATHER_SECONDS = 0.02
+"""After a page that was not full: what comes meanwhile is one page. Each page is a transaction, for which all wait."""
 CHANGES_UNSTORED = 1_000
 """Applied changes after which a shard stores its place, also where no event came."""
 
@@ -120,6 +122,8 @@ class Shard:
         self.stored = place
         """The place that the database has."""
         self.state = state
+        self.hurries = False
+        """Whether there is more to do, as far as it knows."""
         self.lock = threading.Lock()
         self._reader = reader
 
@@ -359,7 +363,9 @@ class Shards:
                     wake.clear()
                     if shard is None:
                         shard = self.held[number] = await self._load(number, None)
-                    if not await self._step(shard, fence):
+                    if await self._step(shard, fence):
+                        await asyncio.sleep(0 if shard.hurries else GATHER_SECONDS)
+                    else:
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(wake.wait(), self._look_seconds)
                 except LeaseLost:
@@ -448,8 +454,9 @@ class Shards:
         version = page.events[0].vocabulary_version if page.events else self._broker.state.vocabulary.version
         if version != shard.version:
             fresh = await self._load(shard.number, shard, version)
-            shard.state, shard.version = fresh.state, version
+            shard.state, shard.version, shard.hurries = fresh.state, version, True
             return True
+        shard.hurries = len(page.events) == PAGE or any(row.vocabulary_version != version for row in page.events)
         same = next((at for at, row in enumerate(page.events) if row.vocabulary_version != version), len(page.events))
         if same < len(page.events):
             changes = [each for each in page.changes if each[1].position < page.events[same - 1].sequence]

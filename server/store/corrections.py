@@ -7,7 +7,7 @@ retractions   position ──▶ the event that is withdrawn: the message there 
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, insert, select, update
+from sqlalchemy import ARRAY, BigInteger, Connection, Select, delete, func, insert, literal, select, update
 
 from kindcast.server.store.matches import recipients_of
 from kindcast.server.store.tables import corrections, events, retractions, subscriptions
@@ -84,7 +84,11 @@ def mark_withdrawn(connection: Connection, event: int, by: int) -> None:
 def withdrawn_among(connection: Connection, sequences: Collection[int]) -> dict[int, int]:
     """Of these events, those that are withdrawn: which event withdrew each."""
     query = select(corrections.c.event, corrections.c.withdrawn_by)
-    mine = corrections.c.event.in_(sorted(sequences)) & ~corrections.c.withdraws
+    if connection.dialect.name == "postgresql":  # one text, however many they are
+        these = corrections.c.event == func.any(literal(sorted(sequences), ARRAY(BigInteger)))
+    else:
+        these = corrections.c.event.in_(sorted(sequences))
+    mine = these & ~corrections.c.withdraws
     return {row.event: row.withdrawn_by for row in connection.execute(query.where(mine, ~_STANDING))}
 
 

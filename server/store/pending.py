@@ -132,9 +132,13 @@ def postpone(connection: Connection, retries: Sequence[Retry], now: float) -> in
     return len(over)
 
 
+_INSERT_LATE = (
+    "INSERT INTO late (decided_at, position, event) SELECT %s, position, event"
+    " FROM unnest(%s::bigint[], %s::bigint[]) AS these (position, event)"
+)
 _MORE_MATCHED = (
     "UPDATE events SET matched = matched + more.count FROM unnest(%s::bigint[], %s::int[]) AS more (event, count)"
-    " WHERE events.sequence = more.event"
+    " WHERE events.sequence = more.event RETURNING events.sequence, events.matched"
 )
 
 
@@ -142,17 +146,19 @@ def note_late(connection: Connection, places: Sequence[tuple[int, int, int]], no
     """Stores the positions of late matches: (position, event, matches). Returns how many events had none before."""
     if not places:
         return 0
-    before = matched_before(connection, list({event for _, event, _ in places}))
-    insert_rows(connection, late.name, ("position", "event", "decided_at"), [(*each[:2], now) for each in places])
     more: Counter[int] = Counter()
     for _, event, count in places:
         more[event] += count
-    if connection.dialect.name == "postgresql":  # one statement: all other servers wait for it
-        connection.exec_driver_sql(_MORE_MATCHED, (list(more), list(more.values())))
-    else:
-        matched = events.c.matched + bindparam("of_matched")
-        each_more = update(events).where(events.c.sequence == bindparam("of_event")).values(matched=matched)
-        connection.execute(each_more, [{"of_event": event, "of_matched": count} for event, count in more.items()])
+    if connection.dialect.name == "postgresql":  # two statements for all: other servers wait for them
+        positions, of_events, _ = zip(*places, strict=True)
+        connection.exec_driver_sql(_INSERT_LATE, (now, list(positions), list(of_events)))
+        left = connection.exec_driver_sql(_MORE_MATCHED, (list(more), list(more.values())))
+        return sum(matched == more[event] for event, matched in left)
+    before = matched_before(connection, list(more))
+    insert_rows(connection, late.name, ("position", "event", "decided_at"), [(*each[:2], now) for each in places])
+    matched = events.c.matched + bindparam("of_matched")
+    each_more = update(events).where(events.c.sequence == bindparam("of_event")).values(matched=matched)
+    connection.execute(each_more, [{"of_event": event, "of_matched": count} for event, count in more.items()])
     return sum(not count for count in before.values())
 
 

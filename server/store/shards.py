@@ -38,6 +38,7 @@ from kindcast.server.store.servers import metadata, read_ledger
 from kindcast.server.store.tables import subscriptions
 
 __all__ = [
+    "PAGE",
     "Lag",
     "Page",
     "Place",

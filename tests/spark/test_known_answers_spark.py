@@ -103,8 +103,8 @@ def test_readings_as_they_are_give_the_known_answers(
 def test_readings_in_mixed_units_and_languages_give_the_known_answers_line_for_line(
     shared_data: Path, ontologies: list[Ontology], spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A sample, normalised, then matched: each answer is that of `match_table` for the readings as they are, and for each
-    line what the matcher says of the event itself."""
+    """A sample, normalised, then matched: each answer is that of `match_table` for the readings as they are, and for
+    each line what the matcher says of the event itself."""
     asked = questions()
     snapshot = write_snapshot(
         tmp_path / "snapshot",

@@ -371,7 +371,7 @@ def _changed_files(folder: Path, made: Backup) -> list[str]:
         if not path.is_file():
             found.append(f"{name} is missing")
         elif _sha256(path) != sha256:
-            found.append(f"{name} is not what was written")
+            found.append(f"{name} has changed since the backup was made")
     return found
 
 

@@ -233,7 +233,7 @@ def test_what_was_changed_in_a_backup_is_found_and_not_restored(tmp_path: Path, 
     told = kindcast("check", str(backup), "--json")
     assert told.status == 1
     assert [each.split(":")[0] for each in told.json["damage"]] == [
-        "kindcast.db is damaged",
+        "kindcast.db has changed since the backup was made",
         "damaged",
         "the ledger does not add up",
     ]

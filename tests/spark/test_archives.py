@@ -159,7 +159,7 @@ def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
 
 def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:
     """With what is read."""
-    with pytest.raises(NoArchive, match="nothing at"):
+    with pytest.raises(NoArchive, match="does not exist"):
         splits_of(str(tmp_path / "absent"))
     (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
     with pytest.raises(NoArchive, match=r"\.parquet"):

@@ -303,7 +303,7 @@ class Matcher:
         return restored
 
     def add_described(self, described: DescribedMany, names: Mapping[int, str]) -> None:
-        """Add what `compile_many` compiled under the vocabulary of this matcher: of the expressions at these places,
+        """Add what a `BulkCompiler` compiled under the vocabulary of this matcher: of the expressions at these places,
         all of them valid, each under its name. Raises `DuplicateSubscription`, with none added."""
         for name in names.values():
             if name in self._subscriptions.slots:

@@ -6,16 +6,16 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.subscriptions.advice import SeenAttributes, advise
-    from kindcast.semantic.subscriptions.bulk_compilation import Described, DescribedMany, compile_many
+    from kindcast.semantic.subscriptions.bulk_compilation import BulkCompiler, Described, DescribedMany
     from kindcast.semantic.subscriptions.compilation import compile_expression, restore_expression
 
 __all__ = [
+    "BulkCompiler",
     "Described",
     "DescribedMany",
     "SeenAttributes",
     "advise",
     "compile_expression",
-    "compile_many",
     "restore_expression",
 ]
 
@@ -23,7 +23,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "kindcast.semantic.subscriptions.advice": ("SeenAttributes", "advise"),
-        "kindcast.semantic.subscriptions.bulk_compilation": ("Described", "DescribedMany", "compile_many"),
+        "kindcast.semantic.subscriptions.bulk_compilation": ("BulkCompiler", "Described", "DescribedMany"),
         "kindcast.semantic.subscriptions.compilation": ("compile_expression", "restore_expression"),
     },
 )

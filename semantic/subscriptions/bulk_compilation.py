@@ -27,18 +27,18 @@ from kindcast.semantic.model import Note
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
 from kindcast.semantic.subscriptions.subscription_table import Part, SubscriptionTable, filled, packed
-from kindcast.semantic.subscriptions.templates import TRIES, Operands, ShapeKey, Template, Templates
+from kindcast.semantic.subscriptions.templates import Operands, ShapeKey, Template, Templates
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "Bulk",
+    "BulkCompiler",
     "ClauseParts",
     "CompiledTrees",
     "Described",
     "DescribedMany",
     "RepeatedShapes",
     "Restored",
-    "compile_many",
     "enter_bulk",
     "is_asked",
     "lower_bulk",
@@ -86,16 +86,17 @@ class Bulk:
         *,
         stored: bool,
         refused: Callable[[str, InvalidSubscription], None] | None = None,
+        templates: Templates | None = None,
     ) -> None:
         """`stored`: they are trees that were compiled before (rule 14). `refused` is told of those that are invalid;
-        without it the first ends the bulk."""
+        without it the first ends the bulk. `templates`: those of earlier bulks of the same kind."""
         self.names: list[str | None] = []
         self.singles: dict[int, Compiled] = {}
         self._vocabulary = vocabulary
         self._operators = operators
         self._stored = stored
         self._refused = refused
-        self._templates = Templates(vocabulary, operators, stored=stored)
+        self._templates = templates or Templates(vocabulary, operators, stored=stored)
         self._pieces: dict[int, list[Piece]] = {}
 
     def take(self, subscriptions: Iterable[tuple[str, Any]]) -> None:
@@ -194,12 +195,8 @@ class Bulk:
         return len(chunk), None
 
     def _template(self, key: ShapeKey, group: _Group, chunk: list[tuple[str, Any]]) -> Template | None:
-        if key in self._templates:
-            return self._templates[key]
-        if len(group.numbers) < LEAST:
-            return None
         numbered = zip(group.numbers, group.constants, strict=True)
-        return self._templates.make(key, [(chunk[number][1], own) for number, own in islice(numbered, TRIES)])
+        return self._templates.template(key, ((chunk[number][1], own) for number, own in numbered), LEAST)
 
 
 @contextmanager
@@ -277,31 +274,55 @@ class DescribedMany:
     bulk: Bulk
 
 
-def compile_many(
-    expressions: Sequence[str | Mapping[str, Any]], vocabulary: Vocabulary, operators: Mapping[str, Operator]
-) -> DescribedMany:
-    """One result each. Where many are of one shape, some 20 µs each, and 10 µs more where they are text."""
+class BulkCompiler:
+    """Compiles bulk after bulk, and remembers the shapes of one vocabulary between them. One thread at a time; whoever
+    has it decides how long it remembers."""
+
+    def __init__(self) -> None:
+        self._known: _Known | None = None
+
+    def compile(
+        self, expressions: Sequence[str | Mapping[str, Any]], vocabulary: Vocabulary, operators: Mapping[str, Operator]
+    ) -> DescribedMany:
+        """One result each; where shapes come again, some 20 µs each, and 10 µs more for text."""
+        if self._known is None or not self._known.holds_for(vocabulary, operators):
+            self._known = _Known(vocabulary, operators)
+        return _compile_many(expressions, self._known)
+
+
+class _Known:
+    """Shapes of texts and of trees that were compiled under one vocabulary."""
+
+    def __init__(self, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> None:
+        self.vocabulary = vocabulary
+        self.operators = operators
+        self.texts = TextShapes()
+        self.templates = Templates(vocabulary, operators, stored=False)
+
+    def holds_for(self, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> bool:
+        """Whether it is of these."""
+        return vocabulary is self.vocabulary and operators == self.operators
+
+
+def _compile_many(expressions: Sequence[str | Mapping[str, Any]], known: _Known) -> DescribedMany:
     results: list[Described | InvalidSubscription | None] = [None] * len(expressions)
     trees: list[tuple[str, Any]] = []
-    texts = TextShapes()
     for number, expression in enumerate(expressions):
         try:
-            tree = texts.tree(expression) if isinstance(expression, str) else expression
+            tree = known.texts.tree(expression) if isinstance(expression, str) else expression
         except InvalidSubscription as error:
             results[number] = error
         else:
             trees.append((str(number), tree))
-    bulk = Bulk(vocabulary, operators, stored=False, refused=lambda name, error: None)
+    vocabulary, operators = known.vocabulary, known.operators
+    bulk = Bulk(vocabulary, operators, stored=False, refused=lambda name, error: None, templates=known.templates)
     bulk.take(trees)
     for piece in bulk.pieces():
-        part, first = piece.part, None
+        part, template = piece.part, piece.template
         for place, among in enumerate(piece.numbers.tolist()):
             constants = [column[place] for column in part.columns]
-            tree = filled(part.skeleton, constants)
-            if first is None:
-                first = restore_expression(tree, vocabulary, operators)
-            text = piece.template.text.filled(constants)
-            results[int(bulk.name(among))] = Described(text, tree, first.clause_count, first.cost)
+            text, tree = template.text.filled(constants), filled(part.skeleton, constants)
+            results[int(bulk.name(among))] = Described(text, tree, template.clause_count, template.cost)
     for among, compiled in bulk.singles.items():
         results[int(bulk.name(among))] = Described.of(compiled)
     told = [
@@ -470,8 +491,8 @@ def enter_bulk(
 
 MOST_REMEMBERED = 200_000
 """Shapes and constants that are remembered; beyond it all are forgotten: some 50 MB."""
-Example = tuple[Any, list[Any]]
-"""A tree and its constants."""
+LOOK = 100
+"""Subscriptions after which that is looked at again."""
 
 
 class RepeatedShapes:
@@ -481,14 +502,18 @@ class RepeatedShapes:
         self._vocabulary = vocabulary
         self._operators = operators
         self._lowering = lowering
-        self._forget()
+        self._templates = self._new_templates()
+        self._given = 0
 
     def compiled(self, tree: Any) -> tuple[Compiled, list[Clause]] | None:
         """The subscription and its clauses, which an index decides alone; None for what is to be compiled by itself.
         About a third of what that takes."""
         constants: list[Any] = []
         key = self._templates.key(tree, constants)
-        template = None if key is None else self._template(key, tree, constants)
+        self._given += 1
+        if self._given % LOOK == 0 and self._templates.remembered > MOST_REMEMBERED:
+            self._templates = self._new_templates()
+        template = None if key is None else self._templates.template(key, [(tree, constants)], LEAST)
         if template is None:
             return None
         operands = []
@@ -502,19 +527,5 @@ class RepeatedShapes:
         stored = filled(template.skeleton, [written for _, written in operands])
         return compiled_again(stored, (), self._vocabulary, self._operators), clauses
 
-    def _template(self, key: ShapeKey, tree: Any, constants: list[Any]) -> Template | None:
-        if key in self._templates:
-            return self._templates[key]
-        examples = self._examples.setdefault(key, [])
-        examples.append((tree, constants))
-        if len(examples) < LEAST:
-            return None
-        if self._templates.remembered + len(self._examples) > MOST_REMEMBERED:
-            self._forget()
-            return None
-        del self._examples[key]
-        return self._templates.make(key, examples[-TRIES:])
-
-    def _forget(self) -> None:
-        self._templates = Templates(self._vocabulary, self._operators, stored=False)
-        self._examples: dict[ShapeKey, list[Example]] = {}
+    def _new_templates(self) -> Templates:
+        return Templates(self._vocabulary, self._operators, stored=False)

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -54,7 +55,7 @@ from kindcast.semantic.subscriptions.subscription_table import (
 )
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
-__all__ = ["TRIES", "Operands", "ShapeKey", "Template", "Templates"]
+__all__ = ["Operands", "ShapeKey", "Template", "Templates"]
 
 
 # A tree → its shape and its constants: what two trees must share to be compiled as one.
@@ -373,6 +374,8 @@ TYPE = "ce.type"
 
 ShapeKey = tuple[Shape, tuple[int, ...] | None]
 """A shape, and which of its constants are equal where that matters."""
+Example = tuple[Any, Sequence[Any]]
+"""A tree and its constants."""
 
 IN_COLUMNS = frozenset({("isa", 1), ("is", 1), ("=", 1), ("<", 1), ("<=", 1), (">", 1), (">=", 1), ("between", 2)})
 """Operators, with so many constants, whose operands an engine takes as columns, unless they are negated."""
@@ -511,10 +514,12 @@ class Template:
     clauses: tuple[ClausePlan, ...]
     readers: tuple[OperandReader, ...]
     sorts: tuple[Sort, ...]
+    clause_count: int
+    cost: float
 
 
 class Templates:
-    """The templates that trees of one vocabulary have, each made once."""
+    """The templates that trees of one vocabulary have, each made once. One thread at a time."""
 
     def __init__(self, vocabulary: Vocabulary, operators: Mapping[str, Operator], *, stored: bool) -> None:
         """`stored`: the trees were compiled before (rule 14)."""
@@ -523,12 +528,13 @@ class Templates:
         self._stored = stored
         self._watched: dict[Shape, bool | None] = {}
         self._templates: dict[ShapeKey, Template | None] = {}
+        self._waiting: dict[ShapeKey, list[Example]] = {}
         self._readers: dict[Use, OperandReader] = {}
 
     @property
     def remembered(self) -> int:
         """How many shapes and constants it remembers."""
-        return len(self._templates) + sum(reader.remembered for reader in self._readers.values())
+        return len(self._templates) + len(self._waiting) + sum(reader.remembered for reader in self._readers.values())
 
     def key(self, tree: Any, constants: list[Any]) -> ShapeKey | None:
         """What trees share that have the same template; the constants of `tree` are added to `constants`. None where
@@ -539,15 +545,20 @@ class Templates:
             return None
         return shape, equalities(constants) if watched else None
 
-    def __contains__(self, key: ShapeKey) -> bool:
-        return key in self._templates
+    def template(self, key: ShapeKey, examples: Iterable[Example], least: int) -> Template | None:
+        """The template of `key`, to which these trees belong. It is made when `least` trees of the key were given, in
+        all calls; None before, and where there is none."""
+        if key in self._templates:
+            return self._templates[key]
+        waiting = self._waiting.setdefault(key, [])
+        waiting += islice(examples, least)
+        if len(waiting) < least:
+            return None
+        del self._waiting[key]
+        return self._make(key, waiting[-TRIES:])
 
-    def __getitem__(self, key: ShapeKey) -> Template | None:
-        """The template of a key that was made; None if there is none."""
-        return self._templates[key]
-
-    def make(self, key: ShapeKey, examples: Iterable[tuple[Any, Sequence[Any]]]) -> Template | None:
-        """Make the template of `key` from the first of some trees of it, with their constants, that gives one."""
+    def _make(self, key: ShapeKey, examples: Iterable[Example]) -> Template | None:
+        """From the first of these trees that gives one."""
         for use in _uses_of(key[0]):
             if use not in self._readers:
                 self._readers[use] = OperandReader(use, self._vocabulary, self._operators, stored=self._stored)
@@ -616,7 +627,8 @@ def _template_of(
         if plan is None:
             return None
         plans.append(plan)
-    return Template(skeleton, SlottedText(stored), tuple(plans), own, cast(tuple[Sort, ...], sorts))
+    told = compiled.clause_count, compiled.cost
+    return Template(skeleton, SlottedText(stored), tuple(plans), own, cast(tuple[Sort, ...], sorts), *told)
 
 
 def _clause_plan(

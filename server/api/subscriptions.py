@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Row
 from starlette.responses import StreamingResponse
 
 from kindcast.semantic import Note, SemanticError
-from kindcast.semantic.subscriptions import advise, restore_expression
+from kindcast.semantic.subscriptions import BulkCompiler, advise, restore_expression
 from kindcast.server.api.access import audit_detail
 from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
@@ -526,9 +526,10 @@ async def import_lines(
     if len(numbered) > settings.max_events_per_request:
         raise Problem("too-many-lines", f"send at most {settings.max_events_per_request:,} lines at a time")
     created, rejected = [], []
+    compiler = BulkCompiler()
     for start in range(0, len(numbered), IMPORTED_TOGETHER):
         some = numbered[start : start + IMPORTED_TOGETHER]
-        results = await _import(some, broker, settings, caller, repeatable)
+        results = await _import(some, broker, settings, caller, repeatable, compiler)
         for (number, _), result in zip(some, results, strict=True):
             if isinstance(result, dict):
                 created.append({"line": number, **result})
@@ -729,6 +730,7 @@ async def _import(
     settings: Settings,
     caller: Caller,
     repeatable: Repeatable | None,
+    compiler: BulkCompiler,
 ) -> list[dict[str, Any] | Exception]:
     """What was made of each numbered line, or what is wrong with it; also `StoreUnavailable`, for other lines may be
     stored."""
@@ -741,7 +743,7 @@ async def _import(
     asked = [each for each in read if not isinstance(each, Exception)]
     made: Sequence[Exception | None]
     try:
-        made = await broker.create_subscriptions([new for new, _, _ in asked], caller.quota)
+        made = await broker.create_subscriptions([new for new, _, _ in asked], compiler, caller.quota)
     except ServerError as error:
         made = [error] * len(asked)
     outcomes = iter(made)

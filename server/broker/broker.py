@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 from kindcast.semantic import Event, Vocabulary
 from kindcast.semantic.errors import IndexFull
 from kindcast.semantic.ontology import Ontology, Progress, Reason, silent
-from kindcast.semantic.subscriptions import SeenAttributes
+from kindcast.semantic.subscriptions import BulkCompiler, SeenAttributes
 from kindcast.server import tracing
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
@@ -510,15 +510,15 @@ class Broker:
         )
 
     async def create_subscriptions(
-        self, new: Sequence[NewSubscription], quota: Quota = NO_QUOTA
+        self, new: Sequence[NewSubscription], compiler: BulkCompiler, quota: Quota = NO_QUOTA
     ) -> list[Refusal | IndexFull | None]:
-        """Many at once; None for each that matches now, why not for the others."""
+        """Many at once; None for each that matches now, why not for the others. `compiler`: that of their request."""
         vocabulary, operators = self.vocabulary, self.state.operators
         limit = self.settings.max_subscriptions
 
         async def create(some: Sequence[NewSubscription]) -> list[Refusal | None]:
-            described = await asyncio.to_thread(importing.describe, some, vocabulary, operators)
-            asked = some, described, vocabulary, operators, self._sweeper
+            described = await asyncio.to_thread(importing.describe, some, vocabulary, operators, compiler)
+            asked = some, described, vocabulary, operators, self._sweeper, compiler
             return await self._submit(lambda group: importing.create_many(group, *asked, limit=limit, quota=quota))
 
         try:

@@ -10,7 +10,7 @@ from kindcast import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.errors import DuplicateSubscription
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import Event, Note
-from kindcast.semantic.subscriptions import Described, compile_expression, compile_many
+from kindcast.semantic.subscriptions import BulkCompiler, Described, compile_expression
 from kindcast.semantic.subscriptions import bulk_compilation as bulk_module
 from kindcast.semantic.subscriptions import bulk_compilation as repeated_module
 from kindcast.semantic.subscriptions.bulk_compilation import Restored
@@ -180,7 +180,7 @@ def test_describing_trees_alike_is_compiling_each(world: World, subscribed: list
     before = bulk_module.LEAST
     bulk_module.LEAST = 2
     try:
-        found = compile_many(subscribed, vocabulary, {}).results
+        found = BulkCompiler().compile(subscribed, vocabulary, {}).results
     finally:
         bulk_module.LEAST = before
     for tree, became in zip(subscribed, found, strict=True):
@@ -207,7 +207,7 @@ def test_adding_some_of_those_described_is_adding_each(
     before = bulk_module.LEAST
     bulk_module.LEAST = 2
     try:
-        described = compile_many(subscribed, vocabulary, {})
+        described = BulkCompiler().compile(subscribed, vocabulary, {})
     finally:
         bulk_module.LEAST = before
     valid = [place for place, each in enumerate(described.results) if isinstance(each, Described)]

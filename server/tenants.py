@@ -76,9 +76,9 @@ async def running_services(
 ) -> AsyncIterator[TenantServices]:
     """Runs everything over one database. Raises what `Broker.start` does."""
     broker = Broker(settings, is_first=is_first, roles_of=roles_of)
-    jobs = Jobs(kept=settings.max_jobs, seconds=settings.job_seconds)
     backtests = Backtests(broker, settings, reader)
     await broker.start()
+    jobs = Jobs(broker, kept=settings.max_jobs, seconds=settings.job_seconds)
     try:
         async with (
             running_delivery(broker, settings, hears_signals=is_first) as delivery,

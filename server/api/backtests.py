@@ -63,14 +63,14 @@ async def start(
     async def work(progress: Progress) -> dict[str, Any]:
         return await backtests.run(asked, progress)
 
-    job = jobs.start(work)
+    job = await jobs.start(work)
     return answer(job.as_json(), 202, {"Location": f"/v1/backtests/{job.id}"})
 
 
 @router.get("/{id}", summary="Progress of a backtest")
 async def get_backtest(id: str, jobs: AppJobs) -> Response:
     """`running` with how far it is, `done` with the `result`, or `failed` with the `problem`."""
-    return answer(jobs.find(id).as_json())
+    return answer(await jobs.find(id))
 
 
 def _asked(body: dict[str, Any], language: str) -> Asked:

@@ -6,15 +6,19 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal
 
+import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from kindcast.semantic.ontology import Progress
 from kindcast.server.api.access import services_of
 from kindcast.server.api.error_responses import as_document, problem_of
 from kindcast.server.api.requests import answer
-from kindcast.server.errors import UnknownJob
+from kindcast.server.broker import Broker
+from kindcast.server.errors import ServerError, UnknownJob
+from kindcast.server.store.servers import find_job, store_job
 
 __all__ = ["AppJobs", "Jobs", "accepted", "wants_a_job"]
 
@@ -23,8 +27,13 @@ __all__ = ["AppJobs", "Jobs", "accepted", "wants_a_job"]
 #
 # PUT …, Prefer: respond-async ──▶ Jobs.start ──▶ 202, Location: /v1/jobs/{id}
 # GET /v1/jobs/{id} ──▶ how far it is, what came of it
+#
+# Where several servers share a database, each writes there how far its jobs are, so that any of them can be asked.
 
 _log = logging.getLogger("kindcast.jobs")
+
+TELL_SECONDS = 1.0
+"""After which the other servers are told again how far a job is."""
 
 
 @dataclass(slots=True)
@@ -60,9 +69,10 @@ class Job:
 
 
 class Jobs:
-    """The jobs of one application, on its event loop. At most `kept` that have ended are kept, and for `seconds`."""
+    """The jobs of one tenant, on the event loop. At most `kept` that have ended are kept, and for `seconds`."""
 
-    def __init__(self, *, kept: int, seconds: float) -> None:
+    def __init__(self, broker: Broker, *, kept: int, seconds: float) -> None:
+        self._broker = broker
         self._kept = kept
         self._seconds = seconds
         self._jobs: dict[str, Job] = {}  # in the order in which they began
@@ -72,8 +82,9 @@ class Jobs:
         """Whether there is work that has not ended."""
         return any(each.status == "running" for each in self._jobs.values())
 
-    def start(self, work: Callable[[Progress], Awaitable[dict[str, Any]]]) -> Job:
-        """Begin `work`, which is told whom to report its progress to and returns the result.
+    async def start(self, work: Callable[[Progress], Awaitable[dict[str, Any]]]) -> Job:
+        """Begin `work`, which is told whom to report its progress to and returns the result. Every server that shares
+        the database knows the job when this returns.
 
         How much may run at one time is for the work to say: it fails at once with what is to be told.
         """
@@ -81,21 +92,53 @@ class Jobs:
         job = Job(f"job_{secrets.token_hex(8)}")
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job, work))
+        await self._tell(job)
         return job
 
-    def find(self, id: str) -> Job:
-        """Raises `UnknownJob`, also for one that was forgotten."""
+    async def find(self, id: str) -> dict[str, Any]:
+        """The job as JSON, whichever server runs it. Raises `UnknownJob`, also for one that was forgotten, or whose
+        server ended before it."""
         self._forget()
-        if id not in self._jobs:
+        if id in self._jobs:
+            return self._jobs[id].as_json()
+        told = None
+        if self._broker.leases.membership is not None:
+            told = await self._broker.read(partial(find_job, id=id))
+        if told is None:
             raise UnknownJob(id)
-        return self._jobs[id]
+        found: dict[str, Any] = msgspec.json.decode(told)
+        return found
 
     async def stop(self) -> None:
         """Wait until running jobs have ended, after their owner told them to stop."""
         running = [job.task for job in self._jobs.values() if job.task is not None and not job.task.done()]
         await asyncio.gather(*running, return_exceptions=True)
 
+    async def _tell(self, job: Job) -> None:
+        """Lets the other servers know, if there can be any."""
+        if (member := self._broker.leases.membership) is None:
+            return
+        told, ended = msgspec.json.encode(job.as_json()).decode(), job.status != "running"
+        try:
+            await self._broker.execute(
+                lambda connection: store_job(
+                    connection, member.id, job.id, told, ended=ended, kept=self._kept, seconds=self._seconds
+                )
+            )
+        except ServerError as error:
+            _log.error("the other servers cannot be told about job %s: %s", job.id, error)
+
+    async def _tell_on(self, job: Job) -> None:
+        """How far it is, again and again."""
+        told = job.progress
+        while True:
+            await asyncio.sleep(TELL_SECONDS)
+            if job.progress != told:
+                told = job.progress
+                await self._tell(job)
+
     async def _run(self, job: Job, work: Callable[[Progress], Awaitable[dict[str, Any]]]) -> None:
+        telling = None if self._broker.leases.membership is None else asyncio.create_task(self._tell_on(job))
         try:
             job.result = await work(job.advance)
             job.status = "done"
@@ -108,6 +151,9 @@ class Jobs:
             job.status = "failed"
         finally:
             job.finished = time.monotonic()
+            if telling is not None:
+                telling.cancel()
+                await self._tell(job)
             job.task = None
 
     def _forget(self) -> None:
@@ -136,7 +182,7 @@ AppJobs = Annotated[Jobs, Depends(_jobs)]
 async def get_job(id: str, jobs: AppJobs) -> Response:
     """`running` with its stage, `done` with the `result` that the request would have been answered, or `failed` with
     the `problem`. What has ended is forgotten after a while."""
-    return answer(jobs.find(id).as_json())
+    return answer(await jobs.find(id))
 
 
 def wants_a_job(request: Request) -> bool:
@@ -145,13 +191,13 @@ def wants_a_job(request: Request) -> bool:
     return any(each.partition(";")[0].strip().lower() == "respond-async" for each in preferences)
 
 
-def accepted(jobs: Jobs, work: Callable[[Progress], Awaitable[tuple[dict[str, Any], bool]]]) -> Response:
+async def accepted(jobs: Jobs, work: Callable[[Progress], Awaitable[tuple[dict[str, Any], bool]]]) -> Response:
     """202, with the address at which the work can be watched. The work returns what it would be answered, and whether
     that is new."""
 
     async def result(progress: Progress) -> dict[str, Any]:
         return (await work(progress))[0]
 
-    job = jobs.start(result)
+    job = await jobs.start(result)
     headers = {"Location": f"/v1/jobs/{job.id}", "Preference-Applied": "respond-async"}
     return answer(job.as_json(), 202, headers)

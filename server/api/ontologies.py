@@ -125,7 +125,7 @@ async def put_ontology(
             )
 
     if wants_a_job(request):
-        return accepted(jobs, put)
+        return await accepted(jobs, put)
     report, new = await put()
     return answer(report, 201 if new else 200, {"Location": f"/v1/ontologies/{name}"})
 

@@ -5,6 +5,7 @@
     own_commits     the last commit of each server: one whose answer was lost is looked for here
     servers         a row for each that lives; it says until when, by the clock of the database
     leases          which server delivers for a subscription, and the number of that turn
+    jobs            requests that are answered before they are done, so that every server can say how far they are
 
 These tables are on PostgreSQL only: a SQLite database has one server.
 """
@@ -33,6 +34,7 @@ __all__ = [
     "changes_after",
     "clean",
     "commit_is_there",
+    "find_job",
     "held_leases",
     "leased_to_others",
     "living",
@@ -43,6 +45,7 @@ __all__ = [
     "note_changes",
     "read_ledger",
     "release_lease",
+    "store_job",
     "take_leases",
 ]
 
@@ -81,6 +84,15 @@ leases = Table(
     Column("server", String, nullable=False),
     Column("fence", BigInteger, nullable=False),  # grows with each other server that takes it
     PrimaryKeyConstraint("subscription"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("server", String, nullable=False),  # that runs it
+    Column("told", String, nullable=False),  # what its address answers, as JSON
+    Column("ended_at", DateTime(timezone=True), index=True),
 )
 
 SUBSCRIPTION = "subscription"
@@ -165,6 +177,7 @@ def clean(connection: Connection, commits: int) -> None:
     connection.execute(text("DELETE FROM changes WHERE commit <= :least"), {"least": commits - KEPT_COMMITS})
     connection.execute(text("DELETE FROM servers WHERE alive_until < clock_timestamp() - interval '1 hour'"))
     connection.execute(text("DELETE FROM own_commits WHERE server NOT IN (SELECT id FROM servers)"))
+    connection.execute(text("DELETE FROM jobs WHERE ended_at IS NULL AND server NOT IN (SELECT id FROM servers)"))
     connection.execute(
         text(
             "DELETE FROM leases WHERE subscription > 0 AND NOT EXISTS"
@@ -259,3 +272,33 @@ def members(connection: Connection) -> list[Member]:
 def living(connection: Connection) -> Sequence[tuple[str, str]]:
     """Id and program of each server that lives."""
     return [(id, program) for id, program in connection.exec_driver_sql(LIVING)]
+
+
+# ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_STORE_JOB = text(
+    "INSERT INTO jobs (id, server, told, ended_at)"
+    " VALUES (:id, :me, :told, CASE WHEN :ended THEN clock_timestamp() END)"
+    " ON CONFLICT (id) DO UPDATE SET told = excluded.told, ended_at = excluded.ended_at"
+)
+_FORGET_JOBS = text(
+    "DELETE FROM jobs WHERE ended_at < clock_timestamp() - make_interval(secs => :seconds)"
+    " OR id IN (SELECT id FROM jobs WHERE ended_at IS NOT NULL ORDER BY ended_at DESC OFFSET :kept)"
+)
+_FIND_JOB = (
+    "SELECT told FROM jobs WHERE id = %s AND (ended_at IS NOT NULL OR EXISTS"
+    " (SELECT FROM servers WHERE servers.id = jobs.server AND alive_until > clock_timestamp()))"
+)
+
+
+def store_job(connection: Connection, me: str, id: str, told: str, *, ended: bool, kept: int, seconds: float) -> None:
+    """Says how far a job of this server is; at its end those that ended long ago are forgotten. In a group."""
+    connection.execute(_STORE_JOB, {"id": id, "me": me, "told": told, "ended": ended})
+    if ended:
+        connection.execute(_FORGET_JOBS, {"kept": kept, "seconds": seconds})
+
+
+def find_job(connection: Connection, id: str) -> str | None:
+    """What was said of a job last. None where there is none, or its server ended before it."""
+    told: str | None = connection.exec_driver_sql(_FIND_JOB, (id,)).scalar_one_or_none()
+    return told

@@ -296,3 +296,44 @@ def test_a_commit_whose_answer_was_lost_is_looked_for_under_its_server(database:
                 assert commit_is_there(connection, server, commit)
                 assert not commit_is_there(connection, server, commit + 1)
         engine.dispose()
+
+
+def test_a_job_of_one_server_is_told_by_all(database: str, tmp_path: Path) -> None:
+    """An upload and a backtest; also those that failed. After a while they are forgotten everywhere."""
+    headers = {"Content-Type": "text/turtle", "Prefer": "respond-async"}
+    with running_two(database, tmp_path, max_jobs=3) as (first, second):
+
+        def ended(begun: httpx.Response) -> dict[str, Any]:
+            assert begun.status_code == 202, begun.text
+            address = begun.headers["location"]
+            assert second.get(address).json()["id"] == begun.json()["id"], "known at once"
+            until(lambda: second.get(address).json()["status"] != "running")
+            assert first.get(address).json() == second.get(address).json()
+            found: dict[str, Any] = second.get(address).json()
+            return found
+
+        done = ended(first.put("/v1/ontologies/x", content=TURTLE, headers=headers))
+        assert (done["status"], done["result"]["name"]) == ("done", "x")
+        failed = ended(first.put("/v1/ontologies/y", content="no turtle", headers=headers))
+        assert (failed["status"], failed["problem"]["status"]) == ("failed", 400)
+        publish(second, n=1)
+        assert ended(first.post("/v1/backtests", json={"expression": "n = 1"}))["result"]["matched"] == 1
+        ended(first.post("/v1/backtests", json={"expression": "n = 1"}))
+        until(lambda: second.get(f"/v1/jobs/{done['id']}").status_code == 404)
+        assert second.get(f"/v1/jobs/{failed['id']}").status_code == 200
+
+
+def test_a_job_whose_server_ended_is_unknown(database: str, tmp_path: Path) -> None:
+    """What it was to do has not happened, or is seen by its effect; nobody waits for it for ever."""
+    told = '{"id": "job_1", "status": "running", "progress": {"stage": "parse", "done": 1, "total": null}}'
+    with running_application(tmp_path / "second", database=database) as second:
+        engine = create_engine(driver_url(database))
+        with engine.begin() as connection:
+            connection.execute(
+                text("INSERT INTO jobs (id, server, told, ended_at) VALUES ('job_1', 'x', :told, NULL)"), {"told": told}
+            )
+        assert second.get("/v1/jobs/job_1").status_code == 404
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE jobs SET ended_at = clock_timestamp()"))
+        assert second.get("/v1/jobs/job_1").json()["progress"]["stage"] == "parse"
+        engine.dispose()

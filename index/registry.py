@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.ctps.engine import CtpsEngine
 from kindcast.index.engine import Engine, EngineFactory
 from kindcast.index.errors import UnknownEngine
 from kindcast.index.fused.engine import FusedEngine
 from kindcast.index.naive import NaiveEngine
-from kindcast.index.published.dexin.engine import DexinEngine
+from kindcast.index.published.ctps import CtpsEngine
+from kindcast.index.published.dexin import DexinEngine
 from kindcast.index.published.le_subscribe import CountingEngine, EqualityEngine, QuarantineEngine
 from kindcast.index.published.matching_tree import MatchingTreeEngine
 

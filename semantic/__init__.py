@@ -19,9 +19,9 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, Problem, SemanticError
-    from kindcast.semantic.explanations.explanation import explain
+    from kindcast.semantic.explanations import explain
     from kindcast.semantic.matching.matcher import Matcher, MatchTable
-    from kindcast.semantic.matching.results import Decided, Undecided
+    from kindcast.semantic.matching.verification import Decided, Undecided
     from kindcast.semantic.model import CanonicalEvent, Event, Match, Note, Position
     from kindcast.semantic.operators import Operator, operator
     from kindcast.semantic.subscriptions.compilation import Compiled
@@ -59,9 +59,9 @@ __getattr__ = on_demand(
             "Problem",
             "SemanticError",
         ),
-        "kindcast.semantic.explanations.explanation": ("explain",),
+        "kindcast.semantic.explanations": ("explain",),
         "kindcast.semantic.matching.matcher": ("MatchTable", "Matcher"),
-        "kindcast.semantic.matching.results": ("Decided", "Undecided"),
+        "kindcast.semantic.matching.verification": ("Decided", "Undecided"),
         "kindcast.semantic.model": ("CanonicalEvent", "Event", "Match", "Note", "Position"),
         "kindcast.semantic.operators": ("Operator", "operator"),
         "kindcast.semantic.subscriptions.compilation": ("Compiled",),

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kindcast.semantic.conditions.lowering import is_expensive
 from kindcast.semantic.conditions.normal_form import Atom
-from kindcast.semantic.conditions.operator_clauses import is_expensive
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.event_plans import ReadEvent
-from kindcast.semantic.explanations.explanation import explain
+from kindcast.semantic.explanations import explain
 from kindcast.semantic.language import to_text, to_tree
 from kindcast.semantic.matching.matcher import Matcher
-from kindcast.semantic.matching.results import MatchTable
+from kindcast.semantic.matching.verification import MatchTable
 from kindcast.semantic.model import Event, Not
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
 from kindcast.semantic.subscriptions.compilation import compile_expression

@@ -1,8 +1,8 @@
 """The data types of expressions, canonical values, events and matches. All are frozen and independent of matching.
 
 An *expression* is what a subscription says, as a tree; `kindcast.semantic.language` reads and prints it as text and as
-JSON. Before it is matched, `kindcast.semantic.subscriptions.resolution` replaces each `Term` by the IRI it means. Every
-node carries `at`, where it stood in the source, for error messages; positions never count in comparisons.
+JSON. Before it is matched, `kindcast.semantic.subscriptions.compilation` replaces each `Term` by the IRI it means.
+Every node carries `at`, where it stood in the source, for error messages; positions never count in comparisons.
 """
 
 from collections.abc import Mapping

@@ -165,7 +165,7 @@ def _learn(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _backtest(given: argparse.Namespace) -> dict[str, Any]:
-    from kindcast.spark_jobs.backtest import backtest_archive
+    from kindcast.spark_jobs.match import backtest_archive
 
     archive = _archive(given)
     expression = json.loads(given.expression) if given.expression.startswith("{") else given.expression
@@ -275,7 +275,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _archive(given: argparse.Namespace) -> str:
     """Where the archive is. Raises `JobFailed`."""
-    from kindcast.spark_jobs.archive import check_archive
+    from kindcast.spark_jobs.reading import check_archive
 
     archive = _needed(given.archive, "--archive")
     check_archive(archive)

@@ -28,13 +28,11 @@ from kindcast.semantic import Event, Matcher, Vocabulary
 from kindcast.semantic.conditions import is_expensive
 from kindcast.semantic.language import to_text, to_tree
 from kindcast.semantic.model import CanonicalEvent, Not, Value
-from kindcast.spark_jobs.archive import Split, splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
 from kindcast.spark_jobs.output import number_lines, run_tasks
-from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, Split, read_split, splits_of
 from kindcast.spark_jobs.report import Progress, silent
-from kindcast.spark_jobs.snapshot import Snapshot, added_up, records_of
-from kindcast.spark_jobs.workers import ShardMatcher, opened, vocabulary_of
+from kindcast.spark_jobs.snapshot import ShardMatcher, Snapshot, added_up, opened, records_of, vocabulary_of
 
 __all__ = ["learn_archive"]
 

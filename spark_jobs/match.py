@@ -1,4 +1,4 @@
-"""The command `match`: plans splits × groups of shards as units of work, and summarises their results.
+"""The commands `match` and `backtest`: splits × groups of shards as units of work, and the sum of their results.
 
 one group       read ─▶ match ─▶ files by day
 several groups  read ─▶ match ─▶ a part for each group ─▶ joined by place ─▶ files by day
@@ -22,9 +22,21 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
+from kindcast.semantic.backtest import Backtest, Counts, PastEvent
+from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.matching import MatchTable
-from kindcast.spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
-from kindcast.spark_jobs.event_batch import ANONYMOUS, EventBatch, Rejected, Unreadable, event_of, from_events, json_of
+from kindcast.spark_jobs.event_batch import (
+    ANONYMOUS,
+    EXPLODED,
+    MATCHES,
+    EventBatch,
+    Rejected,
+    Unreadable,
+    event_of,
+    from_events,
+    json_of,
+    spark_schema,
+)
 from kindcast.spark_jobs.output import (
     Done,
     Output,
@@ -33,20 +45,29 @@ from kindcast.spark_jobs.output import (
     by_day,
     number_lines,
     rejected_rows,
+    run_tasks,
     run_units,
     unit_name,
 )
-from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, SPLIT_ROWS, ReadOptions, Split, read_split, splits_of
 from kindcast.spark_jobs.report import Progress, silent
-from kindcast.spark_jobs.schemas import EXPLODED, MATCHES, spark_schema
-from kindcast.spark_jobs.snapshot import SHARD_SUBSCRIPTIONS, Snapshot
-from kindcast.spark_jobs.workers import Matched, ShardMatcher, opened, settle
+from kindcast.spark_jobs.snapshot import (
+    SHARD_SUBSCRIPTIONS,
+    Matched,
+    ShardMatcher,
+    Snapshot,
+    opened,
+    operators_for_jobs,
+    settle,
+    vocabulary_of,
+)
 
 __all__ = [
     "A_ROW_AN_EVENT",
     "NONE_REPEATED",
     "PLACE",
     "Chosen",
+    "backtest_archive",
     "decoded",
     "in_pieces",
     "match",
@@ -55,7 +76,6 @@ __all__ = [
     "matched_rows",
     "side_by_side",
 ]
-
 
 # Deduplication of an archive by (`source`, `id`): the first event in its order is kept, as on a server.
 #
@@ -533,3 +553,55 @@ def _summary(snapshot: Snapshot, splits: Sequence[Split], done: Sequence[Done]) 
     if total("evaluations"):
         told["operators"] = {"evaluations": total("evaluations"), "undecided": total("undecided")}
     return told
+
+
+# ── the command `backtest`: one expression over an archive; the counts of all splits are added on the driver ──────────
+
+
+def backtest_archive(
+    session: SparkSession,
+    archive: str,
+    snapshot: Snapshot,
+    expression: Any,
+    *,
+    read: ReadOptions = AS_IT_STANDS,
+    progress: Progress = silent,
+    language: str = "en",
+) -> dict[str, Any]:
+    """The report of `kindcast.semantic.backtest` over an archive. `expression` is text or a tree. Raises `JobFailed`,
+    `InvalidSubscription`."""
+    test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs())
+    splits = number_lines(session, splits_of(archive), progress)
+    work = partial(_count, snapshot=snapshot.for_workers(session), expression=expression, read=read)
+    for counts in run_tasks(session, splits, work, "backtest", progress):
+        test.counts.add(counts)
+    return test.report(language=language)
+
+
+def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptions) -> Counts:
+    """In a worker: one split."""
+    test = Backtest(vocabulary_of(snapshot), expression, operators=operators_for_jobs())
+    for batch in read_split(split, read):
+        if isinstance(batch, Rejected):
+            test.counts.unreadable += 1
+            continue
+        if batch.needs_reading or batch.has_names(test.matcher.vocabulary.envelope_names):
+            test.feed(_all(batch))
+            continue
+        try:
+            found = test.matcher.match_table(batch.columns(with_context=True))
+        except InvalidEvent:
+            test.feed(_all(batch))
+            continue
+        names = list(zip(batch.keys["source"].to_pylist(), batch.keys["id"].to_pylist(), strict=True))
+        test.feed_table(found, batch.keys["day"].to_pylist(), names.__getitem__, partial(_one, batch))
+    return test.counts
+
+
+def _one(batch: EventBatch, row: int) -> PastEvent:
+    return _all(batch.take([row]))[0]
+
+
+def _all(batch: EventBatch) -> Sequence[PastEvent]:
+    names = zip(*(batch.keys[name].to_pylist() for name in ("source", "id", "day")), batch.each(), strict=True)
+    return [PastEvent(source, id, day, event) for source, id, day, event in names]

@@ -20,8 +20,7 @@ from kindcast.semantic.events import Canonicaliser
 from kindcast.semantic.flatten import EventLimits, flatten
 from kindcast.semantic.model import CanonicalEvent, Value
 from kindcast.semantic.units import format_instant
-from kindcast.spark_jobs.archive import SPLIT_BYTES, SPLIT_ROWS, Split, splits_of
-from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.event_batch import NORMALISED, READING, TERMS, EventBatch, Rejected, spark_schema
 from kindcast.spark_jobs.match import decoded
 from kindcast.spark_jobs.output import (
     Output,
@@ -33,11 +32,9 @@ from kindcast.spark_jobs.output import (
     run_units,
     unit_name,
 )
-from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, SPLIT_ROWS, ReadOptions, Split, read_split, splits_of
 from kindcast.spark_jobs.report import Progress, silent
-from kindcast.spark_jobs.schemas import NORMALISED, READING, TERMS, spark_schema
-from kindcast.spark_jobs.snapshot import Snapshot
-from kindcast.spark_jobs.workers import parts_of, reason_of, shown, vocabulary_of
+from kindcast.spark_jobs.snapshot import Snapshot, parts_of, reason_of, shown, vocabulary_of
 
 __all__ = ["normalise", "normalise_archive"]
 

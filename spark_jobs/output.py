@@ -32,11 +32,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from kindcast.spark_jobs.archive import Split, lines_in, numbered
-from kindcast.spark_jobs.event_batch import Rejected
+from kindcast.spark_jobs.event_batch import QUARANTINE, Rejected
+from kindcast.spark_jobs.reading import Split, lines_in, numbered
 from kindcast.spark_jobs.report import JobFailed, Progress, UnusableOutput
-from kindcast.spark_jobs.schemas import QUARANTINE
-from kindcast.spark_jobs.workers import settle
+from kindcast.spark_jobs.snapshot import settle
 
 __all__ = [
     "Done",

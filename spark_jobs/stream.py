@@ -32,24 +32,24 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kindcast.semantic.explanations import as_json
-from kindcast.spark_jobs.archive import splits_of
 from kindcast.spark_jobs.event_batch import (
     BOM,
+    EVENTS,
     PLAIN_TYPE,
+    QUARANTINE,
     EventBatch,
     Rejected,
     Unreadable,
     event_of,
     from_events,
     json_of,
+    spark_schema,
 )
 from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, decoded, matched_rows
 from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync
-from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split
+from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split, splits_of
 from kindcast.spark_jobs.report import UnusableOutput, silent
-from kindcast.spark_jobs.schemas import EVENTS, QUARANTINE, spark_schema
-from kindcast.spark_jobs.snapshot import Snapshot
-from kindcast.spark_jobs.workers import Matched, ShardMatcher
+from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot
 
 __all__ = ["FILES", "quarantined", "read_events", "readable", "start_stream", "stream_events"]
 

@@ -17,10 +17,8 @@ import numpy as np
 
 from kindcast.index.clause import Clause
 from kindcast.index.errors import IndexFull
-from kindcast.index.fused.arrays import Bytes
-from kindcast.index.fused.columns import Columns
-from kindcast.index.fused.conjuncts import CONCEPT, Parts
-from kindcast.index.fused.graph_arrays import GraphArrays, GraphShape, graph_shape
+from kindcast.index.fused.arrays import Bytes, GraphArrays, GraphShape, graph_shape
+from kindcast.index.fused.columns import CONCEPT, Columns, Parts
 from kindcast.index.fused.layout import Groups, groups_of_places, merged, no_pause
 from kindcast.index.fused.memtable import FROZEN, IN_MEMTABLE, Memtable, RowLocations
 from kindcast.index.fused.residuals import Rest, joined_rests

@@ -1,4 +1,4 @@
-"""The `fused` engine: immutable segments matched by compiled kernels, and a small memtable of new rows.
+"""The `fused` engine: immutable segments matched by compiled kernels, a memtable of new rows, one file on disk.
 
     add ─▶ memtable (masks, programs) ─▶ sealed ─▶ merged with smaller segments ─▶ Segment: clusters, lists, masks
     remove ─▶ out of the memtable, or a tombstone; a segment of half tombstones is merged without them
@@ -9,47 +9,68 @@ From the literature: clusters by attribute set and one access path per row (Fabr
 schemas, equality-preferred), columns cut into cells with one AND per column (GEM, DEXIN), visits through the concepts
 above a value (CTPS), and exact bounds last, for what bits cannot decide.
 
-Exact for the whole clause language; `kindcast.index.fused.conjuncts` says which predicates stand in records and masks,
+Exact for the whole clause language; `kindcast.index.fused.columns` says which predicates stand in records and masks,
 and which are asked by programs of the rows that got so far. Clauses are not kept, only their compiled form.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import AttributeId, Clause, ClauseRow, LoweredEvent
-from kindcast.index.columns import (
+from kindcast.index.array_file import read_arrays, write_arrays
+from kindcast.index.clause import AttributeId, Clause, ClauseRow, ColumnId, LoweredEvent
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import (
     ClauseColumns,
     ColumnBatch,
     ConceptOperands,
+    Engine,
     IntervalOperands,
     KeyOperands,
     OperandColumn,
+    RowTable,
     in_order,
 )
-from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import Engine, RowTable
-from kindcast.index.errors import IndexFull, UnknownRow
-from kindcast.index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Floats, Ints, Packed, Words
-from kindcast.index.fused.columns import ColumnLayout, Columns, EventBatch
+from kindcast.index.errors import IndexFull, OtherGraph, UnknownRow
+from kindcast.index.fused.arrays import (
+    BLOCK_ROWS,
+    CELLS,
+    Bytes,
+    Codes,
+    Floats,
+    GraphArrays,
+    GraphShape,
+    Ints,
+    Packed,
+    SegmentArrays,
+    Words,
+    graph_arrays,
+    walk_up,
+)
+from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, ColumnLayout, Columns, EventBatch, decompose
 from kindcast.index.fused.compaction import Builder, Compaction, in_thread
-from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, decompose
-from kindcast.index.fused.explain import explained
-from kindcast.index.fused.graph_arrays import GraphArrays, graph_arrays
-from kindcast.index.fused.kernels import match_segment
+from kindcast.index.fused.kernels import match_segment, number_code
 from kindcast.index.fused.layout import ClusterKey, Groups, Place, RowGroup, groups_of_places, merged, places_of
-from kindcast.index.fused.memtable import FROZEN, IN_MEMTABLE, NEVER, NOWHERE, RowLocations, match_memtable
-from kindcast.index.fused.residuals import GrowingRest, Rest
-from kindcast.index.fused.search import Scratch, distinct_rows, search
-from kindcast.index.fused.segment import Segment
-from kindcast.index.fused.snapshot import Saved, open_saved, save
+from kindcast.index.fused.memtable import FROZEN, IN_MEMTABLE, NEVER, NOWHERE, Memtable, RowLocations, match_memtable
+from kindcast.index.fused.residuals import GrowingRest, ProgramArrays, Rest
+from kindcast.index.fused.search import ResultMemory, Scratch, check_residuals, distinct_rows, search
+from kindcast.index.fused.segment import Segment, SharedArrays
+from kindcast.index.fused.small_clusters import Scattered, ScatteredArrays
 from kindcast.index.jit import announce_compilation, compiled
 
-__all__ = ["FusedEngine"]
-
+__all__ = [
+    "FILE",
+    "FusedEngine",
+    "Saved",
+    "explained",
+    "kind_of",
+    "open_saved",
+    "save",
+]
 
 # Clauses in columns → rows by cluster: what `groups_of_parts` does clause by clause, done column by column.
 #
@@ -91,7 +112,7 @@ def groups_of_columns(
 
 
 def _slot(test: OperandColumn, columns: Columns) -> tuple[int, int]:
-    """How and where the engine reads it, as `kindcast.index.fused.conjuncts` says of single tests."""
+    """How and where the engine reads it, as `kindcast.index.fused.columns` says of single tests."""
     if isinstance(test, IntervalOperands):
         how = ORDERED
     elif isinstance(test, KeyOperands) or test.exactly:
@@ -397,7 +418,7 @@ class FusedEngine(Engine):
 
     def explain(self, event: LoweredEvent) -> dict[str, Any]:
         """What is done with `event`: clusters visited, columns in their order, rows left, checked and found; see
-        `kindcast.index.fused.explain.explained`. Some ms."""
+        `kindcast.index.fused.engine.explained`. Some ms."""
         self._compaction.advance()
         batch = self._columns.encode([event])
         return explained(*self._compaction.parts, batch, self._graph, self._builder.cells, self._columns.columns())
@@ -466,3 +487,390 @@ class FusedEngine(Engine):
                 self._locations.give_back(row)
             self._locations.shrink()
             raise
+
+
+# ── the engine on disk: one memory-mapped file of arrays ──────────────────────────────────────────────────────────────
+
+#     segments as they are │ the memtables' programs and places │ states of rows │ columns and keys ◀──▶ fused.index
+#
+# What is mapped on opening is private to the process where it is changed: tombstones do not reach the file.
+
+
+FILE = "fused.index"
+"""Its name in the folder that the engine is given."""
+LAYOUT = 1
+"""Counts the meanings that arrays of the same names have had."""
+SAVED_NAMES = {"tombstones": "dead"}
+"""Arrays that have another name in files, which older versions wrote."""
+
+
+class Saved(NamedTuple):
+    """What is saved of an engine: row allocation and segments. `state` has one byte per row, `repeating` counts the
+    rows with alternatives."""
+
+    state: Bytes
+    repeating: int
+    columns: Columns
+    shape: GraphShape | None
+    segments: Sequence[Segment]
+
+
+def save(folder: Path, graph: GraphArrays, engine: Saved) -> None:
+    """Write the file, whole or not at all; makes the folder. Costs what writing the bytes of the engine costs. Raises
+    `OSError`."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {"state": engine.state}
+    if engine.shape is not None:
+        arrays |= {f"shape/{name}": array for name, array in engine.shape._asdict().items()}
+    segments = []
+    for number, segment in enumerate(engine.segments):
+        arrays |= {f"{number}/{name}": array for name, array in _arrays_of(segment).items()}
+        segments.append({"columns": segment.columns, "clusters": [_cluster_record(key) for key in segment.clusters]})
+    facts = {"graph": _digest(graph), "repeating": engine.repeating, "segments": segments}
+    facts["columns"] = engine.columns.as_records()
+    shares = any(segment.shared is not None for segment in engine.segments)
+    write_arrays(folder / FILE, kind_of(shares=shares), facts, arrays)
+
+
+def open_saved(folder: Path, graph: GraphArrays) -> Saved:
+    """What `save` wrote, mapped. Costs one reading of the file. Raises `DamagedIndex`, `OtherLayout`, `OtherGraph`;
+    `OSError` where there is no such file."""
+    path = Path(folder) / FILE
+    facts, arrays = read_arrays(path, kind_of(shares=False), kind_of(shares=True))
+    if facts["graph"] != _digest(graph):
+        raise OtherGraph(path)
+    shape = None
+    if "shape/cells" in arrays:
+        shape = GraphShape(*(arrays[f"shape/{name}"] for name in GraphShape._fields))
+    segments = [_segment(known, arrays, f"{number}/") for number, known in enumerate(facts["segments"])]
+    return Saved(arrays["state"], facts["repeating"], Columns.from_records(facts["columns"]), shape, segments)
+
+
+def kind_of(*, shares: bool) -> str:
+    """What a file says of itself. Changes with every array that is added, renamed or given up, and with `LAYOUT`. A
+    file in which rows share positions is of another kind, since it cannot be read without knowing that."""
+    arrays = (SegmentArrays, ScatteredArrays, ProgramArrays, GraphShape)
+    fields = (tuple(SAVED_NAMES.get(name, name) for name in each._fields) for each in arrays)
+    names = (*fields, CELLS, LAYOUT)
+    digest = hashlib.blake2b(repr(names).encode(), digest_size=6).hexdigest()
+    return f"kindcast fused {LAYOUT} {digest}" + f" {' '.join(SharedArrays._fields)}" * shares
+
+
+def _digest(graph: GraphArrays) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for array in graph:
+        state.update(array.size.to_bytes(8, "little"))
+        state.update(array.tobytes())
+    return state.hexdigest()
+
+
+def _arrays_of(segment: Segment) -> dict[str, Codes]:
+    arrays = {f"packed/{name}": array for name, array in segment.packed._asdict().items()}
+    arrays |= {"rows": segment.rows, "by_row": segment.by_row, "program_of": segment.program_of}
+    if segment.scattered is not None:
+        arrays |= {f"scattered/{name}": array for name, array in segment.scattered.arrays._asdict().items()}
+    if segment.shared is not None:
+        arrays |= {f"shared/{name}": array for name, array in segment.shared.arrays._asdict().items()}
+    if segment.rest is not None:
+        arrays["rest/rows"] = segment.rest.rows
+        arrays |= {f"rest/{name}": array for name, array in segment.rest.programs._asdict().items()}
+    return arrays
+
+
+def _segment(facts: Mapping[str, Any], arrays: Mapping[str, Codes], prefix: str) -> Segment:
+    def many(kind: Any, folder: str) -> Any:
+        return kind(*(arrays[f"{prefix}{folder}/{name}"] for name in kind._fields))
+
+    rest = None
+    if f"{prefix}rest/rows" in arrays:
+        rest = Rest(arrays[f"{prefix}rest/rows"], many(ProgramArrays, "rest"))
+    scattered = many(ScatteredArrays, "scattered") if f"{prefix}scattered/first" in arrays else None
+    shared = many(SharedArrays, "shared") if f"{prefix}shared/begin" in arrays else None
+    return Segment(
+        many(Packed, "packed"),
+        arrays[f"{prefix}rows"],
+        arrays[f"{prefix}by_row"],
+        arrays[f"{prefix}program_of"],
+        facts["columns"],
+        [_cluster(record) for record in facts["clusters"]],
+        rest,
+        scattered,
+        shared,
+    )
+
+
+def _cluster_record(key: ClusterKey) -> list[Any]:
+    required, forbidden, slots, asked = key
+    return [sorted(required), sorted(forbidden), slots, asked]
+
+
+def _cluster(record: list[Any]) -> ClusterKey:
+    required, forbidden, slots, asked = record
+    return frozenset(required), frozenset(forbidden), tuple((how, number) for how, number in slots), asked
+
+
+# ── explanation of the index's steps for one event, with counts, by walking the arrays again ──────────────────────────
+
+#     segment ─▶ clusters visited ─▶ lists, ranges, blocks looked at ─▶ rows left after each column ─▶ checked ─▶ found
+#
+# Slow, for people; tests compare what it finds with what the kernels find.
+
+
+READS = ("order", "key", "concept")
+"""How a column is read, by its number."""
+
+
+def explained(
+    segments: Sequence[Segment],
+    memtables: Sequence[Memtable],
+    batch: EventBatch,
+    graph: GraphArrays,
+    cells: Bytes,
+    columns: Sequence[ColumnId],
+) -> dict[str, Any]:
+    """The walk for the one event of `batch`; `columns`: for each of the engine's numbers the column.
+
+    `{"segments": [{"rows", "dead", "clusters", "visited": [{"required", "forbidden", "columns": [{"column", "reads"}],
+    "rows", "steps": [{"by", "column", "rows", "masks", "left": [{"column", "rows"}], "checked", "found"}],
+    "programs"}], "scattered": None or {"rows", "attributes", "left", "checked", "programs", "found"}}],
+    "memtable": {"rows", "asked", "found"}, "found"}`. A step is a list, a range or a block of rows that was looked at;
+    `left` has the columns in the order in which their masks were joined, and how many rows were left after each;
+    `checked` is how many records were read, none where all rows of a list or a range match; `found` rows satisfied all
+    columns, of which `programs` were asked what no column can say. `scattered` are the small clusters, found together:
+    `attributes` is how many rows are left by those that the event has and lacks.
+    """
+    walks = [_Walk(segment, batch, graph, cells, columns) for segment in segments]
+    told = [walk.segment() for walk in walks]
+    found = int(sum(walk.rows_found for walk in walks))
+    scratch = Scratch((len(batch.concept_places) + 1) * len(cells), ResultMemory())
+    (present,) = batch.presents
+    of_memtables = 0
+    asked = 0
+    for memtable in memtables:
+        of_memtables += search([], [memtable], batch, graph, cells, scratch, len(columns)).rows.size
+        asked += memtable.fitting(present)
+    rows = sum(map(len, memtables))
+    return {
+        "segments": told,
+        "memtable": {"rows": rows, "asked": asked, "found": of_memtables},
+        "found": found + of_memtables,
+    }
+
+
+class _Walk:
+    """One event through one segment."""
+
+    def __init__(
+        self, segment: Segment, batch: EventBatch, graph: GraphArrays, cells: Bytes, columns: Sequence[ColumnId]
+    ) -> None:
+        self.rows_found = 0
+        self._segment = segment
+        self._arrays = segment.arrays
+        self._batch = batch
+        self._graph = graph
+        self._cells = cells
+        self._columns = columns
+        width = batch.columns.size
+        begins = np.arange(width + 1) if batch.several_from.size == 1 else batch.several_from
+        self._codes: dict[int, Codes] = {}
+        self._above: dict[int, Bytes] = {}
+        for s, number in enumerate(batch.columns.tolist()):
+            if number >= self._arrays.local.size or self._arrays.local[number] < 0:
+                continue
+            column = int(self._arrays.local[number])
+            span = slice(int(begins[s]), int(begins[s + 1]))
+            if self._arrays.column_how[column] == ORDERED:
+                codes = np.array([self._number(column, value) for value in batch.numbers[span].tolist()])
+            else:
+                codes = batch.codes[span]
+            self._codes[column] = codes[codes >= 0].astype(np.int64)
+            if self._arrays.column_how[column] == CONCEPT:
+                self._above[column] = self._all_above(self._codes[column])
+
+    def segment(self) -> dict[str, Any]:
+        """The whole walk."""
+        segment = self._segment
+        (present,) = self._batch.presents
+        visited = [self._cluster(number) for number in segment.visits(present).tolist()]
+        scattered = None if segment.scattered is None else self._scattered(segment.scattered, present)
+        return {
+            "rows": segment.stored,
+            "dead": segment.stored - segment.live,
+            "clusters": len(segment.clusters),
+            "visited": visited,
+            "scattered": scattered,
+        }
+
+    def _scattered(self, scattered: Scattered, present: frozenset[AttributeId]) -> dict[str, Any]:
+        """The rows of small clusters, by their masks."""
+        arrays, segment = scattered.arrays, self._segment
+        words = (arrays.cluster.size + 63) // 64
+        joined = scattered.left_by([present])[0].copy()
+        attributes = _ones(joined)
+        order = []
+        for place, column in enumerate(arrays.columns.tolist()):
+            if self._codes.get(column, np.empty(0)).size:
+                cells = {self._cell(column, code) for code in self._codes[column].tolist()}
+                masks = arrays.masks[place * CELLS * words : (place + 1) * CELLS * words].reshape(CELLS, words)
+                joined &= np.bitwise_or.reduce(masks[list(cells)], axis=0)
+                order.append({"column": self._columns[segment.columns[column]], "rows": _ones(joined)})
+        left = np.unpackbits(joined.view(np.uint8), bitorder="little").astype(np.bool_)
+        places = np.flatnonzero(left)
+        kept: list[int] = []
+        programs = 0
+        for number in np.unique(arrays.cluster[places]).tolist():
+            required, forbidden, _, asked = segment.clusters[number]
+            slots = slice(self._arrays.slot_from[number], self._arrays.slot_from[number + 1])
+            columns = self._arrays.slot_column[slots].tolist()
+            if not required <= present or forbidden & present:
+                continue
+            if any(not self._codes.get(column, np.empty(0)).size for column in columns):
+                continue
+            positions = arrays.first[1] + places[arrays.cluster[places] == number]
+            alive = self._arrays.tombstones[positions] == 0
+            found = positions[self._satisfied(number, columns, positions) & alive]
+            programs += found.size if asked else 0
+            kept.append(self._settled(found) if asked else self._rows_at(found))
+        self.rows_found += sum(kept)
+        told = {"rows": arrays.cluster.size, "attributes": attributes, "left": order}
+        return told | {"checked": int(places.size), "programs": int(programs), "found": sum(kept)}
+
+    def _cluster(self, number: int) -> dict[str, Any]:
+        arrays = self._arrays
+        required, forbidden, slots, asked = self._segment.clusters[number]
+        columns = arrays.slot_column[arrays.slot_from[number] : arrays.slot_from[number + 1]].tolist()
+        told: dict[str, Any] = {
+            "required": sorted(required),
+            "forbidden": sorted(forbidden),
+            "columns": [{"column": self._columns[number], "reads": READS[how]} for how, number in slots],
+            "rows": int(arrays.cluster_from[number + 1] - arrays.cluster_from[number]),
+            "steps": [],
+            "programs": 0,
+        }
+        if any(not self._codes.get(column, np.empty(0)).size for column in columns):
+            return told
+        kept: list[Ints] = []
+        for by, access, begin, end, mask in self._looked_at(number, columns):
+            step, found = self._step(number, columns, access, begin, end, mask)
+            named = {"by": by, "column": None if access < 0 else self._columns[slots[access][1]]}
+            told["steps"].append(named | step)
+            kept.append(found)
+        found = np.concatenate([*kept, np.empty(0, dtype=np.int64)])
+        if asked:
+            told["programs"] = int(found.size)
+        self.rows_found += self._settled(found) if asked else self._rows_at(found)
+        return told
+
+    def _looked_at(self, number: int, columns: list[int]) -> list[tuple[str, int, int, int, int]]:
+        """What is looked at in a cluster: what it is, the slot it is found by, its positions, its masks."""
+        arrays = self._arrays
+        steps = []
+        for j, column in enumerate(columns):
+            slot = int(arrays.slot_from[number]) + j
+            lists = arrays.lists.reshape(-1, 4)[arrays.list_from[slot] : arrays.list_from[slot + 1]]
+            if column in self._above:
+                lists = lists[self._above[column][lists[:, 0]] != 0]
+            else:
+                lists = lists[np.isin(lists[:, 0], self._codes[column])]
+            steps += [("list", j, begin, end, mask) for _, begin, end, mask in lists.tolist()]
+        for block in range(int(arrays.block_from[number]), int(arrays.block_from[number + 1])):
+            begin, end = int(arrays.block_begin[block]), int(arrays.block_end[block])
+            steps.append(("block", -1, begin, end, int(arrays.block_mask[block])))
+        upper, lower = int(arrays.upper_from[number]), int(arrays.lower_from[number])
+        last = int(arrays.cluster_from[number + 1])
+        steps += [("range", 0, begin, end, -1) for begin, end in ((upper, lower), (lower, last)) if begin < end]
+        return steps
+
+    def _step(
+        self, number: int, columns: list[int], access: int, begin: int, end: int, mask: int
+    ) -> tuple[dict[str, Any], Ints]:
+        """The counts, and the positions that are found."""
+        words = (end - begin + 63) // 64
+        left = np.ones(end - begin, dtype=np.bool_)
+        order = []
+        narrowing = 0
+        for j, column in enumerate(columns):
+            if mask < 0 or j == access:
+                continue
+            some = np.zeros(words, dtype=np.uint64)
+            for cell in {self._cell(column, code) for code in self._codes[column].tolist()}:
+                at = mask + (narrowing * CELLS + cell) * words
+                some |= self._arrays.masks[at : at + words]
+            narrowing += 1
+            left &= np.unpackbits(some.view(np.uint8), bitorder="little")[: left.size].astype(np.bool_)
+            order.append({"column": self._columns[self._segment.columns[column]], "rows": int(np.count_nonzero(left))})
+        checked = begin + np.flatnonzero(left)
+        found = checked[self._satisfied(number, columns, checked) & (self._arrays.tombstones[checked] == 0)]
+        alone = len(columns) == (access >= 0)  # the way here has answered all there is to ask
+        read = 0 if alone else checked.size
+        step = {"rows": end - begin, "masks": mask >= 0, "left": order}
+        return step | {"checked": int(read), "found": int(found.size)}, found
+
+    def _satisfied(self, number: int, columns: list[int], positions: Ints) -> Bytes:
+        """Which of the rows at `positions` all columns satisfy."""
+        arrays = self._arrays
+        ordered, plain = int(arrays.ordered[number]), int(arrays.plain[number])
+        stride = len(columns) + ordered + 1
+        at = arrays.record_from[number] + (positions - arrays.cluster_from[number]) * stride
+        good = np.ones(positions.size, dtype=np.bool_)
+        for j, column in enumerate(columns):
+            codes = self._codes[column]
+            if j < ordered:
+                low, high = arrays.records[at + 2 * j, None], arrays.records[at + 2 * j + 1, None]
+                good &= ((low <= codes) & (codes <= high)).any(axis=1)
+            elif j < plain:
+                good &= np.isin(arrays.records[at + ordered + j], codes)
+            else:
+                good &= self._above[column][arrays.records[at + ordered + j]] != 0
+        return good
+
+    def _rows_at(self, positions: Ints) -> int:
+        """How many rows the positions stand for."""
+        rows, shared = self._segment.rows[positions], self._segment.shared
+        return int(np.count_nonzero(rows >= 0) + (0 if shared is None else shared.left[~rows[rows < 0]].sum()))
+
+    def _settled(self, positions: Ints) -> int:
+        """How many of the rows at `positions` their programs let through."""
+        segment = self._segment
+        assert segment.programs is not None, segment.clusters
+        concepts = self._graph.parent_from.size - 1
+        scratch = Scratch((len(self._batch.concept_places) + 1) * concepts, ResultMemory())
+        arrays = scratch.batch_arrays(self._batch, concepts, len(self._columns))
+        starts = np.array([0, positions.size], dtype=np.int64)
+        check_residuals(
+            (~positions).astype(np.int32),
+            starts,
+            segment.rows,
+            segment.program_of,
+            segment.programs,
+            self._graph,
+            arrays,
+            scratch.marked,
+            scratch.above,
+        )
+        return int(starts[1])
+
+    def _number(self, column: int, value: float) -> int:
+        arrays = self._arrays
+        bounds = arrays.bounds[arrays.bound_from[column] : arrays.bound_from[column + 1]]
+        table = arrays.bucket_table[arrays.bucket_from[column] : arrays.bucket_from[column + 1]]
+        return number_code(value, bounds, table, *arrays.bucket_steps[3 * column : 3 * column + 3].tolist())
+
+    def _cell(self, column: int, code: int) -> int:
+        how = self._arrays.column_how[column]
+        if how == ORDERED:
+            return code * CELLS // int(self._arrays.column_codes[column])
+        return int(self._cells[code]) if how == CONCEPT else code & (CELLS - 1)
+
+    def _all_above(self, concepts: Codes) -> Bytes:
+        """One for each concept that one of `concepts` is or is beneath."""
+        size = self._graph.parent_from.size - 1
+        marked, above = np.zeros(size, dtype=np.uint8), np.empty(size + 1, dtype=np.int32)
+        for concept in concepts.tolist():
+            walk_up(self._graph, concept, marked, 0, above, 0)
+        return marked
+
+
+def _ones(words: Words) -> int:
+    return int(np.unpackbits(words.view(np.uint8)).sum())

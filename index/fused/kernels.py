@@ -18,9 +18,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.fused.arrays import Bytes, Codes, Floats, Ints, Packed, SegmentArrays, unpack
-from kindcast.index.fused.conjuncts import KEY, ORDERED
-from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, walk_up
+from kindcast.index.fused.arrays import (
+    CELLS,
+    Bytes,
+    Codes,
+    Floats,
+    GraphArrays,
+    Ints,
+    Packed,
+    SegmentArrays,
+    unpack,
+    walk_up,
+)
+from kindcast.index.fused.columns import KEY, ORDERED
 from kindcast.index.jit import compiled, lowest_bit, nth, prefetch
 
 __all__ = ["Bounds", "bounds_of", "distinct_codes", "match_segment", "number_code"]

@@ -16,10 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId
-from kindcast.index.fused.arrays import BLOCK_ROWS, Codes, Floats, Ints, SegmentArrays, Words
-from kindcast.index.fused.columns import Columns
-from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
-from kindcast.index.fused.graph_arrays import CELLS, GraphShape
+from kindcast.index.fused.arrays import BLOCK_ROWS, CELLS, Codes, Floats, GraphShape, Ints, SegmentArrays, Words
+from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, Columns, Parts
 from kindcast.index.fused.kernels import Bounds, bounds_of
 from kindcast.index.jit import compiled
 

@@ -26,10 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId, Clause
-from kindcast.index.fused.arrays import Bytes, Codes, Floats, Ints, Words
-from kindcast.index.fused.columns import Columns
-from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, Parts
-from kindcast.index.fused.graph_arrays import GraphArrays
+from kindcast.index.fused.arrays import Bytes, Codes, Floats, GraphArrays, Ints, Words
+from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, Columns, Parts
 from kindcast.index.fused.layout import Place, places_of
 from kindcast.index.fused.residuals import (
     INTERVAL,

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import IntervalTest, KeyTest, Predicate
-from kindcast.index.fused.arrays import Bytes, Codes, Floats, Ints
-from kindcast.index.fused.columns import Columns
-from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED, can_hold
-from kindcast.index.fused.graph_arrays import GraphArrays, walk_up
+from kindcast.index.fused.arrays import Bytes, Codes, Floats, GraphArrays, Ints, walk_up
+from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, Columns, can_hold
 from kindcast.index.jit import compiled
 
 __all__ = [

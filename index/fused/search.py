@@ -15,9 +15,8 @@ import numpy as np
 
 from kindcast.index.clause import AttributeId
 from kindcast.index.engine import RowTable
-from kindcast.index.fused.arrays import Bytes, Codes, Ints
+from kindcast.index.fused.arrays import Bytes, Codes, GraphArrays, Ints
 from kindcast.index.fused.columns import EventBatch
-from kindcast.index.fused.graph_arrays import GraphArrays
 from kindcast.index.fused.kernels import match_segment
 from kindcast.index.fused.memtable import Memtable, match_memtable
 from kindcast.index.fused.residuals import BatchArrays, ProgramArrays, ask_programs

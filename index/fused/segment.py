@@ -28,9 +28,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId
-from kindcast.index.fused.arrays import BLOCK_ROWS, Bytes, Codes, Floats, Ints, Packed, SegmentArrays, pack, unpack
-from kindcast.index.fused.conjuncts import ORDERED
-from kindcast.index.fused.graph_arrays import GraphShape
+from kindcast.index.fused.arrays import (
+    BLOCK_ROWS,
+    Bytes,
+    Codes,
+    Floats,
+    GraphShape,
+    Ints,
+    Packed,
+    SegmentArrays,
+    pack,
+    unpack,
+)
+from kindcast.index.fused.columns import ORDERED
 from kindcast.index.fused.layout import ClusterKey, Groups, RowGroup, lay_out, no_pause
 from kindcast.index.fused.residuals import ProgramArrays, Rest, rest_of_rows
 from kindcast.index.fused.small_clusters import (

@@ -15,9 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from kindcast.index.clause import AttributeId
-from kindcast.index.fused.arrays import Bytes, Codes, Ints, Packed, SegmentArrays, Words, unpack
-from kindcast.index.fused.conjuncts import CONCEPT, KEY, ORDERED
-from kindcast.index.fused.graph_arrays import CELLS, GraphArrays, GraphShape, walk_up
+from kindcast.index.fused.arrays import (
+    CELLS,
+    Bytes,
+    Codes,
+    GraphArrays,
+    GraphShape,
+    Ints,
+    Packed,
+    SegmentArrays,
+    Words,
+    unpack,
+    walk_up,
+)
+from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED
 from kindcast.index.fused.kernels import distinct_codes, number_code
 from kindcast.index.fused.layout import ClusterKey
 from kindcast.index.jit import compiled, lowest_bit

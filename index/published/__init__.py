@@ -1,1 +1,1 @@
-"""Code that the engines of the papers share."""
+"""The engines of the papers; see README.md."""

@@ -31,26 +31,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import Clause, ClauseRow, ColumnId, LoweredEvent
-from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import Engine, RowTable
+from kindcast.index.engine import ColumnBatch, Engine, RowTable
 from kindcast.index.errors import UnknownRow
 from kindcast.index.fused.search import distinct_rows
 from kindcast.index.jit import announce_compilation
 from kindcast.index.naive import clause_matches
-from kindcast.index.published.elementary import (
-    AtLeast,
-    AtMost,
-    Axis,
-    Elementary,
-    Equal,
-    Parts,
-    Present,
-    Reader,
-    Within,
-    parts_of,
-)
-from kindcast.index.published.growing_runs import GrowingRuns
 from kindcast.index.published.le_subscribe_kernels import (
     AT_LEAST,
     AT_MOST,
@@ -64,6 +50,19 @@ from kindcast.index.published.le_subscribe_kernels import (
     equality_preferred,
     fair,
     quarantining,
+)
+from kindcast.index.published.shared import (
+    AtLeast,
+    AtMost,
+    Axis,
+    Elementary,
+    Equal,
+    GrowingRuns,
+    Parts,
+    Present,
+    Reader,
+    Within,
+    parts_of,
 )
 
 __all__ = ["CountingEngine", "EqualityEngine", "QuarantineEngine"]

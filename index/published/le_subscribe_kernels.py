@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.jit import compiled
-from kindcast.index.published.growing_runs import GrowingRuns
+from kindcast.index.published.shared import GrowingRuns
 
 __all__ = [
     "AT_LEAST",

@@ -41,14 +41,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
-from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import Engine, RowTable, row_table
+from kindcast.index.engine import ColumnBatch, Engine, RowTable, row_table
 from kindcast.index.errors import UnknownRow
 from kindcast.index.fused.search import distinct_rows
 from kindcast.index.jit import compiled
 from kindcast.index.naive import clause_matches
-from kindcast.index.published.elementary import (
+from kindcast.index.published.shared import (
     AtLeast,
     AtMost,
     Axis,

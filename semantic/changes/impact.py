@@ -34,13 +34,13 @@ from kindcast.semantic.errors import SemanticError
 from kindcast.semantic.language import parse_tree, to_text
 from kindcast.semantic.model import AGGREGATES, AttributeRef, Comparison
 from kindcast.semantic.ontology import ConceptRecord, Ontology
-from kindcast.semantic.ontology.iris import local_name
-from kindcast.semantic.units.instants import parse_dates, parse_instant
+from kindcast.semantic.ontology.records import local_name
+from kindcast.semantic.units.kinds import parse_dates, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration, segments_of
 from kindcast.semantic.vocabulary.contexts import context_terms
+from kindcast.semantic.vocabulary.event_types import CodeMembers, QuantityMembers
 from kindcast.semantic.vocabulary.identifiers import IdentifierPattern
-from kindcast.semantic.vocabulary.stated import CodeMembers, QuantityMembers
-from kindcast.semantic.vocabulary.terms import Resolution
+from kindcast.semantic.vocabulary.labels import Resolution
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [

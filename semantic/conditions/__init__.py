@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from kindcast.semantic.conditions.operator_clauses import is_expensive
+    from kindcast.semantic.conditions.lowering import is_expensive
 
 __all__ = ["is_expensive"]
 
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.conditions.operator_clauses": ("is_expensive",),
+        "kindcast.semantic.conditions.lowering": ("is_expensive",),
     },
 )

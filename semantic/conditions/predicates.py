@@ -48,22 +48,20 @@ from kindcast.semantic.model import (
     Value,
     aggregate_of,
 )
-from kindcast.semantic.units.instants import (
+from kindcast.semantic.units.kinds import (
+    LONGER,
     PERIODS,
+    Network,
     instant_of_epoch,
+    interval_of_network,
     last_start,
+    parse_address,
     parse_dates,
     parse_duration,
     parse_instant,
-    period_of,
-)
-from kindcast.semantic.units.kinds import (
-    LONGER,
-    Network,
-    interval_of_network,
-    parse_address,
     parse_network,
     parse_version,
+    period_of,
 )
 from kindcast.semantic.units.patterns import compile_pattern, fold
 from kindcast.semantic.vocabulary.attributes import Enumeration

@@ -6,8 +6,7 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
-    from kindcast.semantic.events.corrections import Correction, correction_of, is_newer
-    from kindcast.semantic.events.documents import MOST_TOGETHER
+    from kindcast.semantic.events.documents import MOST_TOGETHER, Correction, correction_of, is_newer
     from kindcast.semantic.events.event_plans import ReadEvent
     from kindcast.semantic.events.linked_data import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
     from kindcast.semantic.events.linked_data.reader import TakesLong, is_graph
@@ -32,8 +31,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "kindcast.semantic.events.canonical_events": ("Canonicaliser", "EventLimits"),
-        "kindcast.semantic.events.corrections": ("Correction", "correction_of", "is_newer"),
-        "kindcast.semantic.events.documents": ("MOST_TOGETHER",),
+        "kindcast.semantic.events.documents": ("Correction", "MOST_TOGETHER", "correction_of", "is_newer"),
         "kindcast.semantic.events.event_plans": ("ReadEvent",),
         "kindcast.semantic.events.linked_data": ("GRAPH_TYPES", "JSON_LD", "RDF_TYPES", "media_type_of"),
         "kindcast.semantic.events.linked_data.reader": ("TakesLong", "is_graph"),

@@ -22,16 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
-from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
+from kindcast.index.engine import ColumnBatch, ColumnValues, KeyTable
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
-from kindcast.semantic.events.canonical_events import Canonicaliser
+from kindcast.semantic.events.canonical_events import TYPES, Canonicaliser
 from kindcast.semantic.events.leaf_columns import Cells, CodedCells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
-from kindcast.semantic.events.typed_events import TYPES
 from kindcast.semantic.flatten import QuantityObject, as_json
 from kindcast.semantic.model import CanonicalEvent, Event
 from kindcast.semantic.units import Units
-from kindcast.semantic.units.instants import parse_instant
+from kindcast.semantic.units.kinds import parse_instant
 
 __all__ = ["EXACT", "Table", "TableReader", "attributes_of", "read_plain"]
 

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kindcast.semantic.language.mistakes import nearest_keyword
-from kindcast.semantic.language.text import parse_text, to_text
+from kindcast.semantic.language.literals import nearest_keyword
+from kindcast.semantic.language.text import parse_text, plain_words, to_text
 from kindcast.semantic.language.tree import parse_tree, to_tree
-from kindcast.semantic.language.words import plain_words
 from kindcast.semantic.model import Expression
 
 __all__ = ["nearest_keyword", "parse", "parse_text", "parse_tree", "plain_words", "to_text", "to_tree"]

@@ -12,18 +12,23 @@ from collections.abc import Callable, Mapping
 from typing import Any, assert_never, cast, get_args
 
 from kindcast.semantic.errors import InvalidSubscription, Problem
-from kindcast.semantic.language.bounds import (
+from kindcast.semantic.language.literals import (
+    BARE_NAME,
+    CURIE,
+    HABITS,
     LONGEST_LIST,
     MOST_PROBLEMS,
     NESTING,
     TREE_CHARACTERS,
     TREE_LEVELS,
     TREE_VALUES,
+    VARIABLE,
+    bad_number,
     check_bounds,
+    is_absolute_iri,
+    is_keyword,
     refuse,
 )
-from kindcast.semantic.language.literals import BARE_NAME, CURIE, VARIABLE, bad_number, is_absolute_iri, is_keyword
-from kindcast.semantic.language.mistakes import HABITS
 from kindcast.semantic.model import (
     AGGREGATES,
     All,
@@ -57,7 +62,7 @@ from kindcast.semantic.model import (
     aggregate_name,
     aggregate_of,
 )
-from kindcast.semantic.units.instants import parse_dates, parse_instant
+from kindcast.semantic.units.kinds import parse_dates, parse_instant
 
 __all__ = ["parse_tree", "to_tree"]
 

@@ -8,11 +8,16 @@ if TYPE_CHECKING:
     from kindcast.index.array_file import read_arrays, write_arrays
     from kindcast.index.compilation import KernelCache, kernel_cache, warm_up, warm_up_beside
     from kindcast.index.jit import use_cache
-    from kindcast.semantic.matching.decision import Decision, Step
-    from kindcast.semantic.matching.operator_layer import Link, OperatorLayer
-    from kindcast.semantic.matching.results import Failures, MatchTable
-    from kindcast.semantic.matching.saved_matcher import saved_trees
-    from kindcast.semantic.matching.verification import NOT_SEARCHED, SEARCH_SECONDS, CostlyTest, OpenDecision
+    from kindcast.semantic.matching.matcher import saved_trees
+    from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step
+    from kindcast.semantic.matching.verification import (
+        NOT_SEARCHED,
+        SEARCH_SECONDS,
+        CostlyTest,
+        Failures,
+        MatchTable,
+        OpenDecision,
+    )
 
 __all__ = [
     "NOT_SEARCHED",
@@ -41,10 +46,15 @@ __getattr__ = on_demand(
         "kindcast.index.array_file": ("read_arrays", "write_arrays"),
         "kindcast.index.compilation": ("KernelCache", "kernel_cache", "warm_up", "warm_up_beside"),
         "kindcast.index.jit": ("use_cache",),
-        "kindcast.semantic.matching.decision": ("Decision", "Step"),
-        "kindcast.semantic.matching.operator_layer": ("Link", "OperatorLayer"),
-        "kindcast.semantic.matching.results": ("Failures", "MatchTable"),
-        "kindcast.semantic.matching.saved_matcher": ("saved_trees",),
-        "kindcast.semantic.matching.verification": ("CostlyTest", "NOT_SEARCHED", "OpenDecision", "SEARCH_SECONDS"),
+        "kindcast.semantic.matching.matcher": ("saved_trees",),
+        "kindcast.semantic.matching.operator_layer": ("Decision", "Link", "OperatorLayer", "Step"),
+        "kindcast.semantic.matching.verification": (
+            "CostlyTest",
+            "Failures",
+            "MatchTable",
+            "NOT_SEARCHED",
+            "OpenDecision",
+            "SEARCH_SECONDS",
+        ),
     },
 )

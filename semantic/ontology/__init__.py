@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from kindcast.semantic.ontology.encoding import decode, encode, is_readable
     from kindcast.semantic.ontology.isolated_reading import read_encoded, read_isolated
     from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
     from kindcast.semantic.ontology.loader import read, read_several
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
         PropertyRecord,
         Reason,
         RelationRecord,
+        decode,
+        encode,
+        is_readable,
         silent,
     )
     from kindcast.semantic.ontology.syntaxes import CONTENT_TYPES, syntax_of_extension
@@ -50,7 +52,6 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.ontology.encoding": ("decode", "encode", "is_readable"),
         "kindcast.semantic.ontology.isolated_reading": ("read_encoded", "read_isolated"),
         "kindcast.semantic.ontology.isolation": ("Cancelled", "Cost", "Isolation"),
         "kindcast.semantic.ontology.loader": ("read", "read_several"),
@@ -63,6 +64,9 @@ __getattr__ = on_demand(
             "PropertyRecord",
             "Reason",
             "RelationRecord",
+            "decode",
+            "encode",
+            "is_readable",
             "silent",
         ),
         "kindcast.semantic.ontology.syntaxes": ("CONTENT_TYPES", "syntax_of_extension"),

@@ -9,12 +9,11 @@ from dataclasses import asdict
 from typing import Any
 
 from kindcast.semantic.ontology import framing
-from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
 from kindcast.semantic.ontology.loader import read_with_axioms
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
 from kindcast.semantic.ontology.reasoning.owl import Reasoner, available, classified_encoded
-from kindcast.semantic.ontology.records import Limits, Ontology, Progress, Reason
+from kindcast.semantic.ontology.records import Limits, Ontology, Progress, Reason, decode, encode
 
 __all__ = ["read_encoded", "read_isolated", "read_task"]
 

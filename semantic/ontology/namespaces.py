@@ -7,7 +7,7 @@ from typing import Final
 
 from rdflib.namespace import DC, DCTERMS, OWL, RDF, RDFS, SH, SKOS, XSD, Namespace
 
-from kindcast.semantic.ontology.iris import NOTATION, NOTATIONS, OBO, local_name, namespace
+from kindcast.semantic.ontology.records import NOTATION, NOTATIONS, OBO, local_name, namespace
 
 __all__ = ["NOTATION", "NOTATIONS", "OBO", "local_name", "namespace"]
 

@@ -42,7 +42,6 @@ import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
-from kindcast.semantic.ontology.iris import OBO, local_name
 from kindcast.semantic.ontology.owl_syntaxes import (
     TYPE,
     Axioms,
@@ -54,7 +53,7 @@ from kindcast.semantic.ontology.owl_syntaxes import (
     rdfs,
     xsd,
 )
-from kindcast.semantic.ontology.records import DocumentWarnings, Limits, shown
+from kindcast.semantic.ontology.records import OBO, DocumentWarnings, Limits, local_name, shown
 
 __all__ = [
     "IDSPACE_LENGTH",

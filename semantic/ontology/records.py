@@ -1,15 +1,27 @@
-"""What a document says, without RDF: frozen records of names, labels and pairs; progress and warnings of reading it.
+"""What a document says, without RDF: frozen records, their names as IRIs, their encoding as bytes, and warnings.
 
 The records are the input of `kindcast.semantic.vocabulary.vocabulary`. Warnings are bounded: the first few of a kind
 are shown with their lines, the others are counted.
 """
 
+import difflib
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+import unicodedata
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeVar, get_args
+
+import msgspec
+import numpy as np
+
+from kindcast.semantic.errors import OntologyError
 
 __all__ = [
+    "NOTATION",
+    "NOTATIONS",
+    "OBO",
     "ConceptKind",
     "ConceptRecord",
     "DocumentWarnings",
@@ -19,11 +31,60 @@ __all__ = [
     "Progress",
     "PropertyRecord",
     "Reason",
+    "RelationNames",
     "RelationRecord",
     "counted",
+    "decode",
+    "encode",
+    "is_readable",
+    "local_name",
+    "namespace",
     "shown",
     "silent",
 ]
+
+# ── IRIs as text: their two ends, and the properties that hold codes ──────────────────────────────────────────────────
+
+
+OBO: Final = "http://purl.obolibrary.org/obo/"
+
+NOTATION: Final = "http://www.w3.org/2004/02/skos/core#notation"
+NOTATIONS: Final = (  # properties that hold the code of a concept in a system of codes
+    NOTATION,
+    "http://www.geneontology.org/formats/oboInOwl#id",
+    "http://purl.org/dc/elements/1.1/identifier",
+    "http://purl.org/dc/terms/identifier",
+    "http://schema.org/identifier",
+    "https://schema.org/identifier",
+)
+
+
+def local_name(iri: str) -> str:
+    """What follows the last `#` or `/` of `iri` (the last `:` of a URN), ends like `…/thing/` cut off first.
+
+    >>> local_name("https://brickschema.org/schema/Brick#Temperature_Sensor")
+    'Temperature_Sensor'
+    >>> local_name("http://purl.obolibrary.org/obo/CL_0000084"), local_name("urn:isbn:12")
+    ('CL_0000084', '12')
+    """
+    text = iri.rstrip("/#")
+    return text[max(text.rfind("#"), text.rfind("/"), text.rfind(":")) + 1 :]
+
+
+def namespace(iri: str) -> str:
+    """What stands before the local name of `iri`; of an identifier of OBO the prefix belongs to it, for all of its
+    ontologies share what is before that.
+
+    >>> namespace("https://brickschema.org/schema/Brick#Temperature_Sensor")
+    'https://brickschema.org/schema/Brick#'
+    >>> namespace("http://purl.obolibrary.org/obo/CL_0000084")
+    'http://purl.obolibrary.org/obo/CL_'
+    """
+    local = local_name(iri)
+    if iri.startswith(OBO):
+        local = local.rpartition("_")[2]
+    return iri.rstrip("/#").removesuffix(local)
+
 
 Label = tuple[str, str | None]
 """A label and its language tag in lower case, or None where it has none."""
@@ -225,3 +286,257 @@ def shown(text: str) -> str:
     True
     """
     return repr(text if len(text) <= LONGEST else text[:LONGEST] + "…")
+
+
+# ── every way to write the name of a relation: the levels of `kindcast.semantic.ontology.extraction` ─────────
+
+
+LONGEST_NAME = 4_096  # characters of a name that is looked up: no label is longer, and folding costs by the character
+
+
+class RelationNames:
+    """Every way to write every relation. Immutable; a look-up costs a few dict accesses.
+
+    >>> names = RelationNames({"http://purl.obolibrary.org/obo/BFO_0000050": ["part of"]}, [])
+    >>> names.meant("part_of") == names.meant("BFO:0000050") == ("http://purl.obolibrary.org/obo/BFO_0000050",)
+    True
+    """
+
+    def __init__(self, labels: Mapping[str, Iterable[str]], prefixes: Iterable[tuple[str, str]]) -> None:
+        """`labels` are those of each relation, by IRI; `prefixes` are (prefix, namespace)."""
+        self._known = frozenset(labels)
+        self._local: defaultdict[str, list[str]] = defaultdict(list)
+        self._labels: defaultdict[str, list[str]] = defaultdict(list)
+        self._shown: dict[str, str] = {}
+        for iri, texts in sorted(labels.items()):
+            local = local_name(iri)
+            self._local[local].append(iri)
+            for text in (local, *texts):
+                self._shown.setdefault(_folded(text), text)
+            for fold in {_folded(text) for text in texts}:
+                self._labels[fold].append(iri)
+        self._prefixes: defaultdict[str, list[str]] = defaultdict(list)
+        for prefix, namespace in sorted(set(prefixes)):
+            self._prefixes[prefix].append(namespace)
+
+    def meant(self, name: str) -> tuple[str, ...]:
+        """The IRIs that `name` may mean, sorted: none, one, or several of the first level with a hit."""
+        if name in self._known:
+            return (name,)
+        if not name or len(name) > LONGEST_NAME:
+            return ()
+        prefix, colon, rest = name.partition(":")
+        if colon:
+            spelt_out = {space + rest for space in self._prefixes.get(prefix, ())} & self._known
+            if spelt_out:
+                return tuple(sorted(spelt_out))
+        found = self._local.get(f"{prefix}_{rest}" if colon else name) or self._labels.get(_folded(name))
+        return tuple(sorted(found or ()))
+
+    def near(self, name: str, most: int = 5) -> tuple[str, ...]:
+        """The names that look most like `name`."""
+        folds = difflib.get_close_matches(_folded(name[:200]), self._shown, n=most, cutoff=0.6)
+        return tuple(dict.fromkeys(self._shown[fold] for fold in folds))
+
+
+def _folded(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text.replace("_", " "))
+    return " ".join(unicodedata.normalize("NFKC", text.casefold()).split())
+
+
+# ── records as bytes and back: how an ontology is stored and passed between processes ─────────────────────────────────
+
+#     names       every IRI and language tag once
+#     concepts    in pieces of `PIECE` records, whose names are places in `names`
+#     pairs       of each kind, as places in `names`, two int32 each
+#     rest        everything else, as it is
+#
+# So a name that stands in a record, in ten pairs and beneath a million labels is one string again after decoding. In
+# MessagePack, compressed, behind a line that names the layout. Decoding checks every field against its type and every
+# place against its bounds, and runs no code.
+
+
+HEADER: Final = b"kindcast ontology records 4\n"
+OLDER: Final = b"kindcast ontology records 3\n"
+OLDEST: Final = b"kindcast ontology records 2\n"
+"""As long as `HEADER`. The third layout has no notations, the second neither these nor schemes."""
+PIECE: Final = 1 << 14
+"""Records decoded at once: what they take on the way is a small part of all."""
+LARGEST: Final = 4 << 30
+"""Bytes that records may have before they are compressed: above anything that the limits of reading let through."""
+CONCEPT_KINDS: Final[tuple[ConceptKind, ...]] = get_args(ConceptKind)
+
+Schemes = dict[tuple[int, ...], tuple[str, ...]]
+"""The schemes that records are in, by their places in `names`."""
+PackedLabels = list[tuple[str, int]]
+"""Text and the place of its language tag; -1 for none."""
+
+
+class _Packed(msgspec.Struct, array_like=True, frozen=True):
+    """A `ConceptRecord`."""
+
+    iri: int
+    kind: int
+    declared: bool
+    deprecated: bool
+    preferred: PackedLabels
+    synonyms: PackedLabels
+    hidden: PackedLabels
+    replaced_by: tuple[str, ...]
+    consider: tuple[str, ...]
+    definition: str | None
+    schemes: tuple[int, ...] = ()
+    notations: list[tuple[int, str]] = []
+
+
+class _Stored(msgspec.Struct, array_like=True, frozen=True):
+    """An `Ontology`; `concepts` are encoded lists of `_Packed`."""
+
+    names: list[str]
+    concepts: list[bytes]
+    pairs: list[bytes]
+    rest: Ontology
+
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_decoder = msgspec.msgpack.Decoder(_Stored)
+_records = msgspec.msgpack.Decoder(list[_Packed])
+
+
+def encode(ontology: Ontology) -> bytes:
+    """`ontology` as bytes: equal records give equal bytes. Cost: linear."""
+    places = _Places()
+    concepts = [
+        _encoder.encode([_packed(record, places) for record in ontology.concepts[start : start + PIECE]])
+        for start in range(0, len(ontology.concepts), PIECE)
+    ]
+    pairs = [
+        np.array([places[name] for pair in found for name in pair], dtype=np.int32).tobytes()
+        for found in (
+            ontology.edges,
+            sorted(ontology.derived),
+            ontology.types,
+            ontology.equivalences,
+            ontology.matches,
+            sorted(ontology.inferred),
+        )
+    ]
+    rest = replace(
+        ontology,
+        concepts=(),
+        edges=(),
+        derived=frozenset(),
+        types=(),
+        equivalences=(),
+        matches=(),
+        inferred=frozenset(),
+    )
+    return HEADER + zlib.compress(_encoder.encode(_Stored(list(places), concepts, pairs, rest)), 1)
+
+
+def is_readable(data: bytes) -> bool:
+    """Whether these are records in the layout that `decode` reads. Whether they are whole, only `decode` finds out."""
+    return data.startswith(HEADER)
+
+
+def decode(data: bytes, *, older: bool = False) -> Ontology:
+    """The records again. With `older` those of the two layouts before too: both had no notations, the first no schemes,
+    and exact matches among the other equivalences. For who has no document to read again. Raises OntologyError for
+    bytes of another layout, or none of ours."""
+    before = older and data.startswith(OLDEST)
+    if not is_readable(data) and not before and not (older and data.startswith(OLDER)):
+        raise OntologyError("the stored records were written by another version of kindcast: read the document again")
+    try:
+        stored = _decoder.decode(_inflated(data[len(HEADER) :]))
+        names = stored.names
+        tags: list[str | None] = [*names, None]  # the last one is that of place -1
+        schemes: Schemes = {}
+        concepts = [_record(each, names, tags, schemes) for piece in stored.concepts for each in _records.decode(piece)]
+        pairs = [*stored.pairs[:4], b"", *stored.pairs[4:]] if before else stored.pairs
+        edges, derived, types, equivalences, matches, inferred = (_pairs(each, names) for each in pairs)
+    except (zlib.error, msgspec.MsgspecError, ValueError, IndexError) as error:
+        raise OntologyError(f"the stored records are damaged: {error}") from error
+    return replace(
+        stored.rest,
+        concepts=tuple(concepts),
+        edges=edges,
+        derived=frozenset(derived),
+        types=types,
+        equivalences=equivalences,
+        matches=matches,
+        inferred=frozenset(inferred),
+    )
+
+
+class _Places(dict[str, int]):
+    """Name → its place, in the order in which names come."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = place = len(self)
+        return place
+
+
+def _packed(record: ConceptRecord, places: _Places) -> _Packed:
+    return _Packed(
+        places[record.iri],
+        CONCEPT_KINDS.index(record.kind),
+        record.declared,
+        record.deprecated,
+        _packed_labels(record.preferred, places),
+        _packed_labels(record.synonyms, places),
+        _packed_labels(record.hidden, places),
+        record.replaced_by,
+        record.consider,
+        record.definition,
+        tuple(places[scheme] for scheme in record.schemes),
+        [(places[holder], code) for holder, code in record.notations],
+    )
+
+
+def _packed_labels(labels: Iterable[Label], places: _Places) -> PackedLabels:
+    return [(text, -1 if tag is None else places[tag]) for text, tag in labels]
+
+
+def _record(packed: _Packed, names: Sequence[str], tags: Sequence[str | None], schemes: Schemes) -> ConceptRecord:
+    """`schemes` has those of the records before: most are in the same ones, and share the tuple."""
+    holders = [holder for holder, _ in packed.notations]
+    if packed.iri < 0 or packed.kind < 0 or min((*packed.schemes, *holders), default=0) < 0:
+        raise IndexError("a place below 0")
+    if packed.schemes not in schemes:
+        schemes[packed.schemes] = tuple(names[place] for place in packed.schemes)
+    return ConceptRecord(
+        iri=names[packed.iri],
+        kind=CONCEPT_KINDS[packed.kind],
+        declared=packed.declared,
+        preferred=_labels(packed.preferred, tags),
+        synonyms=_labels(packed.synonyms, tags),
+        hidden=_labels(packed.hidden, tags),
+        deprecated=packed.deprecated,
+        replaced_by=packed.replaced_by,
+        consider=packed.consider,
+        definition=packed.definition,
+        schemes=schemes[packed.schemes],
+        notations=tuple([(names[holder], code) for holder, code in packed.notations]),
+    )
+
+
+def _labels(packed: PackedLabels, tags: Sequence[str | None]) -> tuple[Label, ...]:
+    if any(place < -1 for _, place in packed):
+        raise IndexError("a place below -1")
+    return tuple([(text, tags[place]) for text, place in packed])
+
+
+def _pairs(packed: bytes, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    places = np.frombuffer(packed, dtype=np.int32).reshape(-1, 2)
+    if places.size and places.min() < 0:
+        raise IndexError("a place below 0")
+    low, high = places[:, 0].tolist(), places[:, 1].tolist()
+    return tuple([(names[one], names[other]) for one, other in zip(low, high, strict=True)])
+
+
+def _inflated(data: bytes) -> bytes:
+    inflating = zlib.decompressobj()
+    plain = inflating.decompress(data, LARGEST)
+    if not inflating.eof:
+        raise zlib.error("there are too few or too many")
+    return plain

@@ -5,9 +5,13 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from kindcast.semantic.subscriptions.advice import SeenAttributes, advise
     from kindcast.semantic.subscriptions.bulk_compilation import BulkCompiler, Described, DescribedMany
-    from kindcast.semantic.subscriptions.compilation import compile_expression, restore_expression
+    from kindcast.semantic.subscriptions.compilation import (
+        SeenAttributes,
+        advise,
+        compile_expression,
+        restore_expression,
+    )
 
 __all__ = [
     "BulkCompiler",
@@ -22,8 +26,12 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.subscriptions.advice": ("SeenAttributes", "advise"),
         "kindcast.semantic.subscriptions.bulk_compilation": ("BulkCompiler", "Described", "DescribedMany"),
-        "kindcast.semantic.subscriptions.compilation": ("compile_expression", "restore_expression"),
+        "kindcast.semantic.subscriptions.compilation": (
+            "SeenAttributes",
+            "advise",
+            "compile_expression",
+            "restore_expression",
+        ),
     },
 )

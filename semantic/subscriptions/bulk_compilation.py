@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId, Clause
-from kindcast.index.columns import ClauseColumns
-from kindcast.semantic.conditions.lowering import LoweredClause, Lowering
-from kindcast.semantic.conditions.operator_clauses import ExpensiveClause, expensive_clause
+from kindcast.index.engine import ClauseColumns
+from kindcast.semantic.conditions.lowering import ExpensiveClause, LoweredClause, Lowering, expensive_clause
 from kindcast.semantic.errors import InvalidSubscription
 from kindcast.semantic.language.text import TextShapes
 from kindcast.semantic.model import Note

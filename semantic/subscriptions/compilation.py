@@ -1,4 +1,4 @@
-"""Compilation of one subscription: text or tree → resolved tree, clauses and notes.
+"""Compilation of one subscription: text or tree → names resolved → clauses, with notes and advice to the subscriber.
 
     text or tree ──language──▶ expression ──resolution──▶ resolved ──normal_form──▶ clauses of atoms
 
@@ -16,43 +16,555 @@ open type, `missing` on a mandatory attribute. Clauses that require no type are 
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
+from kindcast.semantic.conditions.lowering import is_expensive, unbound
 from kindcast.semantic.conditions.normal_form import Atom, normal_form
-from kindcast.semantic.conditions.operator_clauses import is_expensive, unbound
-from kindcast.semantic.conditions.predicates import checks_of
-from kindcast.semantic.errors import InvalidSubscription, Problem
-from kindcast.semantic.language import parse, parse_tree, to_text, to_tree
+from kindcast.semantic.conditions.predicates import checks_of, enumeration_of, holds_instants, read_as
+from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError, UnknownUnit
+from kindcast.semantic.events.canonical_events import range_of
+from kindcast.semantic.events.event_plans import advice_on_unit, published_in_words
+from kindcast.semantic.language import nearest_keyword, parse, parse_tree, to_text, to_tree
+from kindcast.semantic.language.literals import is_absolute_iri
 from kindcast.semantic.model import (
+    All,
+    AnyOf,
+    AttributeRef,
     Between,
+    CanonicalEvent,
     Comparison,
     Constant,
+    EveryOf,
+    EveryValue,
     Expression,
     Group,
     Instance,
     Instant,
     KindTest,
     Membership,
+    Not,
     Note,
     OperatorCall,
     Position,
     Presence,
     Quantity,
     RelationTest,
+    SomeOf,
     Term,
     TextTest,
+    Value,
+    ValueConstraint,
+    Variable,
+    aggregate_name,
+    aggregate_of,
 )
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.subscriptions.resolution import resolve
-from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.units.kinds import (
+    instant_of_epoch,
+    parse_address,
+    parse_dates,
+    parse_instant,
+    parse_network,
+    parse_version,
+)
+from kindcast.semantic.units.measure import in_words, is_number
+from kindcast.semantic.units.patterns import check_size, compile_pattern
+from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, AttributeScheme, Enumeration
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.event_types import EVENT_TYPES, Domain, Shape
-from kindcast.semantic.vocabulary.vocabulary import Vocabulary
+from kindcast.semantic.vocabulary.labels import NearNames
+from kindcast.semantic.vocabulary.vocabulary import Vocabulary, notes_on_term
 
-__all__ = ["Compiled", "compile_expression", "compiled_again", "restore_expression"]
+__all__ = [
+    "Compiled",
+    "Resolved",
+    "SeenAttributes",
+    "advise",
+    "compile_expression",
+    "compiled_again",
+    "resolve",
+    "restore_expression",
+]
+
+# ── resolution of names in expressions: terms become IRIs, attribute names become canonical ones ──────────────────────
+
+# docs/matching-semantics.md, rules 2, 9, 12 to 15. All problems of a subscription are collected and raised together. A
+# resolved expression is what a server stores: it no longer depends on labels. Resolving it once more, under another
+# version of the vocabulary, only follows its IRIs (`stored=True`), and what is gone is flagged, not refused.
+
+
+NO_VALUE = frozenset({"null", "none", "nil", "undefined", "empty"})
+"""What other languages call the absence of a value."""
+HABITS = {
+    "like": "contains",
+    "ilike": "contains",
+    "has": "contains",
+    "includes": "contains",
+    "regex": "matches",
+    "regexp": "matches",
+    "rlike": "matches",
+    "equals": "=",
+    "eq": "=",
+    "ne": "!=",
+    "lt": "<",
+    "lte": "<=",
+    "le": "<=",
+    "gt": ">",
+    "gte": ">=",
+    "ge": ">=",
+    "under": "below",
+    "kindof": "isa",
+    "kind_of": "isa",
+    "type_of": "isa",
+    "instanceof": "isa",
+    "subclassof": "isa",
+    "starts": "startswith",
+    "ends": "endswith",
+    "was": "is",
+    "are": "isa",
+}
+"""Words of other languages that stand where a comparison stands → ours."""
+CANDIDATES = 20
+"""Meanings of an ambiguous term that are listed at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """`expression` with every name resolved, and what the subscriber should know about how. `kept` is what to store:
+    the same, but of a stored one what was stored, whose IRIs and names may mean something else again under another
+    version."""
+
+    expression: Expression
+    notes: tuple[Note, ...]
+    kept: Expression
+
+
+def resolve(
+    expression: Expression,
+    vocabulary: Vocabulary,
+    *,
+    stored: bool = False,
+    operators: Mapping[str, Operator] | None = None,
+) -> Resolved:
+    """Replace every name in `expression` by what it means under `vocabulary`.
+
+    With `stored`, terms that carry an IRI are kept even if the vocabulary lost it (a note says so). Raises
+    `InvalidSubscription` with every unknown or ambiguous term, unknown relation or operator, wrong unit, impossible
+    comparison and bad pattern. Linear in the expression; a term costs one look-up.
+    """
+    resolver = _Resolver(vocabulary, stored, operators or {})
+    resolved = resolver.expression(expression)
+    if resolver.problems:
+        raise InvalidSubscription(resolver.problems)
+    kept = expression if stored and not resolver.relabelled else resolved
+    return Resolved(resolved, tuple(dict.fromkeys(resolver.notes)), kept)
+
+
+@dataclass
+class _Resolver:
+    vocabulary: Vocabulary
+    stored: bool
+    operators: Mapping[str, Operator]
+    array: str = ""  # inside `some`: the whole name of the array whose elements are asked
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    relabelled: bool = False  # whether a term had no IRI yet
+
+    def expression(self, node: Expression) -> Expression:
+        match node:
+            case All(items):
+                return replace(node, items=tuple(self.expression(item) for item in items))
+            case AnyOf(items):
+                return replace(node, items=tuple(self.expression(item) for item in items))
+            case Not(item):
+                return replace(node, item=self.expression(item))
+            case EveryValue(item):
+                return replace(node, item=cast(Any, self.expression(item)))
+            case SomeOf(attribute, item) | EveryOf(attribute, item):
+                around, name = self.array, self.name(attribute, node.at)
+                self.array = f"{around}.{name}" if around else name
+                inner = self.expression(item)
+                self.array = around
+                return replace(node, attribute=name, item=inner)
+            case KindTest(attribute, _, terms):
+                name = self.name(attribute, node.at)
+                return replace(node, attribute=name, terms=tuple(self.term(name, term) for term in terms))
+            case Comparison():
+                return self.comparison(node)
+            case Membership(attribute, constants):
+                name = self.name(attribute, node.at)
+                kind = read_as(self.declared_as(name), self.vocabulary)
+                if kind is not None:
+                    for constant in constants:
+                        self.of_kind(name, kind, constant, networks=True)
+                    return replace(node, attribute=name)
+                return replace(node, attribute=name, constants=tuple(self.constant(name, each) for each in constants))
+            case Between():
+                return self.between(node)
+            case Presence(attribute):
+                return replace(node, attribute=self.name(attribute, node.at))
+            case TextTest():
+                return self.text_test(node)
+            case RelationTest(attribute, _, terms):
+                name = self.name(attribute, node.at)
+                relation = self.relation(name, node)
+                if relation is None:
+                    return node  # perhaps it was meant to be none, and what follows it no concept
+                resolved = tuple(self.term(name, term, ranged=False) for term in terms)
+                return replace(node, attribute=name, relation=relation, terms=resolved)
+            case OperatorCall():
+                return self.call(node)
+            case ValueConstraint():
+                return node
+            case Group(item):
+                return replace(node, item=self.expression(item))
+
+    def call(self, node: OperatorCall) -> OperatorCall:
+        """Attributes and terms among the arguments; whether there is such an operator, and it takes so many."""
+        arguments = tuple(map(self.argument, node.arguments))
+        operator = self.operators.get(node.name)
+        if operator is None:
+            detail = f"no operator has the name {node.name!r}"
+            if self.stored:
+                self.notes.append(Note("operator-gone", "", f"{detail}: this call never holds"))
+            else:
+                near = get_close_matches(node.name, self.operators, n=3)
+                self.problem("unknown-operator", detail, node.at, tuple({"label": name} for name in near))
+        elif not self.stored:
+            misfit = operator.misfit(arguments)
+            if misfit is not None:
+                self.problem("wrong-arguments", f"{node.name}: {misfit}", node.at)
+            elif (unreadable := operator.unreadable(arguments)) is not None:
+                self.problem("bad-constant", f"{node.name}: {unreadable}", node.at)
+        return replace(node, arguments=arguments)
+
+    def argument(self, argument: Constant | AttributeRef | Variable) -> Constant | AttributeRef | Variable:
+        if isinstance(argument, AttributeRef):
+            return replace(argument, name=self.name(argument.name, argument.at))
+        if isinstance(argument, Constant) and isinstance(argument.value, Term):
+            return replace(argument, value=self.term("", argument.value))
+        return argument
+
+    # ── names and terms ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def name(self, raw: str, at: Position | None) -> str:
+        aggregate = aggregate_of(raw)
+        if aggregate is not None:
+            return aggregate_name(aggregate[0], self.name(aggregate[1], at))
+        if not raw and not self.stored:
+            self.problem("empty-name", "an attribute must have a name", at)
+        return self.vocabulary.attributes.asked(raw, self.array)
+
+    def declaration(self, name: str) -> AttributeDeclaration | None:
+        return self.vocabulary.attributes.declaration(self.declared_as(name))
+
+    def declared_as(self, name: str) -> str:
+        return self.vocabulary.attributes.declared_as(name, self.array)
+
+    def term(self, attribute: str, term: Term, *, ranged: bool = True, written: bool = True) -> Term:
+        """`term` with the IRI of the concept it means. Where it is not `ranged`, what the attribute is declared to hold
+        says nothing of it: a relation leads elsewhere. One that is not `written` is a string, and stored as such."""
+        vocabulary = self.vocabulary
+        if term.iri is not None or (self.stored and term.is_iri):
+            return self.kept(attribute, term.iri or term.text, term)
+        self.relabelled |= written
+        scope = range_of(self.declaration(attribute), vocabulary) if ranged else ()
+        found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope, asked=written)
+        self.notes.extend(notes_on_term(attribute, term.text, found, vocabulary))
+        if len(found.candidates) == 1:
+            # The very name that was hit is stored, not the preferred one of its concept: should a later version take an
+            # equivalence back, the subscription stays with what its author named (rule 14).
+            return replace(term, iri=found.iris[0] if len(found.iris) == 1 else vocabulary.iri(found.candidates[0]))
+        if found.candidates:
+            listed = [(concept, vocabulary.curie(concept)) for concept in found.candidates[:CANDIDATES]]
+            ways = [curie or f"<{vocabulary.iri(concept)}>" for concept, curie in listed]
+            detail = f"{term.text!r} may mean several concepts: write the one that you mean, as {' or '.join(ways[:3])}"
+            candidates = tuple({**vocabulary.summary(concept), "curie": curie} for concept, curie in listed)
+            self.problem("ambiguous-term", detail, term.at, candidates)
+        else:
+            self.problem("unknown-concept", *self.unknown(attribute, term))
+        return term
+
+    def unknown(self, attribute: str, term: Term) -> tuple[str, Position | None, tuple[dict[str, object], ...]]:
+        """What to say of a term that no concept is named by: the concept in another spelling, else near names."""
+        vocabulary = self.vocabulary
+        detail = f"no concept has the name {term.text!r}"
+        if term.text.casefold() in NO_VALUE:
+            return f"{detail}; to ask for absence write {attribute} missing", term.at, ({"label": "missing"},)
+        respelt = vocabulary.respelt(term.text).candidates
+        if respelt and "://" in term.text:
+            meant = vocabulary.iri(respelt[0])
+            return f"{detail}, but a concept has the name {meant}", term.at, (vocabulary.summary(respelt[0]),)
+        near = vocabulary.suggest(term.text)
+        first = [{"label": vocabulary.label(each), "lang": None, "iri": vocabulary.iri(each)} for each in respelt]
+        others = [each for each in near if all(each["iri"] != one["iri"] for one in first)]
+        return detail, term.at, (*first, *others)[: max(len(near), 1)]
+
+    def kept(self, attribute: str, iri: str, term: Term) -> Term:
+        """A term that was resolved before: its IRI, its replacement, or the same IRI flagged as gone (rule 14)."""
+        vocabulary = self.vocabulary
+        successor = vocabulary.replacement(iri)
+        if successor is not None:
+            self.notes.append(Note("deprecated-term", attribute, f"{iri} is deprecated: {successor} is used instead"))
+            return replace(term, text=successor, is_iri=True, iri=successor)
+        if vocabulary.concept(iri) is None:
+            detail = f"{iri} is no longer in the vocabulary: this predicate never holds until it is back"
+            self.notes.append(Note("gone-concept", attribute, detail))
+        return replace(term, text=iri, is_iri=True, iri=iri)
+
+    def relation(self, attribute: str, node: RelationTest) -> str | None:
+        """The IRI of the relation that is meant, None where that is a problem. One that is gone is kept and flagged
+        (rule 14)."""
+        relations = self.vocabulary.relations
+        written = node.relation
+        if self.stored and (":" in written or written in relations):
+            if written not in relations:
+                detail = (
+                    f"the relation {written} is no longer in the vocabulary: this predicate never holds until it "
+                    f"is back"
+                )
+                self.notes.append(Note("gone-relation", attribute, detail))
+            return written
+        meant = self.vocabulary.relation(written)
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
+            detail = f"{written!r} may mean several relations: write one of them as <IRI>"
+            candidates: list[dict[str, object]] = [{"label": relations.label(iri), "iri": iri} for iri in meant[:20]]
+            self.problem("ambiguous-relation", detail, node.at, tuple(candidates))
+            return None
+        known = ", ".join(relations.label(iri) for iri in list(relations)[:10])
+        there = f"known are isa, below, is and {known}" if known else "known are isa, below and is"
+        near = list(relations.names.near(written, 3))
+        keyword = HABITS.get(written.casefold()) or nearest_keyword(written)
+        suggestions: list[dict[str, object]] = [{"label": each} for each in ([keyword] if keyword else []) + near]
+        detail = f"no relation has the name {written!r}; {there} (request relations when you upload an ontology)"
+        self.problem("unknown-relation", detail, node.at, tuple(suggestions))
+        return None
+
+    # ── constants ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def comparison(self, node: Comparison) -> Comparison:
+        name = self.name(node.attribute, node.at)
+        if isinstance(node.operand, AttributeRef):
+            other = self.name(node.operand.name, node.operand.at)
+            operand: Constant | AttributeRef = replace(node.operand, name=other)
+            if self.declaration(other) is None and aggregate_of(other) is None:
+                detail = self.of_operand(name, node.operand.name)
+                self.notes.append(Note("attribute-operand", name, detail))
+            return replace(node, attribute=name, operand=operand)
+        counts = (aggregate_of(name) or ("",))[0] == "count"
+        if counts and (node.order, node.operand.value) in (("=", 0), ("<=", 0), ("<", 1)):
+            self.flagged("absent-count", name, "an absent attribute has no count: write `missing` instead", node.at)
+        kind = read_as(self.declared_as(name), self.vocabulary)
+        if kind is not None:
+            ordered = node.order not in ("=", "!=")
+            self.of_kind(name, kind, node.operand, ordered=ordered)
+            return replace(node, attribute=name)
+        if node.order in ("=", "!="):
+            return replace(node, attribute=name, operand=self.constant(name, node.operand))
+        self.ordered(name, node.operand)
+        return replace(node, attribute=name)
+
+    def of_operand(self, name: str, operand: str) -> str:
+        """That an operand without quotes is another attribute of the event, and what else may be meant."""
+        if len(self.vocabulary.resolve(operand, asked=True).candidates) == 1:
+            return (
+                f"{operand} is read as an attribute of the event, not as the concept of this name: write "
+                f'{name} isa {operand}, or "{operand}" in quotes to compare texts'
+            )
+        return f"{operand} is read as an attribute of the event; write a string in quotes"
+
+    def between(self, node: Between) -> Between:
+        name = self.name(node.attribute, node.at)
+        kind = read_as(self.declared_as(name), self.vocabulary)
+        if kind is not None:
+            for constant in (node.low, node.high):
+                self.of_kind(name, kind, constant, ordered=True)
+            return replace(node, attribute=name)
+        kinds = {self.ordered(name, node.low), self.ordered(name, node.high)}
+        if len(kinds - {None}) > 1:
+            detail = (
+                "both ends must have one kind: two numbers, quantities of one dimension, two date-times or two strings"
+            )
+            self.problem("mixed-ends", detail, node.at)
+        return replace(node, attribute=name)
+
+    def constant(self, name: str, constant: Constant) -> Constant:
+        """An operand of `=`, `!=` or `in`: terms resolve, and strings too where the attribute holds concepts (rule
+        9)."""
+        value = constant.value
+        declaration = self.declaration(name)
+        if isinstance(value, Term):
+            return replace(constant, value=self.instance(name, value) or self.term(name, value))
+        if isinstance(value, str) and declaration is not None and declaration.kind == "concept":
+            term = Term(value, at=constant.at)
+            return replace(constant, value=self.instance(name, term) or self.term(name, term, written=False))
+        listed = enumeration_of(self.declared_as(name), self.vocabulary)
+        if isinstance(value, str) and listed is not None and self.vocabulary.root_word(value) not in listed.members:
+            near = get_close_matches(value[:100], listed.members, n=3) if len(self.notes) < SUGGESTED else []
+            detail = f"{value!r} is not a member of {name}" + (f" (near: {', '.join(near)})" if near else "")
+            self.notes.append(Note("not-in-enumeration", name, detail))
+        elif isinstance(value, str):
+            self.quoted(name, value)
+        self.checked(name, constant)
+        return constant
+
+    def of_kind(
+        self, name: str, kind: str, constant: Constant, *, ordered: bool = False, networks: bool = False
+    ) -> None:
+        """Rule 26: a constant that is compared with versions or addresses must be one."""
+        text = constant.value if isinstance(constant.value, str) else ""
+        if kind == "ip" and ordered:
+            self.flagged("no-order", name, "IP addresses have no order: use =, or in with a network", constant.at)
+        elif kind == "version" and parse_version(text) is None:
+            detail = f'{name} has versions, but this is not a version: write it in quotes, such as "2.4.50"'
+            self.flagged("unreadable-constant", name, detail, constant.at)
+        elif kind == "ip" and parse_address(text) is None and (parse_network(text) is None or not networks):
+            detail = (
+                f"{name} has IP addresses, but this is not an IP address: write it in quotes, or write a network "
+                f"such as 10.0.0.0/8 after in"
+            )
+            self.flagged("unreadable-constant", name, detail, constant.at)
+
+    def instance(self, attribute: str, term: Term) -> Instance | None:
+        """What an absolute IRI means that no vocabulary knows: an instance (rule 25). None for any other term, and for
+        one that was resolved before."""
+        if term.iri is not None or (self.stored and term.is_iri):
+            return None
+        if not is_absolute_iri(term.text, quoted=not term.is_iri):
+            return None
+        if self.vocabulary.resolve(term.text, is_iri=term.is_iri).candidates:
+            return None
+        respelt = self.vocabulary.respelt(term.text).candidates
+        meant = f"; a concept has the name {self.vocabulary.iri(respelt[0])}" if respelt else ""
+        detail = f"no concept has the name {term.text!r}: values are compared with it as an IRI{meant}"
+        self.notes.append(Note("unknown-iri", attribute, detail))
+        return Instance(term.text)
+
+    def ordered(self, name: str, constant: Constant) -> str | None:
+        """Check an operand of `<`, `<=`, `>`, `>=` or `between` and return its kind."""
+        value = constant.value
+        if isinstance(value, bool | Term | Instance):
+            what = "true and false have" if isinstance(value, bool) else "a concept has"
+            self.problem("no-order", f"{what} no order: use =, != or isa", constant.at)
+            return None
+        listed = enumeration_of(self.declared_as(name), self.vocabulary)
+        if isinstance(value, str) and listed is not None:
+            return self.ordered_member(name, value, listed, constant.at)
+        self.checked(name, constant)
+        if isinstance(value, Instant) or (isinstance(value, str) and parse_instant(value) is not None):
+            return "instant"
+        if holds_instants(self.declared_as(name), self.vocabulary):
+            if isinstance(value, str) and parse_dates(value, year=True) is not None:
+                return "instant"
+            if isinstance(value, int | float) and instant_of_epoch(value) is not None:
+                return "instant"
+        if isinstance(value, Quantity):
+            return self.dimension(value.unit)
+        if isinstance(value, str):
+            self.quoted(name, value)
+            return "text"
+        return "number"
+
+    def quoted(self, name: str, text: str) -> None:
+        """A quoted constant is a text (rule 9): say so where a quantity may have been meant."""
+        declaration = self.declaration(name)
+        if declaration is not None and declaration.kind == "text":
+            return
+        if holds_instants(self.declared_as(name), self.vocabulary) and parse_instant(text) is not None:
+            detail = f"{text!r} is compared as a text: leave out the quotes to compare the date-time"
+            self.notes.append(Note("quoted-date-time", name, detail))
+        if self.vocabulary.units.parse(text) is not None:
+            detail = f"{text!r} is compared as a text: leave out the quotes to compare the quantity"
+            self.notes.append(Note("quoted-quantity", name, detail))
+
+    def ordered_member(self, name: str, value: str, listed: Enumeration, at: Position | None) -> str:
+        """A member of an enumeration has the order that was declared, and no other (rule 9)."""
+        if not listed.is_ordered:
+            detail = f"{name} is an enumeration without an order: use = or in, or declare an order"
+            self.flagged("no-order", name, detail, at)
+        elif self.vocabulary.root_word(value) not in listed.members:
+            near = get_close_matches(value[:100], listed.members, n=5) if len(self.problems) < SUGGESTED else []
+            detail = f"{value!r} is not a member of {name}, so it has no place in its order"
+            self.flagged(
+                "not-in-enumeration", name, detail, at, tuple({"label": each} for each in near or listed.members[:5])
+            )
+        return "enumeration"
+
+    def checked(self, name: str, constant: Constant) -> None:
+        """Units must be known and fit what the attribute is declared to have; date-times must be such."""
+        value = constant.value
+        if isinstance(value, Instant) and parse_instant(value.text) is None and parse_dates(value.text) is None:
+            detail = f"{value.text} is neither a date-time of RFC 3339 nor a date between 1684 and 2255"
+            self.problem("bad-date-time", detail, constant.at)
+        if not isinstance(value, Quantity):
+            return
+        units = self.vocabulary.units
+        declaration = self.declaration(name)
+
+        def measure() -> None:
+            dimension = units.dimension(value.unit)
+            units.measure(value.value, value.unit)
+            if declaration is not None and declaration.unit is not None:
+                expected = units.dimension(declaration.unit)
+                if expected != dimension:
+                    detail = f"{value.unit!r} is not a unit of {name}, which has {declaration.unit} ({expected})"
+                    self.flagged("wrong-dimension", name, detail, constant.at)
+
+        self.attempt("unknown-unit", measure, constant.at)
+
+    def dimension(self, unit: str) -> str | None:
+        """What a unit measures; None for an unknown one, which is a problem already."""
+        try:
+            return self.vocabulary.units.dimension(unit)
+        except SemanticError:
+            return None
+
+    def text_test(self, node: TextTest) -> TextTest:
+        if node.test == "matches":
+            self.attempt("bad-pattern", lambda: self._pattern(node), node.at)
+        return replace(node, attribute=self.name(node.attribute, node.at))
+
+    def _pattern(self, node: TextTest) -> None:
+        pattern = compile_pattern(node.text, node.nocase)
+        if not self.stored:
+            check_size(pattern)
+
+    # ── problems ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def attempt(self, code: str, check: Callable[[], object], at: Position | None) -> None:
+        try:
+            check()
+        except UnknownUnit as error:
+            suggestions: tuple[dict[str, object], ...] = tuple({"label": each} for each in error.suggestions)
+            self.problem(code, f"unknown unit {error.unit!r}: {error.detail}", at, suggestions)
+        except SemanticError as error:
+            self.problem(code, str(error), at)
+
+    def flagged(
+        self,
+        code: str,
+        attribute: str,
+        detail: str,
+        at: Position | None,
+        suggestions: tuple[dict[str, object], ...] = (),
+    ) -> None:
+        """A problem of a new subscription. A stored one was sound when it was made; what was declared since then must
+        not lose it: it is told, and keeps what meaning it has (rule 14)."""
+        if self.stored:
+            self.notes.append(Note(code, attribute, detail))
+        else:
+            self.problem(code, detail, at, suggestions)
+
+    def problem(
+        self, code: str, detail: str, at: Position | None, suggestions: tuple[dict[str, object], ...] = ()
+    ) -> None:
+        self.problems.append(Problem(code, detail, at, suggestions))
 
 
 TYPE = "ce.type"
@@ -353,3 +865,167 @@ def _cost(atom: Atom, vocabulary: Vocabulary, operators: Operators) -> float:
     if is_expensive(atom):
         return 1.0
     return 1.0 if checks_of(predicate, vocabulary) is not None else VERIFIED_COST
+
+
+# ── advice: what to tell a subscriber whose expression is sound and may yet never match ───────────────────────────────
+
+# Near names, surprising units, numbers where recent events have quantities.
+#
+# Advice is given when a subscription is made or checked, and never stored: what events have had changes by the hour. It
+# changes no meaning, and tells no value of an event: who may subscribe may not always read what others publish.
+
+
+MOST_ATOMS = 64
+"""Predicates of one subscription that are looked at."""
+MOST_ADVICE = 20
+ENVELOPE = frozenset(
+    {"id", "source", "type", "subject", "time", "dataschema", "datacontenttype", "specversion", "received"}
+)
+
+
+@dataclass(frozen=True)
+class SeenAttributes:
+    """The attributes of recent events, in the order of their frequency, each with one value of every kind that it had:
+    `number`, `text`, or the dimension of a quantity. `names` are theirs and those that are declared. Immutable."""
+
+    kinds: Mapping[str, Mapping[str, Value]]
+    names: NearNames
+
+    @classmethod
+    def of(cls, events: Iterable[CanonicalEvent], vocabulary: Vocabulary) -> "SeenAttributes":
+        """Those of `events`. Linear in their values."""
+        found: dict[str, dict[str, Value]] = {}
+        count: dict[str, int] = {}
+        for event in events:
+            for name, values in event.attributes.items():
+                kinds = found.setdefault(name, {})
+                count[name] = count.get(name, 0) + 1
+                for value in values:
+                    for kind in _kinds(value):
+                        kinds.setdefault(kind, value)
+        ordered = {name: found[name] for name in sorted(found, key=lambda name: -count[name])}
+        return cls(ordered, NearNames((*vocabulary.attributes.declarations, *ordered)))
+
+
+def advise(compiled: Compiled, vocabulary: Vocabulary, seen: SeenAttributes | None = None) -> tuple[Note, ...]:
+    """What its author should know of a subscription beside its notes. Some µs for each predicate; the first unknown
+    attribute of a vocabulary costs some ms at thousands of properties."""
+    found: dict[Note, None] = {}
+    known = vocabulary.attributes.near_names if seen is None else seen.names
+    for atom in _atoms(compiled):
+        found.update(dict.fromkeys(_of_names(atom, known)))
+        found.update(dict.fromkeys(_of_constants(atom, vocabulary, seen)))
+        if len(found) >= MOST_ADVICE:
+            break
+    return tuple(found)[:MOST_ADVICE]
+
+
+def _atoms(compiled: Compiled) -> list[Atom]:
+    found: dict[int, Atom] = {}
+    for clause in compiled.clauses:
+        for atom in clause:
+            found.setdefault(id(atom.predicate), atom)
+            if len(found) >= MOST_ATOMS:
+                return list(found.values())
+    return list(found.values())
+
+
+def _of_names(atom: Atom, known: NearNames) -> Iterator[Note]:
+    predicate = atom.predicate
+    if isinstance(predicate, SomeOf | EveryOf):
+        names: tuple[str, ...] = (predicate.attribute,)
+    else:
+        names = atom.attributes or (getattr(predicate, "attribute", ""),)
+    for each in names:
+        name = (aggregate_of(each) or ("", each))[1].removesuffix("[]")
+        if not name:
+            continue
+        if name.startswith("ce."):
+            near = NearNames(ENVELOPE).nearest(name.removeprefix("ce."))
+            if near is not None and name.count(".") == 1:
+                detail = f"events have no context attribute {name}; did you mean ce.{near}?"
+                yield Note("near-attribute", name, detail)
+            continue
+        near = known.nearest(name)
+        if near is not None:
+            detail = f"no recent event, declaration or vocabulary has the attribute {name}; did you mean {near}?"
+            yield Note("near-attribute", name, detail)
+
+
+def _of_constants(atom: Atom, vocabulary: Vocabulary, seen: SeenAttributes | None) -> Iterator[Note]:
+    predicate: Any = atom.predicate.item if isinstance(atom.predicate, EveryValue) else atom.predicate
+    name = getattr(predicate, "attribute", "")
+    for constant in _compared_constants(predicate):
+        value = constant.value
+        if isinstance(value, Quantity):
+            yield from advice_on_unit(name, value.unit, vocabulary, published_in_words(value))
+        if seen is not None and name in seen.kinds:
+            yield from _against_events(name, value, seen.kinds[name], vocabulary)
+
+
+def _against_events(name: str, constant: Any, kinds: Mapping[str, Value], vocabulary: Vocabulary) -> Iterator[Note]:
+    """That recent events have `name` in another form than the constant."""
+    declaration = vocabulary.attributes.declaration(name)
+    dimensions = [kind for kind in kinds if kind not in ("number", "text")]
+    if isinstance(constant, Quantity):
+        dimension = vocabulary.units.dimension(constant.unit)
+        if dimension in kinds:
+            return
+        if "number" in kinds:
+            detail = (
+                f"recent events have plain numbers in {name}, which never match {constant.value} "
+                f"{constant.unit}: declare the unit of the attribute, or unit_from for the attribute with the unit"
+            )
+            yield Note("quantity-for-number", name, detail)
+        elif dimensions:
+            measured = dimensions[0]
+            detail = (
+                f"recent events have {in_words(measured)} in {name}, which never matches "
+                f"{constant.value} {constant.unit}"
+            )
+            yield Note("other-dimension", name, detail)
+    elif isinstance(constant, int | float) and not isinstance(constant, bool):
+        if "number" in kinds or (declaration is not None and declaration.unit is not None):
+            return
+        if dimensions:
+            other = kinds[dimensions[0]]
+            unit = _unit_of(other, vocabulary)
+            instead = f"write {constant} {unit}" if unit else "write the number with its unit"
+            detail = (
+                f"recent events have {in_words(dimensions[0])} in {name}, which never matches the plain number "
+                f"{constant}: {instead}, or declare the unit of the attribute"
+            )
+            yield Note("plain-number", name, detail)
+        elif "text" in kinds and is_number(kinds["text"].text or ""):
+            detail = (
+                f"recent events have numbers in quotes in {name}, which are texts and never match a number: "
+                "declare kind number for the attribute"
+            )
+            yield Note("numeric-text", name, detail)
+    elif isinstance(constant, str) and set(kinds) == {"number"} and is_number(constant):
+        detail = f"recent events have numbers in {name}, but {constant!r} is a text: leave out the quotes"
+        yield Note("quoted-number", name, detail)
+
+
+def _compared_constants(predicate: Any) -> Iterator[Constant]:
+    match predicate:
+        case Comparison(operand=Constant() as constant):
+            yield constant
+        case Membership(constants=constants):
+            yield from constants
+        case Between(low=low, high=high):
+            yield from (low, high)
+
+
+def _kinds(value: Value) -> Iterator[str]:
+    if value.number is not None:
+        yield "number"
+    if value.amount is not None and value.dimension is not None:
+        yield value.dimension
+    if not value.is_numeric and value.text is not None:
+        yield "text"
+
+
+def _unit_of(value: Value, vocabulary: Vocabulary) -> str | None:
+    said = vocabulary.units.parse(value.text) if value.text is not None else None
+    return None if said is None else said.unit

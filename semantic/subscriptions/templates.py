@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId, Clause, ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Predicate
 from kindcast.index.clause import Test as ClauseTest
-from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
+from kindcast.index.engine import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import Atom
 from kindcast.semantic.conditions.predicates import checks_of
@@ -43,8 +43,7 @@ from kindcast.semantic.model import (
     Term,
 )
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, restore_expression
-from kindcast.semantic.subscriptions.resolution import resolve
+from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, resolve, restore_expression
 from kindcast.semantic.subscriptions.subscription_table import (
     SLOT,
     ConstantColumn,
@@ -76,7 +75,7 @@ DATE = len("2026-01-31")
 MOST_PARTS = 64
 """Predicates of a tree that has a shape, and constants of a predicate: larger ones are seldom alike."""
 LONGEST_TEXT = 1_000
-"""Characters of a constant or an attribute: so the bounds of `kindcast.semantic.language.bounds` cannot be met."""
+"""Characters of a constant or an attribute: so the bounds of `kindcast.semantic.language.literals` cannot be met."""
 DEEPEST = 8
 """Levels of groups."""
 

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from kindcast.semantic.units.instants import format_instant, parse_instant
-    from kindcast.semantic.units.measure import Measure, Units
+    from kindcast.semantic.units.kinds import format_instant, parse_instant
+    from kindcast.semantic.units.measure import Measure, Units, read_rate_table
     from kindcast.semantic.units.patterns import SearchBudget, TooCostlyNow, searching_within
-    from kindcast.semantic.units.rates import read_rate_table
 
 __all__ = [
     "Measure",
@@ -24,9 +23,8 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.units.instants": ("format_instant", "parse_instant"),
-        "kindcast.semantic.units.measure": ("Measure", "Units"),
+        "kindcast.semantic.units.kinds": ("format_instant", "parse_instant"),
+        "kindcast.semantic.units.measure": ("Measure", "Units", "read_rate_table"),
         "kindcast.semantic.units.patterns": ("SearchBudget", "TooCostlyNow", "searching_within"),
-        "kindcast.semantic.units.rates": ("read_rate_table",),
     },
 )

@@ -17,7 +17,7 @@ knows; the definitions are ours, the numbers stay pint's:
     UCUM            `Cel`, `[degF]`, `mm[Hg]`         only what is not pint's symbol anyway
     UN/CEFACT 20    `CEL`, `KGM`, `MTS`               the `unitCode` of NGSI-LD and of trade documents
     QUDT            `DEG_C`, `KiloW-HR`, `M-PER-SEC2` built of atoms and prefixes, so a small table reads most of it
-    ISO 4217        `EUR`, `USD`                      each a dimension of its own, see `kindcast.semantic.units.rates`
+    ISO 4217        `EUR`, `USD`                      each a dimension of its own, see `kindcast.semantic.units.measure`
 
 OM 2 needs no table: its names are words (`metrePerSecond-Time`).
 """

@@ -1,4 +1,4 @@
-"""`Units`: parses numbers with units and converts them to base units for comparison.
+"""`Units`: numbers with units, converted to base units for comparison; exchange rates; notes on likely mistakes.
 
 Both sides of a comparison are measured here, so `86 degF` in a subscription and `{"value": 303.15, "unit": "K"}` in an
 event are the same number.
@@ -18,22 +18,26 @@ unit, prepared for `measure`.
 """
 
 import contextlib
+import csv
+import io
+import itertools
 import math
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.semantic.errors import InvalidQuantity, UnknownUnit
-from kindcast.semantic.model import Quantity
+from kindcast.semantic.errors import InvalidDeclaration, InvalidQuantity, Problem, UnknownUnit
+from kindcast.semantic.model import Position, Quantity
 from kindcast.semantic.units.codes import (
     AMBIGUOUS,
     CODES_REC20,
@@ -54,10 +58,191 @@ from kindcast.semantic.units.codes import (
     variants,
     without_prefix,
 )
-from kindcast.semantic.units.mistakes import meant_units
-from kindcast.semantic.units.rates import read_rates
 
-__all__ = ["Measure", "Units", "known_names", "product_of"]
+__all__ = [
+    "Measure",
+    "Units",
+    "in_words",
+    "is_number",
+    "known_names",
+    "meant_units",
+    "not_a_quantity",
+    "product_of",
+    "read_rate_table",
+    "read_rates",
+    "surprising_unit",
+]
+
+# ── exchange rates that a user uploads → what each currency is worth in one of them ───────────────────────────────────
+
+#     {"EUR": {"USD": "1.08", "GBP": "0.85"}}      one euro is 1.08 dollars, and 0.85 pounds
+#
+# Rates are decimals, best written as strings; a JSON number is read as its shortest decimal. Currencies that rates
+# connect, directly or through others, convert into each other and share one dimension, named after the first of them by
+# the alphabet. No rate is ever assumed: currencies that nothing connects never compare.
+
+
+Rates = dict[str, tuple[str, Fraction]]
+"""Currency → (the dimension it shares, its worth in that dimension's currency)."""
+
+RATE = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
+"""No exponents: a rate is some digits."""
+
+
+def read_rates(rates: Mapping[str, Mapping[str, Any]]) -> Rates:
+    """The worth of every currency in `rates`. Linear in the rates.
+
+    Raises `InvalidDeclaration` for an unknown currency, a rate that is no positive decimal, and rates that contradict
+    each other (one euro in dollars and back must be one euro, exactly).
+    """
+    worth: dict[str, dict[str, Fraction]] = {}
+    if not isinstance(rates, Mapping):
+        raise InvalidDeclaration('rates look like {"EUR": {"USD": "1.08"}}')
+    for base, others in rates.items():
+        if not isinstance(others, Mapping):
+            raise InvalidDeclaration(f'the rates of {base} look like {{"USD": "1.08"}}')
+        for other, rate in others.items():
+            number = check_rate(base, other, rate)
+            _connect(worth, base, other, 1 / number)
+            _connect(worth, other, base, number)
+    found: Rates = {}
+    for first in sorted(worth):
+        if first not in found:
+            _spread(first, worth, found)
+    return found
+
+
+def check_rate(base: str, other: str, rate: Any) -> Fraction:
+    """The number that one rate is. Raises `InvalidDeclaration`."""
+    for code in (base, other):
+        if code not in CURRENCIES:
+            raise InvalidDeclaration(f"{code!r} is not a currency of ISO 4217")
+    text = str(rate) if isinstance(rate, int | float | Decimal) and not isinstance(rate, bool) else rate
+    if not isinstance(text, str) or not RATE.fullmatch(text) or not Fraction(text):
+        detail = f'the rate of {base} in {other} must be a positive decimal such as "1.08", not {rate!r}'
+        raise InvalidDeclaration(detail)
+    return Fraction(text)
+
+
+def _connect(worth: dict[str, dict[str, Fraction]], base: str, other: str, value: Fraction) -> None:
+    """One `other` is `value` `base`."""
+    known = worth.setdefault(base, {}).setdefault(other, value)
+    if known != value:
+        raise InvalidDeclaration(f"two different rates between {base} and {other}")
+
+
+def _spread(first: str, worth: dict[str, dict[str, Fraction]], found: Rates) -> None:
+    """Give every currency that `first` reaches its worth in `first`."""
+    dimension = f"currency:{first}"
+    found[first] = dimension, Fraction(1)
+    waiting = [first]
+    while waiting:
+        base = waiting.pop()
+        for other, value in worth[base].items():
+            value_in_first = value * found[base][1]
+            if other not in found:
+                found[other] = dimension, value_in_first
+                waiting.append(other)
+            elif found[other][1] != value_in_first:
+                raise InvalidDeclaration(f"the rates contradict each other about {other} in {first}")
+
+
+# Tables of exchange rates as documents: JSON, or CSV with a base, a currency and a rate a line.
+#
+# {"EUR": {"USD": "1.08", "GBP": "0.85"}}          EUR,USD,1.08
+#                                                  EUR,GBP,0.85
+
+MOST_BYTES = 1 << 20
+"""Bytes of a table; there are some 180 currencies."""
+MOST_RATES = 10_000
+"""Rates of one table."""
+MOST_PROBLEMS = 100
+"""Problems told of one table."""
+HEADINGS = (("base", "currency", "rate"), ("from", "to", "rate"), ("base", "other", "rate"))
+"""First lines of a CSV that name the columns."""
+
+_table = msgspec.json.Decoder(dict[str, dict[str, Any]], float_hook=str)  # a rate is the decimal that it is written as
+
+
+def read_rate_table(data: bytes, content_type: str = "application/json") -> dict[str, dict[str, str]]:
+    """The table in a document of `application/json` or `text/csv` (UTF-8, with or without a heading), rates as strings.
+
+    Raises `InvalidDeclaration` with every bad line (`Position.line`, from 1) or member (JSON pointer), and for rates
+    that contradict each other. Linear in `data`, at most `MOST_BYTES`.
+
+    >>> read_rate_table(b"base,currency,rate\\nEUR,USD,1.08\\n", "text/csv")
+    {'EUR': {'USD': '1.08'}}
+    """
+    if len(data) > MOST_BYTES:
+        raise InvalidDeclaration(f"a table of rates has at most {MOST_BYTES:,} bytes, this one has {len(data):,}")
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in ("text/csv", "application/csv"):
+        rows = _csv_rows(data)
+    elif kind in ("application/json", "text/json") or kind.endswith("+json"):
+        rows = _json_rows(data)
+    else:
+        raise InvalidDeclaration(f"a table of rates is application/json or text/csv, not {content_type[:80]}")
+    if len(rows) > MOST_RATES:
+        raise InvalidDeclaration(f"a table of rates has at most {MOST_RATES:,} rates, this one has {len(rows):,}")
+    table: dict[str, dict[str, str]] = {}
+    problems: list[Problem] = []
+    for at, cells in rows:
+        detail = _cells_problem(cells)
+        if detail is not None:
+            problems.append(Problem("bad-rate", detail, at))
+            continue
+        base, other, rate = cells
+        table.setdefault(base, {})[other] = str(rate)
+    if problems:
+        raise InvalidDeclaration(problems[:MOST_PROBLEMS])
+    read_rates(table)
+    return table
+
+
+_Rows = list[tuple[Position, list[Any]]]
+
+
+def _json_rows(data: bytes) -> _Rows:
+    try:
+        found = _table.decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidDeclaration(f'rates look like {{"EUR": {{"USD": "1.08"}}}}: {error}') from None
+    return [
+        (Position(pointer=f"/{_escaped(base)}/{_escaped(other)}"), [base, other, rate])
+        for base, others in found.items()
+        for other, rate in others.items()
+    ]
+
+
+def _csv_rows(data: bytes) -> _Rows:
+    rows: _Rows = []
+    try:
+        reader = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
+        for cells in reader:
+            words = [cell.strip() for cell in cells]
+            if any(words) and (rows or tuple(map(str.lower, words)) not in HEADINGS):
+                rows.append((Position(line=reader.line_num, column=1), words))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", Position(line=line))]) from None
+    except csv.Error as error:
+        at = Position(line=reader.line_num, column=1)
+        raise InvalidDeclaration([Problem("bad-rate", f"this is not CSV: {error}", at)]) from None
+    return rows
+
+
+def _cells_problem(cells: list[Any]) -> str | None:
+    if len(cells) != 3:
+        return f"a line has three cells, as in EUR,USD,1.08; this one has {len(cells)}"
+    try:
+        check_rate(*cells)
+    except InvalidDeclaration as error:
+        return str(error)
+    return None
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +450,8 @@ class Measure(NamedTuple):
 class Units:
     """The units that a vocabulary knows: pint's, UCUM's, UN/CEFACT's, QUDT's, OM's, and currencies.
 
-    `rates` lets currencies convert (see `kindcast.semantic.units.rates`): `{"EUR": {"USD": "1.08"}}` says that one euro
-    is 1.08 dollars. Raises `InvalidDeclaration` for rates that make no sense.
+    `rates` lets currencies convert (see `read_rate_table`): `{"EUR": {"USD": "1.08"}}` says that one euro is 1.08
+    dollars. Raises `InvalidDeclaration` for rates that make no sense.
 
     `measure` costs about 1 µs for a unit seen before and some 100 µs for a new one; the first quantity loads pint's
     registry, about half a second. Any number of threads may use one `Units`.
@@ -481,3 +666,211 @@ def _shown(value: int | float | str) -> str:
     if isinstance(value, int) and value.bit_length() > 256:
         return f"a number of {value.bit_length()} bits"
     return str(value)[:80]
+
+
+# ── messages about texts that look like quantities but are read differently or not at all ─────────────────────────────
+
+# Nothing here changes what a text means (rule 15); it only says what it means, by the unit's name, and what to write
+# instead.
+
+
+SURPRISING = {
+    "F": ("farad, a unit of capacitance", "degF for degrees Fahrenheit"),
+    "C": ("coulomb, a unit of electric charge", "degC for degrees Celsius"),
+    "pct": ("picocarat, a unit of mass", "percent or %"),
+    "S": ("siemens, a unit of conductance", "s for seconds"),
+    "T": ("tesla, a unit of magnetic flux density", "t for tonnes"),
+    "G": ("gauss, a unit of magnetic flux density", "g for grams"),
+    "b": ("barn, a unit of area", "bit or B for bits or bytes"),
+    "pc": ("parsec, a unit of length", "pcs for pieces"),
+    "u": ("unified atomic mass unit", "pcs for pieces"),
+    "MM": ("megamolar, a unit of concentration", "mm for millimetres"),
+    "Mm": ("megametre, a thousand kilometres", "mm for millimetres"),
+    "mb": ("millibar, a unit of pressure", "MB for megabytes"),
+    "ton": ("the short ton of 907 kg", "t for tonnes of 1000 kg"),
+    "tons": ("the short ton of 907 kg", "t for tonnes of 1000 kg"),
+}
+"""Unit → its name, and what its writer more often means. A declaration that gives the attribute such a unit says that
+it is meant."""
+
+MEANT = {
+    "dollar": ("USD", "CAD", "AUD"),
+    "dollars": ("USD", "CAD", "AUD"),
+    "bucks": ("USD",),
+    "cents": ("USD",),
+    "euro": ("EUR",),
+    "euros": ("EUR",),
+    "yen": ("JPY",),
+    "yuan": ("CNY",),
+    "renminbi": ("CNY",),
+    "rmb": ("CNY",),
+    "quid": ("GBP",),
+    "sterling": ("GBP",),
+    "franc": ("CHF",),
+    "francs": ("CHF",),
+    "rupee": ("INR",),
+    "rupees": ("INR",),
+    "rouble": ("RUB",),
+    "roubles": ("RUB",),
+    "ruble": ("RUB",),
+    "rubles": ("RUB",),
+    "won": ("KRW",),
+    "real": ("BRL",),
+    "zloty": ("PLN",),
+    "kmh": ("km/h",),
+    "c": ("degC",),
+    "f": ("degF",),
+    "deg c": ("degC",),
+    "deg f": ("degF",),
+    "degree c": ("degC",),
+    "degrees c": ("degC",),
+    "degrees f": ("degF",),
+    "per cent": ("percent",),
+    "prozent": ("percent",),
+    "stunden": ("h",),
+    "tage": ("d",),
+}
+"""What is not a unit, in any case of letters → what is probably meant. No name here is a unit as it is written."""
+
+KINDS = {
+    "dimensionless": "number",
+    "length": "length",
+    "mass": "mass",
+    "time": "time",
+    "temperature": "temperature",
+    "angle": "angle",
+    "information": "amount of data",
+    "length^2": "area",
+    "length^3": "volume",
+    "length/time": "speed",
+    "mass/length/time^2": "pressure",
+    "length*mass/time^2": "force",
+    "length^2*mass/time^2": "energy",
+    "length^2*mass/time^3": "power",
+    "1/time": "frequency",
+    "current": "electric current",
+    "substance": "amount of substance",
+    "current*time": "electric charge",
+    "current^2*time^4/length^2/mass": "capacitance",
+    "length^2*mass/current/time^3": "voltage",
+}
+"""Dimensions that have a common name."""
+
+MOST_CASES = 5
+"""Letters of a unit whose other cases are tried: 32 spellings."""
+
+_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
+_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_NUMBER = r"[+-]?[0-9][0-9.,]*"
+_BEHIND = re.compile(rf"\s*({_NUMBER})(\s*)([^\W\d_][^\W\d]{{0,15}}|[%°$£¥€]\w?)\.?\s*")
+_BEFORE = re.compile(rf"\s*([^\W\d_]{{2,7}}|[$£¥€₹₺₴₪₫₽])(\s*)({_NUMBER})\s*")
+_DECIMAL = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
+_LONGEST = 40
+
+
+def in_words(dimension: str) -> str:
+    """What a dimension measures, with its article.
+
+    >>> in_words("temperature"), in_words("currency:USD"), in_words("mass/time")
+    ('a temperature', 'an amount of USD', 'a quantity of mass/time')
+    """
+    if dimension.startswith("currency:"):
+        return f"an amount of {dimension.removeprefix('currency:')}"
+    name = KINDS.get(dimension)
+    if name is None:
+        return f"a quantity of {dimension}"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def surprising_unit(unit: str) -> tuple[str, str] | None:
+    """The name of a unit that often stands where another is meant, and what to write for that.
+
+    >>> surprising_unit("F")
+    ('farad, a unit of capacitance', 'degF for degrees Fahrenheit')
+    """
+    return SURPRISING.get(unit.strip())
+
+
+def meant_units(unit: str, knows: Callable[[str], bool]) -> tuple[str, ...]:
+    """The units that `unit`, which is none, probably stands for: words for money and temperatures, codes of currencies
+    and symbols in other cases. `knows` says what is a unit; it is asked of 32 spellings at most.
+
+    >>> meant_units("Dollar", lambda unit: True), meant_units("usd", lambda unit: False)
+    (('USD', 'CAD', 'AUD'), ('USD',))
+    """
+    name = unit.strip()
+    said = MEANT.get(" ".join(name.casefold().split()))
+    if said is not None:
+        return said
+    if name.upper() in CURRENCIES:
+        return (name.upper(),)
+    return tuple(islice(_other_cases(name, knows), 3))
+
+
+def _other_cases(name: str, knows: Callable[[str], bool]) -> Iterator[str]:
+    """Spellings of `name` in other cases that are units: small letters first, then those with few changes."""
+    if not name.isalpha() or not name.isascii() or len(name) > MOST_CASES:
+        return
+    small = name.lower()
+    cases = sorted(
+        {"".join(letters) for letters in itertools.product(*((letter, letter.upper()) for letter in small))} - {name},
+        key=lambda case: (case != small, case != name[0].lower() + name[1:], sum(map(str.isupper, case)), case),
+    )
+    yield from filter(knows, cases)
+
+
+def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
+    """What to tell the writer of a text that looks like a number with a unit and is none; None where it does not look
+    so. For texts that are no quantity. Costs 0.2 µs for a text that has no digit at either end.
+
+    >>> known = {"USD", "m", "kg"}.__contains__
+    >>> not_a_quantity("5 bananas", known)
+    "'bananas' is not a unit"
+    >>> not_a_quantity("1,000 m", known)
+    'numbers have no commas: write 1000 m'
+    >>> not_a_quantity("$5", known)
+    '$ may be USD, CAD or AUD: write 5 USD'
+    >>> not_a_quantity("5 usd", known)
+    "'usd' is not a unit: write 5 USD"
+    >>> not_a_quantity("12 Main Street", known), not_a_quantity("about 5", known), not_a_quantity("7up", known)
+    (None, None, None)
+    """
+    text = text.strip()
+    if not text or len(text) > _LONGEST or not (text[0] in "+-0123456789$£¥€₹₺₴₪₫₽" or text[-1] in "0123456789"):
+        return None
+    if found := _BEHIND.fullmatch(text):
+        number, space, unit = found[1], found[2], found[3]
+    elif found := _BEFORE.fullmatch(text):
+        number, space, unit = found[3], found[2], found[1]
+    else:
+        return None
+    is_before = found.re is _BEFORE
+    plain = _plain(number)
+    if is_before and unit not in AMBIGUOUS and unit not in CURRENCY_SIGNS and unit.upper() not in CURRENCIES:
+        return None  # `Room 5`, `A4`
+    if plain is None:
+        return None  # `1.2.3 beta`, `10.0.0.1 x`
+    if knows(unit) and plain != number:
+        reason = "numbers have no commas" if _GROUPED.fullmatch(number) else "the decimal separator is a point"
+        return f"{reason}: write {plain} {unit}"
+    if unit in AMBIGUOUS:
+        choices = AMBIGUOUS[unit]
+        return f"{unit} may be {', '.join(choices[:-1])} or {choices[-1]}: write {plain} {choices[0]}"
+    meant = meant_units(unit, knows)
+    if meant:
+        return f"{unit!r} is not a unit: write {plain} {meant[0]}"
+    return f"{unit!r} is not a unit" if space and not is_before else None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number without a unit."""
+    return _DECIMAL.fullmatch(text) is not None
+
+
+def _plain(number: str) -> str | None:
+    """A number as it should be written; None for what is none in any way."""
+    if _GROUPED.fullmatch(number):
+        return number.replace(",", "")
+    if _COMMA.fullmatch(number):
+        return number.replace(",", ".")
+    return number if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", number) else None

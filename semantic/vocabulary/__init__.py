@@ -9,9 +9,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.vocabulary.contexts import LONGEST_URL, shipped_contexts
     from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
     from kindcast.semantic.vocabulary.event_schemas import document_of
-    from kindcast.semantic.vocabulary.event_types import view_of
-    from kindcast.semantic.vocabulary.splits import SHIPPED_SPLITS
-    from kindcast.semantic.vocabulary.stated import FHIR
+    from kindcast.semantic.vocabulary.event_types import FHIR, SHIPPED_SPLITS, view_of
     from kindcast.semantic.vocabulary.synonyms import read_table
     from kindcast.semantic.vocabulary.visibility import View
     from kindcast.semantic.vocabulary.vocabulary import MEANING, overlap
@@ -39,9 +37,7 @@ __getattr__ = on_demand(
         "kindcast.semantic.vocabulary.contexts": ("LONGEST_URL", "shipped_contexts"),
         "kindcast.semantic.vocabulary.declarations": ("DeclarationKind", "Declarations"),
         "kindcast.semantic.vocabulary.event_schemas": ("document_of",),
-        "kindcast.semantic.vocabulary.event_types": ("view_of",),
-        "kindcast.semantic.vocabulary.splits": ("SHIPPED_SPLITS",),
-        "kindcast.semantic.vocabulary.stated": ("FHIR",),
+        "kindcast.semantic.vocabulary.event_types": ("FHIR", "SHIPPED_SPLITS", "view_of"),
         "kindcast.semantic.vocabulary.synonyms": ("read_table",),
         "kindcast.semantic.vocabulary.visibility": ("View",),
         "kindcast.semantic.vocabulary.vocabulary": ("MEANING", "overlap"),

@@ -25,20 +25,18 @@ from typing import Any, Final, Literal, get_args
 
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError, property_in_words
 from kindcast.semantic.flatten import UNIT_KEYS
-from kindcast.semantic.ontology.iris import local_name
-from kindcast.semantic.ontology.records import Label, PropertyRecord
+from kindcast.semantic.ontology.records import Label, PropertyRecord, local_name
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
-from kindcast.semantic.vocabulary.event_types import Domain
-from kindcast.semantic.vocabulary.identifiers import IdentifierPattern, attribute_readings
-from kindcast.semantic.vocabulary.labels import NearNames, label_in
-from kindcast.semantic.vocabulary.stated import (
+from kindcast.semantic.vocabulary.event_types import (
     CodeMembers,
+    Domain,
     QuantityMembers,
     code_members,
     may_be_compared,
     quantity_members,
 )
-from kindcast.semantic.vocabulary.terms import CURIE, folded
+from kindcast.semantic.vocabulary.identifiers import IdentifierPattern, attribute_readings
+from kindcast.semantic.vocabulary.labels import CURIE, NearNames, folded, label_in
 
 __all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumeration", "enumeration", "segments_of"]
 

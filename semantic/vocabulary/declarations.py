@@ -26,9 +26,9 @@ from kindcast.semantic.vocabulary.attributes import AttributeScheme
 from kindcast.semantic.vocabulary.contexts import check_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
+from kindcast.semantic.vocabulary.event_types import Splits
 from kindcast.semantic.vocabulary.identifiers import CodeSystems
 from kindcast.semantic.vocabulary.relations import union_parts
-from kindcast.semantic.vocabulary.splits import Splits
 from kindcast.semantic.vocabulary.synonyms import Aliases, joined_tables, root_words
 
 __all__ = ["DeclarationKind", "Declarations"]

@@ -16,7 +16,7 @@ from itertools import product
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
 from kindcast.semantic.model import Note, Value, aggregate_name, aggregate_of
 from kindcast.semantic.units import Units
-from kindcast.semantic.units.instants import format_instant
+from kindcast.semantic.units.kinds import format_instant
 from kindcast.semantic.units.measure import product_of
 from kindcast.semantic.vocabulary.arithmetic import (
     Attribute,

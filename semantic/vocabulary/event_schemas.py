@@ -29,9 +29,17 @@ from kindcast.semantic.flatten import problem_at
 from kindcast.semantic.units.patterns import compile_pattern
 from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.attributes import MOST_MEMBERS, enumeration
-from kindcast.semantic.vocabulary.event_types import Correctable, Domain, EventType, Shape, View, view_of
-from kindcast.semantic.vocabulary.splits import Split, split_of
-from kindcast.semantic.vocabulary.stated import STATED
+from kindcast.semantic.vocabulary.event_types import (
+    STATED,
+    Correctable,
+    Domain,
+    EventType,
+    Shape,
+    Split,
+    View,
+    split_of,
+    view_of,
+)
 
 __all__ = ["DEEPEST", "MOST_NODES", "EventSchemas", "document_of", "extension_problems", "read_event_type"]
 

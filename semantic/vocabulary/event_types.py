@@ -1,18 +1,426 @@
-"""Event types as frozen records: domains, shapes, attributes. `event_schemas` reads them from JSON Schema.
+"""Event types as frozen records; envelopes that hold several events; objects that state one quantity or code.
 
 Le Subscribe, section 2.1, in our words: an element of ET is an `EventType`, its event schema E(e) is `EventType.uses`,
 a triple (A, n, u) is a `Use`, and dom(A) is a `Domain`. JSON nests where the paper is flat, so a type keeps its `Shape`
 as well: the tree against which the data of an event is checked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from kindcast.semantic.errors import InvalidDeclaration, Problem
-from kindcast.semantic.vocabulary.splits import Split
+from kindcast.semantic.flatten import Comparator, QuantityObject, Stated, StatedCode
+from kindcast.semantic.model import Node, Resource, TypedText
+from kindcast.semantic.ontology.records import local_name
 
-__all__ = ["EVENT_TYPES", "Correctable", "Domain", "EventType", "Shape", "View", "view_of"]
+__all__ = [
+    "EVENT_TYPES",
+    "FHIR",
+    "SHIPPED_SPLITS",
+    "STATED",
+    "CodeMembers",
+    "Correctable",
+    "Domain",
+    "EventType",
+    "Path",
+    "QuantityMembers",
+    "Shape",
+    "Split",
+    "Splits",
+    "View",
+    "code_members",
+    "may_be_compared",
+    "may_state",
+    "path_of",
+    "plain_members",
+    "quantity_members",
+    "split_of",
+    "stated_value",
+    "view_of",
+]
+
+# ── what an object states as a whole: a quantity, or a code (docs/matching-semantics.md, rule 22) ─────────────────────
+
+#     {"value": 185, "unit": "mmHg", "system": "http://unitsofmeasure.org", "code": "mm[Hg]"}     185 mm[Hg]
+#     {"numericalValue": 20, "unit": {"@id": "…/MeasurementUnitCode#KGM"}, "@type": "Value"}       20 KGM
+#     {"coding": [{"system": "http://snomed.info/sct", "code": "271649006"}], "text": "…"}         a code of SNOMED CT
+#
+# Its members stay attributes. Which members hold the number and the unit, or the code and its system, is known for the
+# shapes of common standards, and declared for others. Knows no vocabulary: `code_systems` knows what a code means.
+
+
+FHIR: Final = "application/fhir+json"
+"""The content type whose objects state quantities and codes without any declaration."""
+STATED: Final = ("quantities", "codes")
+"""What the objects of an event type may be declared to state."""
+
+NUMBERS: Final = ("value", "numericValue", "numericalValue", "hasNumericalValue")
+"""schema.org and FHIR, QUDT (and SOSA results), ONE Record, OM."""
+UNITS: Final = ("unitCode", "unit", "hasUnit", "currency", "currencyUnit", "unitText")
+CODES: Final = ("code", "notation", "termCode", "codeValue")
+"""FHIR, SKOS, schema.org's DefinedTerm and CategoryCode."""
+SYSTEMS: Final = ("system", "inScheme", "inDefinedTermSet", "inCodeSet")
+
+_LEADING: Final = frozenset({*NUMBERS, *CODES, "coding"})
+UNIT_SYSTEMS: Final = frozenset(
+    {"http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8", "urn:iso:std:iso:4217", "urn:oid:1.0.4217"}
+)
+"""UCUM and ISO 4217: the systems of codes that are units."""
+COMPARATORS: Final[frozenset[Comparator]] = frozenset(("<", "<=", ">", ">="))
+NUMBER: Final = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
+COMPARED: Final = re.compile(r"[a-z0-9](?:Quantity|Age|Count|Distance|Duration)$")
+"""How FHIR's names of attributes end whose quantities may have a comparator: `valueQuantity`, `onsetAge`."""
+MOST_CODINGS = 64
+"""Codings of one CodeableConcept that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityMembers:
+    """The members that hold the number and the unit of a quantity; None: those of the shapes that are known."""
+
+    number: str | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CodeMembers:
+    """The members that hold a code and its system; None: those of the shapes that are known. `within` is the code
+    system of what does not name one: plain texts under the attribute are codes of it, too."""
+
+    code: str | None = None
+    system: str | None = None
+    within: str | None = None
+
+
+def plain_members(node: Node) -> tuple[dict[str, Any], dict[str, str]]:
+    """The members of a node of a graph as those of a JSON object, by local name and by IRI, and the name that each has
+    in the node. Of several values the first one counts, but for codings. Costs a look at each member, and at those of
+    nodes right below."""
+    members: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, values in node.items():
+        if name.startswith("<") and name.endswith(">"):
+            iri = name[1:-1]
+            listed = values if isinstance(values, list) else [values]
+            if not listed:
+                continue
+            local = local_name(iri) or iri
+            inner = [_plain_member(each) for each in listed[:MOST_CODINGS]]
+            for each in dict.fromkeys((local, iri)):
+                members[each] = inner if local == "coding" else inner[0]
+                names[each] = name
+    return members, names
+
+
+def may_state(names: Iterable[str]) -> bool:
+    """Whether a node of a graph with members of these names may state a quantity or a code."""
+    return any(local_name(name[1:-1]) in _LEADING for name in names if name.startswith("<"))
+
+
+def _plain_member(value: Any, *, deep: bool = True) -> Any:
+    """A value as JSON has it: the IRI of a node, and its members, where it is not inside another."""
+    match value:
+        case Resource(iri=iri):
+            return {"@id": iri}
+        case TypedText(text=text):
+            return text
+        case Node(value=resource):
+            found: dict[str, Any] = {} if resource is None or resource.iri is None else {"@id": resource.iri}
+            for name, each in value.items() if deep else ():
+                if name.startswith("<") and name.endswith(">"):
+                    first = each[0] if isinstance(each, list) and each else each
+                    found[local_name(name[1:-1]) or name] = _plain_member(first, deep=False)
+            return found
+        case _:
+            return value
+
+
+def quantity_members(attribute: str, declared: Any) -> QuantityMembers | None:
+    """`true` or `{"number": …, "unit": …}` of a declaration. Raises InvalidDeclaration."""
+    given = _given(attribute, "quantity", declared, ("number", "unit"))
+    return None if given is None else QuantityMembers(given.get("number"), given.get("unit"))
+
+
+def code_members(attribute: str, declared: Any) -> CodeMembers | None:
+    """`true`, or an object with some of `code`, `system` and `in`. Raises InvalidDeclaration."""
+    given = _given(attribute, "code", declared, ("code", "system", "in"))
+    return None if given is None else CodeMembers(given.get("code"), given.get("system"), given.get("in"))
+
+
+def _given(attribute: str, key: str, declared: Any, known: tuple[str, ...]) -> Mapping[str, str] | None:
+    if declared is None or declared is False:
+        return None
+    if declared is True:
+        return {}
+    given = declared if isinstance(declared, Mapping) else {}
+    if not given or given.keys() - set(known) or not all(isinstance(each, str) and each for each in given.values()):
+        raise InvalidDeclaration(
+            f"attribute {attribute!r}: {key} is true, or an object with some of {', '.join(known)}, each a name"
+        )
+    return dict(given)
+
+
+def may_be_compared(attribute: str) -> bool:
+    """Whether quantities under a dotted name may have a comparator without being declared: by FHIR's names."""
+    return COMPARED.search(attribute) is not None
+
+
+def stated_value(
+    node: Mapping[str, Any],
+    quantities: QuantityMembers | None,
+    codes: CodeMembers | None,
+    is_unit: Callable[[str], bool],
+) -> Stated | None:
+    """The quantity or code that `node`, an object or a node of a graph, states; None for neither. `is_unit` says
+    whether a unit is known: of several members that may name it, the first with a known one is taken. Cost: a few
+    look-ups."""
+    if isinstance(node, Node):
+        members, names = plain_members(node)
+        stated = stated_value(members, quantities, codes, is_unit)
+        if stated is None:
+            return None
+        number = None if stated.number is None else names[stated.number]
+        return Stated(replace(stated.scalar, node=node.value), number)
+    found = None if quantities is None else _quantity(node, quantities, is_unit)
+    return _code(node, codes) if found is None and codes is not None else found
+
+
+def _quantity(node: Mapping[str, Any], members: QuantityMembers, is_unit: Callable[[str], bool]) -> Stated | None:
+    name = members.number or next((each for each in NUMBERS if each in node), None)
+    number = None if name is None else _number(node.get(name))
+    if name is None or number is None:
+        return None
+    if members.unit is None:
+        units = _units(node)
+    else:
+        given = _text(node.get(members.unit))
+        units = [] if given is None else [given]
+    if not units:
+        return None
+    unit = next(filter(is_unit, units), units[0])
+    comparator = node.get("comparator")
+    if comparator is not None and comparator not in COMPARATORS:
+        return None  # `ad`, or what no standard has: nothing is known of the amount
+    return Stated(QuantityObject(number, unit, dict(node), comparator), name)
+
+
+def _units(node: Mapping[str, Any]) -> list[str]:
+    """The texts that may be the unit, the likeliest first."""
+    code = _text(node.get("code"))
+    first = [code] if code is not None and _text(node.get("system")) in UNIT_SYSTEMS else []
+    others = (_text(node[each]) for each in UNITS if each in node)
+    return first + [each for each in others if each is not None]
+
+
+def _code(node: Mapping[str, Any], members: CodeMembers) -> Stated | None:
+    codings = node.get("coding") if members.code is None else None
+    if isinstance(codings, Mapping):
+        codings = [codings]
+    if isinstance(codings, list | tuple):
+        each_of = [_pair(each, members) for each in codings[:MOST_CODINGS] if isinstance(each, Mapping)]
+        found = tuple(dict.fromkeys(pair for pair in each_of if pair is not None))
+    else:
+        pair = _pair(node, members)
+        found = () if pair is None else (pair,)
+    return Stated(StatedCode(found, dict(node))) if found else None
+
+
+def _pair(node: Mapping[str, Any], members: CodeMembers) -> tuple[str, str] | None:
+    """The system of a code and the code."""
+    if members.code is None and "@value" in node and "@type" in node:
+        code, system = _text(node["@value"]), _text(node["@type"])
+    else:
+        own = CODES if members.code is None else (members.code,)
+        code = next((text for each in own if (text := _text(node.get(each))) is not None), None)
+        systems = SYSTEMS if members.system is None else (members.system,)
+        system = next((text for each in systems if (text := _text(node.get(each))) is not None), members.within)
+    return None if code is None or system is None else (system, code)
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, Mapping):
+        value = value.get("@value")
+    if isinstance(value, str) and NUMBER.fullmatch(value):
+        found = float(value)
+        return int(found) if found.is_integer() and abs(found) < 1 << 53 else found if found - found == 0.0 else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if _is_exact(value) else None
+
+
+def _is_exact(value: int | float) -> bool:
+    if isinstance(value, float):
+        return value - value == 0.0
+    return abs(value) <= 1 << 53
+
+
+def _text(value: Any) -> str | None:
+    """A text, or the IRI or literal that a node stands for."""
+    if isinstance(value, Mapping):
+        value = value.get("@id", value.get("@value"))
+    return value if isinstance(value, str) and value else None
+
+
+# ── envelopes: which documents hold several events, and where (docs/matching-semantics.md, rule 21) ───────────────────
+
+#     {"split": "epcisBody.eventList", "inherit": "@context", "where": {"type": "EPCISDocument"}, "id": "eventID"}
+#
+# A path is names of members with dots; it goes through every element of a list. `<IRI>` as a path is a property of a
+# graph.
+# Envelopes of common standards are shipped; a declaration of the same name goes before the shipped one.
+
+
+KEYS: Final = frozenset({"split", "inherit", "where", "id", "revision"})
+MOST_PATHS: Final = 16
+MOST_SPLITS: Final = 200
+LONGEST_PATH: Final = 1_000
+ANY: Final = "*"
+"""At the end of a text of `where`: whatever goes on from here."""
+
+Path = tuple[str, ...]
+
+_LINKED = "@context"
+SHIPPED_SPLITS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "epcis": {
+        "split": ["epcisBody.eventList", "epcisBody.queryResults.resultsBody.eventList"],
+        "inherit": [_LINKED],
+        "where": {"type": ["EPCISDocument", "EPCISQueryDocument"]},
+        "id": ["eventID"],
+        "revision": ["errorDeclaration.declarationTime"],
+    },
+    "fhir": {
+        "split": ["entry.resource"],
+        "where": {"resourceType": ["Bundle"], "ce.datacontenttype": ["application/fhir+json*"]},
+    },
+    "stix": {
+        "split": ["objects"],
+        "where": {"type": ["bundle"], "id": ["bundle--*"]},
+        "id": ["id"],
+        "revision": ["modified"],
+    },
+    "activitystreams": {
+        "split": ["items", "orderedItems"],
+        "inherit": [_LINKED],
+        "where": {
+            _LINKED: ["https://www.w3.org/ns/activitystreams"],
+            "type": ["Collection", "OrderedCollection", "CollectionPage", "OrderedCollectionPage"],
+        },
+        "id": ["id", "@id"],
+        "revision": ["updated"],
+    },
+    "ngsi-ld": {
+        "split": ["data"],
+        "inherit": [_LINKED],
+        "where": {_LINKED: ["https://uri.etsi.org/ngsi-ld/*"], "type": ["Notification"]},
+        "id": ["id"],
+    },
+    "ldes": {"split": ["tree:member", "<https://w3id.org/tree#member>"], "inherit": [_LINKED], "id": ["@id", "id"]},
+}
+"""Envelopes that are known without a declaration, as declarations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """An envelope: `paths` to its events, those of `inherit` to what each event gets of it. `where` names attributes as
+    they are published, and what one of their values must be. `id` and `revision` are where an event says them."""
+
+    name: str
+    paths: tuple[Path, ...]
+    inherit: tuple[Path, ...] = ()
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    id: tuple[str, ...] = ()
+    revision: tuple[str, ...] = ()
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The paths that are properties of graphs, as IRIs."""
+        return tuple(path[0][1:-1] for path in self.paths if path[0].startswith("<"))
+
+    @property
+    def members(self) -> tuple[Path, ...]:
+        """The paths through members of JSON."""
+        return tuple(path for path in self.paths if not path[0].startswith("<"))
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """What `split_of` reads."""
+        found: dict[str, Any] = {"split": [".".join(path) for path in self.paths]}
+        found |= {"inherit": [".".join(path) for path in self.inherit]} if self.inherit else {}
+        found |= {"where": {name: list(texts) for name, texts in self.where}} if self.where else {}
+        return found | {key: list(names) for key, names in (("id", self.id), ("revision", self.revision)) if names}
+
+
+def path_of(text: str) -> Path:
+    """The steps of a path.
+
+    >>> path_of("entry.resource"), path_of("<https://w3id.org/tree#member>")
+    (('entry', 'resource'), ('<https://w3id.org/tree#member>',))
+    """
+    return (text,) if text.startswith("<") else tuple(text.split("."))
+
+
+def split_of(name: str, declared: Any) -> Split:
+    """What a declaration says. Raises `InvalidDeclaration`."""
+    what = f"split {name!r}"
+    if not isinstance(declared, Mapping) or declared.keys() - KEYS or "split" not in declared:
+        raise InvalidDeclaration(
+            f"{what}: an object with split is expected, and with {', '.join(sorted(KEYS - {'split'}))} where wanted"
+        )
+    where = declared.get("where", {})
+    if not isinstance(where, Mapping) or len(where) > MOST_PATHS:
+        raise InvalidDeclaration(f"{what}: where is an object of at most {MOST_PATHS} members")
+    conditions: list[tuple[str, tuple[str, ...]]] = []
+    for key, texts in where.items():
+        listed = texts if isinstance(texts, list) else [texts]
+        if not 0 < len(listed) <= MOST_PATHS or not all(isinstance(each, str) and each for each in listed):
+            raise InvalidDeclaration(f"{what}: where must give {key} a text, or a list of at most {MOST_PATHS} texts")
+        conditions.append((key, tuple(listed)))
+    names = {key: _names(what, key, declared.get(key, [])) for key in KEYS - {"where"}}
+    if any(each.startswith("<") for key in ("inherit", "id", "revision") for each in names[key]):
+        raise InvalidDeclaration(f"{what}: only split names a property of a graph")
+    _names(what, "where", list(where))
+    return Split(
+        name=name,
+        paths=tuple(map(path_of, names["split"])),
+        inherit=tuple(map(path_of, names["inherit"])),
+        where=tuple(conditions),
+        id=names["id"],
+        revision=names["revision"],
+    )
+
+
+def _names(what: str, key: str, given: Any) -> tuple[str, ...]:
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, list) or len(listed) > MOST_PATHS:
+        raise InvalidDeclaration(f"{what}: {key} is a path, or a list of at most {MOST_PATHS} paths")
+    for each in listed:
+        is_text = isinstance(each, str) and 0 < len(each) <= LONGEST_PATH
+        if not is_text or (each.startswith("<") and not (each.endswith(">") and len(each) > 2)):
+            raise InvalidDeclaration(f"{what}: {key} names members with dots, such as epcisBody.eventList")
+        if not all(path_of(each)):
+            raise InvalidDeclaration(f"{what}: {key}: {each!r} has an empty name")
+    return tuple(listed)
+
+
+class Splits:
+    """The envelopes of one vocabulary: declared ones in the order of their names, then shipped ones. Immutable."""
+
+    def __init__(self, declared: Mapping[str, Any] | None = None, *, shipped: bool = True) -> None:
+        """Raises `InvalidDeclaration`. A declaration without any path switches off the shipped one of its name."""
+        given = dict(sorted((declared or {}).items()))
+        if len(given) > MOST_SPLITS:
+            raise InvalidDeclaration(f"at most {MOST_SPLITS} splits can be declared, not {len(given)}")
+        whole = {
+            **given,
+            **({name: body for name, body in SHIPPED_SPLITS.items() if name not in given} if shipped else {}),
+        }
+        self.all = tuple(found for name, body in whole.items() if (found := split_of(name, body)).paths)
+        self.properties = tuple(dict.fromkeys(each for split in self.all for each in split.properties))
+        """Those of graphs, whose values are events."""
+        self.names = frozenset(path[0] for split in self.all for path in split.members)
+        """The members of a document that may lead to its events: one that has none of these is no envelope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +500,7 @@ class Use:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correctable:
     """Where an event of a type says what it is about (by default its id), which revision of that it is, and what it
-    withdraws: names of attributes, see `kindcast.semantic.events.corrections`."""
+    withdraws: names of attributes, see `kindcast.semantic.events.documents`."""
 
     subject: str | None = None
     revision: str | None = None

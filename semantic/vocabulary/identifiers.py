@@ -25,8 +25,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from kindcast.semantic.errors import InvalidDeclaration, SemanticError
-from kindcast.semantic.ontology.iris import NOTATION, NOTATIONS, local_name
-from kindcast.semantic.ontology.records import ConceptRecord
+from kindcast.semantic.ontology.records import NOTATION, NOTATIONS, ConceptRecord, local_name
 from kindcast.semantic.units.patterns import Pattern, compile_pattern
 
 __all__ = [

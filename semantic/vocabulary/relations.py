@@ -31,9 +31,7 @@ from urllib.parse import quote, unquote
 from kindcast.index.clause import ConceptId
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError
-from kindcast.semantic.ontology.iris import local_name, namespace
-from kindcast.semantic.ontology.records import Label, Ontology
-from kindcast.semantic.ontology.relation_names import RelationNames
+from kindcast.semantic.ontology.records import Label, Ontology, RelationNames, local_name, namespace
 from kindcast.semantic.vocabulary.labels import label_in
 
 __all__ = [

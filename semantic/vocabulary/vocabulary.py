@@ -33,12 +33,11 @@ from kindcast.semantic.vocabulary.attributes import AttributeScheme
 from kindcast.semantic.vocabulary.contexts import compact_prefixes, shipped_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
+from kindcast.semantic.vocabulary.event_types import Splits
 from kindcast.semantic.vocabulary.identifiers import CodeSystems
-from kindcast.semantic.vocabulary.labels import FoundLabel, LabelIndex, Names, best_label
+from kindcast.semantic.vocabulary.labels import FoundLabel, LabelIndex, Names, Resolution, TermIndex, best_label
 from kindcast.semantic.vocabulary.relations import Hierarchy, Relations
-from kindcast.semantic.vocabulary.splits import Splits
 from kindcast.semantic.vocabulary.synonyms import Aliases, main_forms, root_words
-from kindcast.semantic.vocabulary.terms import Resolution, TermIndex
 from kindcast.semantic.vocabulary.visibility import View, view_of_roles
 
 __all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term", "overlap", "unknown_term"]
@@ -454,7 +453,7 @@ class Vocabulary:
     def resolve(
         self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = (), asked: bool = False
     ) -> Resolution:
-        """What `term` may mean, by the levels of `kindcast.semantic.vocabulary.terms`; deprecated names are replaced
+        """What `term` may mean, by the levels of `kindcast.semantic.vocabulary.labels`; deprecated names are replaced
         already. Of several candidates it is the one at or beneath one of `within` (the declared range of an attribute),
         if that leaves exactly one; else the one class or SKOS concept, if all others are individuals. A term that means
         nothing is tried again as its root word, and then, where that is declared, in other spellings. `asked`: a person

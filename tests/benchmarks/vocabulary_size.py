@@ -19,7 +19,7 @@ from typing import Any
 
 from kindcast import Vocabulary
 from kindcast.semantic.ontology import read
-from kindcast.semantic.ontology.encoding import decode, encode
+from kindcast.semantic.ontology.records import decode, encode
 
 __all__ = ["hierarchy", "main"]
 

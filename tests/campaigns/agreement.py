@@ -31,12 +31,11 @@ from pyspark.sql import SparkSession
 from kindcast import Matcher
 from kindcast.semantic.language import to_text, to_tree
 from kindcast.semantic.model import Event, Expression
-from kindcast.semantic.ontology.encoding import encode
+from kindcast.semantic.ontology.records import encode
 from kindcast.server.broker.documents import DocumentReader, Read
-from kindcast.spark_jobs.archive import splits_of
 from kindcast.spark_jobs.match import NONE_REPEATED, Chosen, match_unit
 from kindcast.spark_jobs.output import Output, run_units
-from kindcast.spark_jobs.reading import ReadOptions
+from kindcast.spark_jobs.reading import ReadOptions, splits_of
 from kindcast.spark_jobs.report import silent
 from kindcast.spark_jobs.snapshot import write_snapshot
 from tests.campaigns.campaign import STATE, Outcome, Told

@@ -26,14 +26,22 @@ from pyoxigraph import BlankNode, CanonicalizationAlgorithm, Dataset, DefaultGra
 
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.documents import DocumentReader
-from kindcast.semantic.events.linked_data.graph import Description, Graph, Link, graph_of_expanded, reached, unfolded
-from kindcast.semantic.events.linked_data.rdf import graph_of_rdf
-from kindcast.semantic.events.linked_data.reader import GraphReader, simplified
+from kindcast.semantic.events.linked_data.reader import (
+    Description,
+    Graph,
+    GraphReader,
+    Link,
+    graph_of_expanded,
+    graph_of_rdf,
+    reached,
+    simplified,
+    unfolded,
+)
 from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, TypedText
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
-from kindcast.semantic.vocabulary.splits import Splits
+from kindcast.semantic.vocabulary.event_types import Splits
 from tests.campaigns.campaign import Outcome, Told
 
 __all__ = ["ABOUT", "Case", "Verdict", "add_options", "cases", "folder", "run", "verdict"]

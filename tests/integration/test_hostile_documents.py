@@ -17,8 +17,8 @@ import pytest
 from kindcast import Client, Vocabulary
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import Isolation, read_isolated
-from kindcast.semantic.ontology.encoding import encode
 from kindcast.semantic.ontology.isolation import Cost
+from kindcast.semantic.ontology.records import encode
 from tests.harness.hostile import CORPUS, Canary, canary
 from tests.harness.server_process import running_server
 

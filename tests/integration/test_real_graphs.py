@@ -8,8 +8,7 @@ from typing import Any
 
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.events.linked_data.compiled import CompiledContexts
-from kindcast.semantic.events.linked_data.graph import unfolded
-from kindcast.semantic.events.linked_data.reader import DEEPEST, DOCUMENT_VALUES, GraphReader
+from kindcast.semantic.events.linked_data.reader import DEEPEST, DOCUMENT_VALUES, GraphReader, unfolded
 from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits, flatten
 from kindcast.semantic.model import Resource, TypedText

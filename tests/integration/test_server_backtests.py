@@ -125,7 +125,7 @@ def test_client_backtests_and_meets_an_unknown_job(client: httpx.Client) -> None
 
 def test_records_of_an_ontology_can_be_fetched(client: httpx.Client) -> None:
     """What jobs outside the server read; there are none where no version is active."""
-    from kindcast.semantic.ontology.encoding import decode
+    from kindcast.semantic.ontology.records import decode
 
     records = client.get("/v1/ontologies/shop/records")
     assert "http://example.org/Phone" in {record.iri for record in decode(records.content).concepts}

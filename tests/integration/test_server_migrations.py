@@ -10,7 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, delete, inspect, select, text, update
 
-from kindcast.semantic.ontology.encoding import is_readable
+from kindcast.semantic.ontology.records import is_readable
 from kindcast.semantic.vocabulary.vocabulary import MEANING
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.store import matches
@@ -112,7 +112,7 @@ def test_start_after_the_rules_changed_uses_nothing_that_was_compiled_before(
     caplog.set_level("INFO", "kindcast.broker")
     with monkeypatch.context() as older:
         older.setattr("kindcast.semantic.vocabulary.vocabulary.MEANING", 1)
-        older.setattr("kindcast.semantic.matching.saved_matcher.MEANING", 1)
+        older.setattr("kindcast.semantic.matching.matcher.MEANING", 1)
         with running_application(tmp_path) as client:
             client.put("/v1/ontologies/computers", content=FIRST, headers={"Content-Type": "text/turtle"})
             subscribe(client, "target isa Computer")

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.linked_data.compiled import CompiledContexts
-from kindcast.semantic.events.linked_data.graph import unfolded
-from kindcast.semantic.events.linked_data.reader import DEEPEST, DOCUMENT_VALUES, GraphReader
+from kindcast.semantic.events.linked_data.reader import DEEPEST, DOCUMENT_VALUES, GraphReader, unfolded
 from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from tests.harness.graph_trees import shown

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.index.clause import AttributeId, ColumnId, ConceptId, Key, LoweredEvent
-from kindcast.index.columns import (
+from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import (
     ClauseColumns,
     ColumnBatch,
     ColumnValues,
@@ -17,8 +18,7 @@ from kindcast.index.columns import (
     KeyTable,
     OperandColumn,
 )
-from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.published.dexin.engine import DexinEngine
+from kindcast.index.published.dexin import DexinEngine
 from kindcast.index.registry import new_engine
 from tests.strategies import clauses, concept_graphs, lowered_events
 

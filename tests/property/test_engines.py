@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from kindcast.index.clause import Clause, ClauseRow, LoweredEvent
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import Engine
-from kindcast.index.published.dexin.engine import DexinEngine
+from kindcast.index.published.dexin import DexinEngine
 from kindcast.index.registry import ENGINES, new_engine
 from tests.strategies import clauses, concept_graphs, lowered_events
 

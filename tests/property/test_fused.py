@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from kindcast.index.clause import AttributeId, Clause, ClauseRow, ColumnId, Key, LoweredEvent
-from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
 from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import ColumnBatch, ColumnValues, KeyTable
 from kindcast.index.fused import search, segment
 from kindcast.index.fused import segment as sharing
 from kindcast.index.fused import small_clusters as scattered

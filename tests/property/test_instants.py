@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kindcast.semantic.units.instants import format_instant, parse_instant
+from kindcast.semantic.units.kinds import format_instant, parse_instant
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 offsets = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: timezone(timedelta(minutes=minutes)))

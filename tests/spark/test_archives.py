@@ -14,10 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
-from kindcast.spark_jobs.archive import EXTENSIONS, SPLITTERS, lines_in, numbered, splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected
 from kindcast.spark_jobs.match import PLACE, in_pieces, side_by_side
-from kindcast.spark_jobs.reading import AS_IT_STANDS, MOST_LINE_BYTES, READERS, ReadOptions, read_split
+from kindcast.spark_jobs.reading import (
+    AS_IT_STANDS,
+    EXTENSIONS,
+    MOST_LINE_BYTES,
+    READERS,
+    SPLITTERS,
+    ReadOptions,
+    lines_in,
+    numbered,
+    read_split,
+    splits_of,
+)
 from kindcast.spark_jobs.report import JobFailed, NoArchive
 
 EVENTS = [{"kind": "a", "size": 1.5, "ts": 0}, {"kind": "b", "size": 2.5, "ts": 86_400.25}]

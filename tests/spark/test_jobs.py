@@ -17,12 +17,11 @@ from kindcast import Event, Matcher, Vocabulary
 from kindcast.semantic.backtest import Backtest, PastEvent
 from kindcast.semantic.ontology import read
 from kindcast.server.cli import main
-from kindcast.spark_jobs.backtest import backtest_archive
+from kindcast.spark_jobs.event_batch import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
 from kindcast.spark_jobs.learn import learn_archive
-from kindcast.spark_jobs.match import match, match_archive
+from kindcast.spark_jobs.match import backtest_archive, match, match_archive
 from kindcast.spark_jobs.normalise import normalise
 from kindcast.spark_jobs.report import JobFailed
-from kindcast.spark_jobs.schemas import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
 from kindcast.spark_jobs.snapshot import Inputs, Snapshot, write_snapshot
 from kindcast.spark_jobs.stream import quarantined, read_events, readable
 from tests.harness.application import running_application, subscribe
@@ -305,7 +304,7 @@ def test_snapshot_written_under_other_rules_is_compiled_again_and_jobs_write_ano
             "kindcast.semantic.vocabulary.vocabulary",
             "kindcast.spark_jobs.snapshot",
             "kindcast.spark_jobs.snapshot",
-            "kindcast.semantic.matching.saved_matcher",
+            "kindcast.semantic.matching.matcher",
         ):
             older.setattr(f"{module}.MEANING", 1)
         before = inputs.snapshot(tmp_path / "out")

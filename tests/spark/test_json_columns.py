@@ -17,11 +17,10 @@ from kindcast.semantic.backtest import Backtest, PastEvent
 from kindcast.semantic.events.documents import digest_of
 from kindcast.semantic.model import Event
 from kindcast.spark_jobs import reading
-from kindcast.spark_jobs.archive import splits_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected, event_of, json_of
 from kindcast.spark_jobs.normalise import Normaliser
-from kindcast.spark_jobs.reading import JsonColumns, ReadOptions, lines_of, read_split
-from kindcast.spark_jobs.workers import ShardMatcher
+from kindcast.spark_jobs.reading import JsonColumns, ReadOptions, lines_of, read_split, splits_of
+from kindcast.spark_jobs.snapshot import ShardMatcher
 
 ASKED = (
     "a = 1",

@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 from kindcast import Matcher
 from kindcast.semantic.language import to_tree
 from kindcast.semantic.model import Event, Expression
-from kindcast.spark_jobs.archive import splits_of
 from kindcast.spark_jobs.match import NONE_REPEATED, Chosen, match_unit
 from kindcast.spark_jobs.output import Output, run_units
-from kindcast.spark_jobs.reading import ReadOptions
+from kindcast.spark_jobs.reading import ReadOptions, splits_of
 from kindcast.spark_jobs.report import silent
 from kindcast.spark_jobs.snapshot import write_snapshot
 from tests.harness.vocabularies import declared_in

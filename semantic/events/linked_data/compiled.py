@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kindcast.semantic.errors import InvalidEvent, Problem
-from kindcast.semantic.events.linked_data.graph import ID, INTEGERS, LANGUAGE, NO_IRI, REALS, TYPE, Link, literal_of
+from kindcast.semantic.events.linked_data.reader import ID, INTEGERS, LANGUAGE, NO_IRI, REALS, TYPE, Link, literal_of
 from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Node, Resource, TypedText

@@ -18,10 +18,9 @@ from typing import Final
 
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import framing
-from kindcast.semantic.ontology.encoding import decode, encode
+from kindcast.semantic.ontology.extraction import Known, Pairs
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
-from kindcast.semantic.ontology.records import ConceptRecord, Ontology, Progress
-from kindcast.semantic.ontology.subsumption import Known, Pairs
+from kindcast.semantic.ontology.records import ConceptRecord, Ontology, Progress, decode, encode
 
 __all__ = ["classify_task", "run_hermit"]
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from kindcast.semantic.errors import ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import framing
-from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
-from kindcast.semantic.ontology.records import Ontology, Progress
+from kindcast.semantic.ontology.records import Ontology, Progress, decode, encode
 
 if TYPE_CHECKING:
     from kindcast.semantic.ontology.reasoning.axioms import Axioms

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.index.columns import ColumnBatch, ColumnValues
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import RowTable
+from kindcast.index.engine import ColumnBatch, ColumnValues, RowTable
 from kindcast.index.fused.engine import FusedEngine
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses

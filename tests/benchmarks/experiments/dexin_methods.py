@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kindcast.index.published.dexin.engine import EXCLUSIVE, FIRST_FIT, INCLUSIVE, DexinEngine
+from kindcast.index.published.dexin import EXCLUSIVE, FIRST_FIT, INCLUSIVE, DexinEngine
 from kindcast.index.registry import ENGINES
 from tests.benchmarks.harness.contestants import measured
 from tests.benchmarks.harness.experiment import Axes, Scale, Task

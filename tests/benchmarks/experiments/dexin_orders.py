@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.published.dexin.engine import FIRST_FIT, OPTIMAL, DexinEngine, cost_of, first_fit, optimal
+from kindcast.index.published.dexin import FIRST_FIT, OPTIMAL, DexinEngine, cost_of, first_fit, optimal
 from tests.benchmarks.harness.contestants import clause_columns
 from tests.benchmarks.harness.drawn_clauses import drawn_clauses
 from tests.benchmarks.harness.experiment import Axes, Scale, Task

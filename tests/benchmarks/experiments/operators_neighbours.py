@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.semantic.planner.linked_chains import LinkedChains, Node
 from kindcast.semantic.planner.problem import Undecided
-from kindcast.semantic.planner.strategies import SubOrder, sub_order
+from kindcast.semantic.planner.strategies import LinkedChains, Node, SubOrder, sub_order
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.operator_workload import Setting, Workload
 

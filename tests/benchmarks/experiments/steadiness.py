@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kindcast.index.columns import ColumnBatch, ColumnValues
+from kindcast.index.engine import ColumnBatch, ColumnValues
 from kindcast.index.fused.engine import FusedEngine
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.benchmarks.harness.fused_runs import event_batches, filled, microseconds, tree_of

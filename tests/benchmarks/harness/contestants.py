@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from kindcast.index.clause import AttributeId, ColumnId
-from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, OperandColumn
-from kindcast.index.engine import Engine
+from kindcast.index.engine import ClauseColumns, ConceptOperands, Engine, IntervalOperands, KeyOperands, OperandColumn
 from kindcast.index.fused.engine import FusedEngine
 from kindcast.index.registry import ENGINES, new_engine
 from tests.benchmarks.baselines.full_scan import CompiledScan

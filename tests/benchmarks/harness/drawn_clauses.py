@@ -21,8 +21,8 @@ from kindcast.index.clause import (
     Predicate,
 )
 from kindcast.index.clause import Test as ClauseTest
-from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
 from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import ColumnBatch, ColumnValues, KeyTable
 from tests.benchmarks.workload_papers import CONCEPT, NUMBER, Drawing
 
 __all__ = ["DrawnClauses", "drawn_clauses", "ends"]

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import Clause
-from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import Engine, RowTable
+from kindcast.index.engine import ColumnBatch, Engine, RowTable
 from kindcast.index.registry import new_engine
 
 __all__ = ["BATCH", "engine_memory", "fill", "run_engine", "timed"]

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kindcast.index.columns import ColumnBatch
 from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import ColumnBatch
 from kindcast.index.fused.compaction import in_thread
 from kindcast.index.fused.engine import FusedEngine, Run
 from tests.benchmarks.harness.contestants import clause_columns

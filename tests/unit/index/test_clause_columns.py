@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, ConceptTest, IntervalTest, KeyTest, LoweredEvent
-from kindcast.index.columns import ClauseColumns, ConceptOperands, IntervalOperands, KeyOperands, in_order
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import Engine
+from kindcast.index.engine import ClauseColumns, ConceptOperands, Engine, IntervalOperands, KeyOperands, in_order
 from kindcast.index.fused.engine import FusedEngine
 from kindcast.index.naive import NaiveEngine
 from kindcast.index.registry import ENGINES, new_engine

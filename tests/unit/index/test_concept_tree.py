@@ -2,8 +2,7 @@
 
 from kindcast.index.clause import ConceptId, ConceptTest
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.ctps.row_bits import empty_bits, rows_of
-from kindcast.index.ctps.row_indexes import ConceptTree
+from kindcast.index.published.ctps_rows import ConceptTree, empty_bits, rows_of
 
 PRODUCT, COMPUTER, PORTABLE, LAPTOP, MINE = (ConceptId(number) for number in range(5))
 GRAPH = ConceptGraph(

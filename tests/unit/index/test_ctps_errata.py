@@ -21,8 +21,8 @@ from kindcast.index.clause import (
     Test,
 )
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.ctps.row_indexes import FIRST_SPREAD
 from kindcast.index.engine import Engine
+from kindcast.index.published.ctps_rows import FIRST_SPREAD
 from kindcast.index.registry import ENGINES, new_engine
 
 TARGET, PART, CONTACT, PRICE, NAME = (AttributeId(number) for number in range(5))

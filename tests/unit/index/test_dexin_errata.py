@@ -11,7 +11,7 @@ import pytest
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.published.dexin.engine import (
+from kindcast.index.published.dexin import (
     EXCLUSIVE,
     FIRST_FIT,
     INCLUSIVE,

@@ -21,7 +21,7 @@ from kindcast.index.clause import (
 )
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.errors import OtherLayout
-from kindcast.index.fused import snapshot as saved
+from kindcast.index.fused import engine as saved
 from kindcast.index.fused.compaction import at_once
 from kindcast.index.fused.engine import FusedEngine
 from kindcast.index.naive import NaiveEngine

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from kindcast.index.ctps.row_bits import empty_bits, rows_of
-from kindcast.index.ctps.row_indexes import FEW_INTERVALS, FIRST_SPREAD, SLOTS, Bounds, GemIndex
+from kindcast.index.published.ctps_rows import FEW_INTERVALS, FIRST_SPREAD, SLOTS, Bounds, GemIndex, empty_bits, rows_of
 
 INFINITY = math.inf
 CAPACITY = 1 << 10

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, KeyTest, LoweredEvent, Predicate
-from kindcast.index.columns import ColumnBatch, ColumnValues, KeyTable
 from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.engine import ColumnBatch, ColumnValues, KeyTable
 from kindcast.index.errors import UnknownRow
 from kindcast.index.naive import NaiveEngine
 from kindcast.index.published.le_subscribe_kernels import BLOCK, BoundBlocks, EqualityClusters, entry_of

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from kindcast.index.clause import AttributeId
-from kindcast.index.ctps import engine as presence
-from kindcast.index.ctps.engine import Presence
-from kindcast.index.ctps.row_bits import rows_of
+from kindcast.index.published import ctps as presence
+from kindcast.index.published.ctps import Presence
+from kindcast.index.published.ctps_rows import rows_of
 
 
 def attributes(*numbers: int) -> frozenset[AttributeId]:

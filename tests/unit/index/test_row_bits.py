@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kindcast.index.ctps.row_bits import (
+from kindcast.index.published.ctps_rows import (
     FEW_ROWS,
     MANY_ROWS,
     RowSet,

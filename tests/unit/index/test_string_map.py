@@ -1,7 +1,6 @@
 """Rows by key."""
 
-from kindcast.index.ctps.row_bits import empty_bits, rows_of
-from kindcast.index.ctps.row_indexes import StringMap
+from kindcast.index.published.ctps_rows import StringMap, empty_bits, rows_of
 
 
 def test_map_gives_the_rows_of_a_key_and_none_for_an_unknown_one() -> None:

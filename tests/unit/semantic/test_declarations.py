@@ -6,7 +6,7 @@ import pytest
 
 from kindcast import Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.units.rates import read_rate_table
+from kindcast.semantic.units.measure import read_rate_table
 from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
 from kindcast.semantic.vocabulary.synonyms import read_table
 

@@ -14,7 +14,7 @@ from kindcast.semantic.events.linked_data.reader import GraphReader
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.vocabulary import SHIPPED_SPLITS, Declarations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
-from kindcast.semantic.vocabulary.splits import Splits, split_of
+from kindcast.semantic.vocabulary.event_types import Splits, split_of
 
 EX = "http://example.org/"
 CONTEXT = {"ex": EX}

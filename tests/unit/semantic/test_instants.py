@@ -2,7 +2,7 @@
 
 import pytest
 
-from kindcast.semantic.units.instants import format_instant, parse_instant
+from kindcast.semantic.units.kinds import format_instant, parse_instant
 
 SECOND = 1_000_000
 NEW_YEAR = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kindcast import InvalidSubscription, Matcher, Vocabulary
-from kindcast.semantic.language import bounds, parse, parse_text, parse_tree, to_text
+from kindcast.semantic.language import literals, parse, parse_text, parse_tree, to_text
 from kindcast.semantic.language.literals import KEYWORDS
 from kindcast.semantic.model import Position
 
@@ -19,13 +19,13 @@ ROW = re.compile(r"^\| `(?P<text>[^`]+)` \| `(?P<tree>\{.*?\})` \|", re.M)
 CODE = re.compile(r"^\| `(?P<code>[a-z-]+)` \| (?P<what>[^|]+) \|(?: `(?P<text>[^`]+)`)? \|$", re.M)
 KINDS = {"subscription", "json", "subscription refused", "json refused", "json problem"}
 BOUNDS = [
-    bounds.LONGEST_TEXT,
-    bounds.NESTING,
-    bounds.MOST_NODES,
-    bounds.LONGEST_LIST,
-    bounds.TREE_VALUES,
-    bounds.TREE_CHARACTERS,
-    bounds.MOST_PROBLEMS,
+    literals.LONGEST_TEXT,
+    literals.NESTING,
+    literals.MOST_NODES,
+    literals.LONGEST_LIST,
+    literals.TREE_VALUES,
+    literals.TREE_CHARACTERS,
+    literals.MOST_PROBLEMS,
 ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kindcast.semantic.language import parse
 from kindcast.semantic.ontology import ConceptRecord, Ontology, read
-from kindcast.semantic.subscriptions.resolution import resolve
+from kindcast.semantic.subscriptions.compilation import resolve
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 OBO = "http://purl.obolibrary.org/obo/"

@@ -7,7 +7,7 @@ import pytest
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import read
-from kindcast.semantic.ontology.encoding import HEADER, OLDER, OLDEST, decode, encode, is_readable
+from kindcast.semantic.ontology.records import HEADER, OLDER, OLDEST, decode, encode, is_readable
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 
 TURTLE = b"""

@@ -4,8 +4,8 @@ import pytest
 
 from kindcast.semantic.errors import OntologyError, UnknownRelation
 from kindcast.semantic.ontology import Limits, RelationRecord, read
-from kindcast.semantic.ontology.encoding import decode, encode
 from kindcast.semantic.ontology.isolated_reading import read_isolated
+from kindcast.semantic.ontology.records import decode, encode
 
 HEAD = """@prefix : <http://e/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix skos: <http://www.w3.org/2004/02/skos/core#> .

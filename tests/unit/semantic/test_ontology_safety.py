@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kindcast.semantic.errors import OntologyError
-from kindcast.semantic.ontology import Limits, read, subsumption
+from kindcast.semantic.ontology import Limits, extraction, read
 
 RDF = (
     '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:owl="http://www.w3.org/2002/07/owl#"'
@@ -302,7 +302,7 @@ def test_list_that_bites_its_tail_ends() -> None:
 
 def test_class_expressions_that_multiply_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes that share one conjunction: a small file, the product of pairs."""
-    monkeypatch.setattr(subsumption, "DERIVED", 30_000)  # two million take a second
+    monkeypatch.setattr(extraction, "DERIVED", 30_000)  # two million take a second
     lines = [f"<http://e/a{n}> <{OWL}equivalentClass> _:x ." for n in range(200)]
     lines.append(f"_:x <{OWL}intersectionOf> _:l0 .")
     for n in range(200):

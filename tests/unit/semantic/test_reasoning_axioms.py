@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
-from kindcast.semantic.ontology import subsumption as known
+from kindcast.semantic.ontology import extraction as known
+from kindcast.semantic.ontology.extraction import Known
 from kindcast.semantic.ontology.loader import read_with_axioms
 from kindcast.semantic.ontology.reasoning import hermit, owl
 from kindcast.semantic.ontology.reasoning.axioms import Axioms
 from kindcast.semantic.ontology.reasoning.owl import Reasoner
-from kindcast.semantic.ontology.subsumption import Known
 
 PREFIXES = """
 @prefix : <http://e/> .

@@ -6,8 +6,7 @@ import pytest
 
 from kindcast import Vocabulary
 from kindcast.semantic.errors import OntologyError
-from kindcast.semantic.ontology import Limits, Ontology, read
-from kindcast.semantic.ontology.reasoning import rdfs
+from kindcast.semantic.ontology import Limits, Ontology, loader, read
 
 PREFIXES = """
 @prefix : <http://e/> .
@@ -114,7 +113,7 @@ def test_entailed_triples_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     domains = " , ".join(f":C{n}" for n in range(100))
     document = f":p rdfs:domain {domains} . " + " ".join(f":a{n} :p {n} ." for n in range(100))
     assert len(reasoned(document).types) == 10_000
-    monkeypatch.setattr(rdfs, "ENTAILED", 9_999)
+    monkeypatch.setattr(loader, "ENTAILED", 9_999)
     with pytest.raises(OntologyError, match="more than 9,999 triples follow"):
         reasoned(document)
 

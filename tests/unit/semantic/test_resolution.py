@@ -5,7 +5,7 @@ import pytest
 from kindcast import InvalidSubscription, Vocabulary
 from kindcast.semantic.errors import Problem
 from kindcast.semantic.language import parse, to_text
-from kindcast.semantic.subscriptions.resolution import resolve
+from kindcast.semantic.subscriptions.compilation import resolve
 
 PREFIXES = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

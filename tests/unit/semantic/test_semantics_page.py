@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Operator, Vocabulary, explain, operator
-from kindcast.semantic.explanations.explanation import as_json
+from kindcast.semantic.explanations import as_json
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "matching-semantics.md"
 BLOCK = re.compile(r"^### (?P<rule>\d+)\. |^```(?P<language>\w+)(?: (?P<use>[\w ]+))?\n(?P<body>.*?)^```$", re.M | re.S)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kindcast import InvalidEvent, Matcher, Vocabulary
-from kindcast.semantic.matching.results import MatchTable
+from kindcast.semantic.matching.verification import MatchTable
 
 TREE = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

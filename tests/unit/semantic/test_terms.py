@@ -3,7 +3,7 @@
 import pytest
 
 from kindcast.semantic.ontology.namespaces import local_name
-from kindcast.semantic.vocabulary.terms import folded
+from kindcast.semantic.vocabulary.labels import folded
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 PREFIXES = """

@@ -12,8 +12,7 @@ import pytest
 from kindcast.semantic.errors import UnknownUnit
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.codes import AMBIGUOUS, CODES_REC20, CURRENCIES, LEVELS, NOT_UNITS, QUDT_ATOMS, SYMBOLS
-from kindcast.semantic.units.measure import known_names
-from kindcast.semantic.units.mistakes import KINDS, MEANT, SURPRISING
+from kindcast.semantic.units.measure import KINDS, MEANT, SURPRISING, known_names
 
 QUDT = "http://qudt.org/vocab/unit/"
 OM = "http://www.ontology-of-units-of-measure.org/resource/om-2/"

@@ -3,7 +3,7 @@
 import pytest
 
 from kindcast import Matcher, Vocabulary, operator
-from kindcast.semantic.explanations.operator_plans import explain_chains, explain_plan
+from kindcast.semantic.explanations import explain_chains, explain_plan
 from kindcast.semantic.planner.strategies import PLANNERS
 
 

@@ -5,8 +5,8 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from kindcast.semantic.planner.linked_chains import Node
 from kindcast.semantic.planner.problem import Undecided
+from kindcast.semantic.planner.strategies import Node
 
 __all__ = ["candidates", "chain_cost", "evaluated", "expected_cost_of_two"]
 

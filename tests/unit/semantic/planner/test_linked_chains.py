@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kindcast.semantic.planner.kernels import pair_weights
-from kindcast.semantic.planner.linked_chains import Chains, LinkedChains, Node, order_chains
+from kindcast.semantic.planner.problem import pair_weights
+from kindcast.semantic.planner.strategies import Chains, LinkedChains, Node, order_chains
 from tests.unit.semantic.planner.instances import chain_cost, expected_cost_of_two
 
 PASSING = (0.1, 0.35, 0.5, 0.62, 0.8, 0.95)

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary, operator
-from kindcast.semantic.planner.linked_chains import Chains, Node, order_chains
 from kindcast.semantic.planner.problem import Estimates, Literals, Undecided
-from kindcast.semantic.planner.strategies import PLACED_SINGLY, SubOrder, at_once, in_thread
+from kindcast.semantic.planner.strategies import PLACED_SINGLY, Chains, Node, SubOrder, at_once, in_thread, order_chains
 from tests.unit.semantic.planner.instances import evaluated
 
 PREDICATES = 6
@@ -135,7 +134,7 @@ def test_sub_order_order_that_fails_leaves_the_one_before(
 ) -> None:
     """It is told in the log, and events go on."""
     strategy = filled(CHAINS, EVEN, DEAR, run=at_once)
-    monkeypatch.setattr("kindcast.semantic.planner.linked_chains.order_chains", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("kindcast.semantic.planner.strategies.order_chains", lambda *_, **__: 1 / 0)
     assert set(asked(strategy, CHAINS, EVEN, DEAR)) <= set(range(PREDICATES))
     assert strategy.orders == 0
     assert "could not be computed" in caplog.text

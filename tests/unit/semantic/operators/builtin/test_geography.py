@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators.builtin.geography import EARTH, MOST_CORNERS, Regions, geography
+from kindcast.semantic.operators.builtin import EARTH, MOST_CORNERS, Regions, geography
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, reason, refused
 
 BRONX = [[-73.93, 40.80], [-73.78, 40.80], [-73.78, 40.91], [-73.93, 40.91], [-73.93, 40.80]]

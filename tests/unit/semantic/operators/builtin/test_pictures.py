@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from kindcast.semantic.operators.builtin.pictures import LONGEST, _sizes, pictures
+from kindcast.semantic.operators.builtin import LONGEST_IMAGE, _sizes, pictures
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, reason, refused
 
 OPERATORS = pictures()
@@ -97,7 +97,7 @@ def bomb(width: int, height: int) -> str:
         ("/etc/passwd", "not a PNG in base64"),
         ("https://example.org/a.png", "not a PNG in base64"),
         (5, "an image is a text"),
-        ("A" * (LONGEST + 1), "at most 1,000,000 characters"),
+        ("A" * (LONGEST_IMAGE + 1), "at most 1,000,000 characters"),
         (bomb(40_000, 40_000), "not a PNG in base64"),
         (bomb(3_000, 3_000), "9,000,000 pixels; 1,048,576 are allowed"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators.builtin.tables import LONGEST_CELL, Table, tables
+from kindcast.semantic.operators.builtin import LONGEST_CELL, Table, tables
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, refused
 
 SUPPLIERS = Table.from_csv("suppliers", 'name,country,grade\nAcme,AT,1\nAcme,DE,2.5\n"Müller, Söhne",CH,x\n7,US,3\n')

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kindcast.semantic.operators.builtin.texts import LONGEST, texts
+from kindcast.semantic.operators.builtin import LONGEST_TEXT, texts
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, reason, refused
 
 OPERATORS = texts()
@@ -54,7 +54,7 @@ def test_similar_near_duplicates_by_a_constraint() -> None:
 
 def test_similar_long_text_costs_no_more_than_the_bound() -> None:
     """What is beyond it is not looked at."""
-    ((score,),) = bindings(OPERATORS, 'similar("a", @title, ?s)', title="a" + " " * LONGEST + "b" * 1_000_000)
+    ((score,),) = bindings(OPERATORS, 'similar("a", @title, ?s)', title="a" + " " * LONGEST_TEXT + "b" * 1_000_000)
     assert score == 1
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators.builtin.windows import Window, windows
+from kindcast.semantic.operators.builtin import Window, windows
 from tests.unit.semantic.operators.builtin.asking import holds, refused
 
 OFFICE = {"office hours": ["mon-thu 09:00-17:00 Europe/Vienna", "fri 09:00-13:00 Europe/Vienna"]}

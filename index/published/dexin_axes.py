@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from kindcast.index.clause import Clause, ConceptTest, IntervalTest, Key, KeyTest, Predicate
 from kindcast.index.jit import compiled, lowest_bit
-from kindcast.index.published.growing_runs import LOWER, GrowingRuns
+from kindcast.index.published.shared import LOWER, GrowingRuns
 
 __all__ = [
     "SLOT_ROWS",

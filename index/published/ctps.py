@@ -88,10 +88,18 @@ from kindcast.index.clause import (
     Test,
 )
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.ctps.row_bits import FIRST_CAPACITY, RowSet, clear_rows, empty_bits, rows_of
-from kindcast.index.ctps.row_indexes import ConceptTree, GemIndex, StringMap
 from kindcast.index.engine import Engine
 from kindcast.index.errors import UnknownRow
+from kindcast.index.published.ctps_rows import (
+    FIRST_CAPACITY,
+    ConceptTree,
+    GemIndex,
+    RowSet,
+    StringMap,
+    clear_rows,
+    empty_bits,
+    rows_of,
+)
 
 __all__ = ["CtpsEngine", "Presence"]
 

@@ -43,13 +43,20 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import Clause, ClauseRow, ColumnId, ConceptId, Key, LoweredEvent
-from kindcast.index.columns import ClauseColumns, ColumnBatch, ConceptOperands, IntervalOperands, KeyOperands
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.engine import Engine, RowTable
+from kindcast.index.engine import (
+    ClauseColumns,
+    ColumnBatch,
+    ConceptOperands,
+    Engine,
+    IntervalOperands,
+    KeyOperands,
+    RowTable,
+)
 from kindcast.index.errors import UnknownRow
 from kindcast.index.jit import announce_compilation, compiled
 from kindcast.index.naive import clause_matches
-from kindcast.index.published.dexin.axes import (
+from kindcast.index.published.dexin_axes import (
     SLOT_ROWS,
     Asked,
     Axes,
@@ -411,7 +418,7 @@ class DexinEngine(Engine):
     reads_columns = True
 
     def __init__(self, graph: ConceptGraph, *, plan: int = FIRST_FIT, slot_rows: int = SLOT_ROWS) -> None:
-        """`plan` as in `kindcast.index.published.dexin.engine`: others than Algorithm 4 are for comparison. A slot gets
+        """`plan` as in `kindcast.index.published.dexin`: others than Algorithm 4 are for comparison. A slot gets
         `slot_rows` rows or more."""
         self._graph = graph
         self._plan = plan

@@ -1,4 +1,4 @@
-"""Why an event matched a subscription or did not: every clause, predicate and value, and every answer of operators.
+"""Why an event matched a subscription or did not, why operators were asked in their order, and what that costs.
 
 The verdicts come from `kindcast.semantic.conditions.predicates`, predicate by predicate; tests compare them with the
 matcher's decision. Every operator call of a clause is made, even if an earlier call has decided the clause: an
@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest
+from kindcast.semantic.conditions.lowering import expensive_clause, is_expensive
 from kindcast.semantic.conditions.normal_form import Atom
-from kindcast.semantic.conditions.operator_clauses import expensive_clause, is_expensive
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, read_as, values_of
 from kindcast.semantic.errors import InvalidQuantity, property_in_words
-from kindcast.semantic.events.advice import advice_on_value, published_in_words
 from kindcast.semantic.events.canonical_events import Canonicaliser
+from kindcast.semantic.events.event_plans import advice_on_value, published_in_words
 from kindcast.semantic.language import to_text
-from kindcast.semantic.matching.operator_layer import OperatorLayer
+from kindcast.semantic.matching.matcher import Matcher
+from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step
 from kindcast.semantic.model import (
     AttributeRef,
     Between,
@@ -39,24 +40,26 @@ from kindcast.semantic.model import (
     Quantity,
     RelationTest,
     SomeOf,
+    SubscriptionSlot,
     Term,
     TextTest,
     Value,
     ValueConstraint,
     aggregate_of,
 )
-from kindcast.semantic.operators.bindings import joined, reported
-from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask, unified
+from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask, joined, reported, unified
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
-from kindcast.semantic.subscriptions.advice import SeenAttributes, advise
-from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression
-from kindcast.semantic.units.mistakes import in_words, is_number, not_a_quantity
+from kindcast.semantic.subscriptions.compilation import Compiled, SeenAttributes, advise, compile_expression
+from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity
 from kindcast.semantic.vocabulary.labels import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "as_json",
+    "chains",
     "explain",
+    "explain_chains",
+    "explain_plan",
     "sentence",
 ]
 
@@ -564,3 +567,94 @@ def _shown(value: dict[str, Any]) -> str:
     if len(value["path"]) > 1:
         return f"{published!r} ({' → '.join(value['path'])})"
     return repr(published)
+
+
+# ── plans of operators: why they were asked in this order, and the expected cost ──────────────────────────────────────
+
+# Beside `explain`, which tells of one subscription and one event: here all
+# subscriptions of a matcher take part, since what they share decides what is asked.
+
+
+def explain_plan(matcher: Matcher, event: Mapping[str, Any] | Event | CanonicalEvent) -> dict[str, Any]:
+    """What the operators of `matcher` are asked about `event`, and why in this order, as JSON; they are really asked.
+
+    `{"planner", "candidates", "asked": [{"call", "why", "holds", "chance", "expected_seconds", "popularity", "work",
+    "settled"}], "evaluations", "alone", "saved", "expected_seconds"}`: `alone` is what the candidates would ask with
+    nothing shared and nothing left out, `saved` the difference. Raises `InvalidEvent`.
+    """
+    canonical = event if isinstance(event, CanonicalEvent) else matcher.canonicalise(event)
+    open = matcher.open_decision(canonical, steps=True)
+    open.advance()
+    decision = open.decision
+    steps = decision.steps or []
+    return {
+        "planner": matcher.planner_name,
+        "candidates": open.candidates,
+        "asked": [_told(step, matcher.planner_name) for step in steps],
+        "evaluations": len(decision.asked),
+        "alone": decision.literals,
+        "saved": _saved(decision),
+        "expected_seconds": sum(step.seconds for step in steps),
+    }
+
+
+def explain_chains(matcher: Matcher, subscription: str) -> list[dict[str, Any]]:
+    """The chain of operator calls of each clause of a subscription, from top to bottom, as JSON: with what chance each
+    call holds, what it takes, how many clauses of others share it, and what the chain is expected to cost alone.
+    Raises `UnknownSubscription`."""
+    found = []
+    for chain in chains(matcher, subscription):
+        calls, passing, seconds = [], 1.0, 0.0
+        for link in chain:
+            seconds += passing * link.seconds
+            passing *= link.passing
+            calls.append(
+                {
+                    "call": str(link.call),
+                    "wanted": link.wanted,
+                    "chance": link.chance,
+                    "expected_seconds": link.seconds,
+                    "shared_with": matcher.layer.holders(link.call) - 1,
+                }
+            )
+        found.append({"calls": calls, "expected_seconds": seconds, "chance": passing})
+    return found
+
+
+def chains(matcher: Matcher, subscription: str) -> list[list[Link]]:
+    """The calls of each clause of a subscription that has any, in the order in which the planner asks them of an event
+    that has no other candidate. Raises `UnknownSubscription`."""
+    slot = matcher._subscriptions.slot(subscription)
+    matcher[subscription]  # what was kept as data is compiled now
+    rows = matcher._subscriptions.rows(SubscriptionSlot(slot))
+    return [matcher.layer.chain(row) for row in rows if row in matcher.layer]
+
+
+def _saved(decision: Decision) -> int:
+    return max(decision.literals - len(decision.asked), 0)
+
+
+def _told(step: Step, planner: str) -> dict[str, Any]:
+    return {
+        "call": str(step.call),
+        "why": _why_next(step, planner),
+        "holds": step.outcome,
+        "chance": step.chance,
+        "expected_seconds": step.seconds,
+        "popularity": step.popularity,
+        "work": step.work,
+        "settled": step.settled,
+    }
+
+
+def _why_next(step: Step, planner: str) -> str:
+    waiting = f"{step.popularity} undecided {'clause needs' if step.popularity == 1 else 'clauses need'} it"
+    match planner:
+        case "greedy":
+            expected = f"up to {step.work} questions settled by one of {1e3 * step.seconds:.3g} ms"
+            return f"most expected work per second: {waiting}, {expected}, chance {step.chance:.2g}"
+        case "sub_order":
+            return f"next from the top of the first undecided chain: {waiting}"
+        case "sequential":
+            return f"all calls of the first undecided clause: {waiting}"
+    return f"next call of the clause: {waiting}"

@@ -1,1 +1,0 @@
-"""The `ctps` engine: bit sets of rows. Zhang et al., "CTPS", 2022."""

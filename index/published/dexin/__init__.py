@@ -1,1 +1,0 @@
-"""The `dexin` engine: "DEXIN", dynamic exclusive and inclusive matching."""

@@ -1,0 +1,664 @@
+"""Operators that come with the project: places, texts, tables, calendar windows, pictures."""
+
+import base64
+import binascii
+import csv
+import hashlib
+import io
+import json
+import math
+import re
+import unicodedata
+import zoneinfo
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kindcast.semantic.errors import InvalidDeclaration, InvalidPattern
+from kindcast.semantic.model import AttributeRef, Quantity, Variable
+from kindcast.semantic.operators.declaration import Operator
+from kindcast.semantic.operators.failures import FailedForGood, needed
+from kindcast.semantic.units.kinds import parse_instant
+from kindcast.semantic.units.patterns import check_size, compile_pattern, fold
+
+__all__ = [
+    "LONGEST_IMAGE",
+    "LONGEST_TEXT",
+    "MOST_CELLS",
+    "MOST_CORNERS",
+    "MOST_PIXELS",
+    "MOST_REGIONS",
+    "MOST_WINDOWS",
+    "Regions",
+    "Table",
+    "Window",
+    "builtin_operators",
+    "geography",
+    "pictures",
+    "tables",
+    "texts",
+    "windows",
+]
+
+# ── places: whether a position lies in a region, and how far it is from one. Uses shapely; nothing else does ──────────
+
+#     inRegion("Bronx", @position)                  a region by name, or written as WKT or GeoJSON
+#     inRegion("Bronx", @place.lat, @place.lon)     a position as two numbers, in degrees (WGS 84)
+#     distanceFrom("Liberty", @position, ?d)        metres to the nearest point of the region; 0 m inside
+#
+# Regions are data: a GeoJSON document whose features have names. Texts of positions: `geo:40.8,-73.9` (RFC 5870,
+# latitude first), WKT and GeoJSON (longitude first). Regions are flat between their corners, as GeoJSON has them;
+# distances are on the sphere, right to 0.5 %.
+
+
+MOST_REGIONS = 10_000
+"""Named regions: all municipalities of a large country."""
+MOST_CORNERS = 200_000
+"""Corners of one region: coast lines in full detail. A distance looks at each."""
+LONGEST_POSITION = 10_000
+"""Characters of a position or region that is written out."""
+EARTH = 6_371_008.8
+"""Mean radius in metres."""
+GEO = re.compile(r"geo:(-?[0-9.]{1,20}),(-?[0-9.]{1,20})(?:[,;].*)?", re.IGNORECASE)
+
+
+class Regions:
+    """Regions by name. Immutable; any number of threads may ask."""
+
+    def __init__(self, shapes: Mapping[str, Any], digest: str) -> None:
+        self._shapes = dict(shapes)
+        self.digest = digest
+
+    @classmethod
+    def from_geojson(cls, document: bytes | str | Mapping[str, Any] = b'{"features": []}') -> "Regions":
+        """The named features of a FeatureCollection, or of one Feature: the name is `properties.name`, else `id`.
+
+        Raises `InvalidDeclaration` with the number of the feature that cannot be read; `FailedForGood` without shapely.
+        """
+        text = document if isinstance(document, bytes | str) else json.dumps(document, sort_keys=True)
+        try:
+            read = json.loads(text)
+            features = read.get("features", [read])
+            names = [(each.get("properties") or {}).get("name", each.get("id")) for each in features]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise InvalidDeclaration(f"this is not GeoJSON with features: {error}") from error
+        if len(features) > MOST_REGIONS:
+            raise InvalidDeclaration(f"{len(features):,} regions; {MOST_REGIONS:,} are allowed")
+        shapes: dict[str, Any] = {}
+        for number, (name, feature) in enumerate(zip(names, features, strict=True), 1):
+            if not isinstance(name, str) or not name:
+                raise InvalidDeclaration(f"feature {number} has no name: give it properties.name, or an id")
+            if name in shapes:
+                raise InvalidDeclaration(f"feature {number}: the region {name!r} exists already")
+            try:
+                shapes[name] = _shape(json.dumps(feature.get("geometry")))
+            except ValueError as error:
+                raise InvalidDeclaration(f"feature {number}, {name!r}: {error}") from error
+        data = text.encode() if isinstance(text, str) else text
+        return cls(shapes, hashlib.sha256(data).hexdigest()[:12])
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def find(self, region: str) -> Any:
+        """A region by name, or as WKT or GeoJSON. Raises ValueError."""
+        found = self._shapes.get(region)
+        if found is not None:
+            return found
+        if region.lstrip()[:1] != "{" and "(" not in region:
+            known = ", ".join(sorted(self._shapes)[:5]) or "none"
+            raise ValueError(f"there is no region {region!r} (known: {known}, …), and it is neither WKT nor GeoJSON")
+        return _written_region(region)
+
+
+def geography(regions: Regions | None = None) -> list[Operator]:
+    """`inRegion` and `distanceFrom` over these regions."""
+    known = Regions({}, "0") if regions is None else regions
+
+    def wrong(region: str, *position: object) -> str | None:
+        if sum(isinstance(each, AttributeRef) for each in position) not in (1, 2):
+            return "a position is one attribute, or two attributes: latitude and longitude"
+        try:
+            known.find(region)
+        except (ValueError, FailedForGood) as error:
+            return str(error)
+        return None
+
+    def in_region(event: Any, region: str, *position: tuple[Any, ...]) -> bool:
+        shape = known.find(region)
+        return any(shape.intersects(each) for each in _positions(position))
+
+    def distance_from(event: Any, region: str, *position: tuple[Any, ...]) -> list[Quantity]:
+        shape = known.find(region)
+        return [Quantity(round(_metres(each, shape), 3), "m") for each in _positions(position)]
+
+    said: dict[str, Any] = {"version": known.digest, "cache_key": "arguments", "check": wrong, "concurrency": 64}
+    return [
+        Operator(name="inRegion", function=in_region, cost=1e-4, selectivity=0.1, binds=(), **said),
+        Operator(name="distanceFrom", function=distance_from, cost=3e-4, selectivity=0.9, binds=(Quantity,), **said),
+    ]
+
+
+def _positions(given: tuple[tuple[Any, ...], ...]) -> Iterator[Any]:
+    """The readable positions in the values of one attribute, or of two that have one number each."""
+    shapely = needed("shapely", "geography")
+    if len(given) == 2:
+        if len(given[0]) != 1 or len(given[1]) != 1:
+            raise FailedForGood("latitude and longitude must each have exactly one value")
+        found = _point(given[0][0], given[1][0])
+        if found is not None:
+            yield shapely.Point(found)
+        return
+    for text in given[0]:
+        if not isinstance(text, str):
+            continue
+        geo = GEO.fullmatch(text)
+        try:
+            found = _point(geo[1], geo[2]) if geo else None
+            if found is not None:
+                yield shapely.Point(found)
+            elif geo is None:
+                yield _written_region(text)
+        except ValueError:
+            continue  # another kind of value, as in any predicate
+
+
+def _point(latitude: Any, longitude: Any) -> tuple[float, float] | None:
+    """(longitude, latitude), or None for what is no place on Earth."""
+    try:
+        y, x = float(latitude), float(longitude)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return (x, y) if abs(y) <= 90 and abs(x) <= 180 else None
+
+
+@lru_cache(maxsize=1_024)
+def _written_region(text: str) -> Any:
+    """WKT or GeoJSON. Raises ValueError."""
+    if len(text) > LONGEST_POSITION:
+        raise ValueError(f"a written region has at most {LONGEST_POSITION:,} characters")
+    return _shape(text)
+
+
+def _shape(text: str) -> Any:
+    """A prepared shape. Raises ValueError."""
+    shapely = needed("shapely", "geography")
+    try:
+        with np.errstate(all="ignore"):  # a number too large is infinite, and told below
+            found = shapely.from_geojson(text) if text.lstrip()[:1] == "{" else shapely.from_wkt(text)
+    except (shapely.errors.ShapelyError, TypeError) as error:
+        raise ValueError(f"this is not a region: {error}") from error
+    if found is None or found.is_empty:
+        raise ValueError("this is not a region: it is empty")
+    if not np.isfinite(shapely.get_coordinates(found)).all():
+        raise ValueError("this is not a region: its coordinates must be finite numbers")
+    if shapely.get_num_coordinates(found) > MOST_CORNERS:
+        raise ValueError(f"a region has at most {MOST_CORNERS:,} corners")
+    if not shapely.is_valid(found):
+        found = shapely.make_valid(found)
+    west, south, east, north = found.bounds
+    if west < -180 or east > 180 or south < -90 or north > 90:
+        raise ValueError("longitudes are from -180 to 180 and come first, latitudes are from -90 to 90")
+    shapely.prepare(found)
+    return found
+
+
+def _metres(place: Any, region: Any) -> float:
+    """From `place` to the nearest point of `region`: nearest on a map around the place, measured on the sphere."""
+    shapely = needed("shapely", "geography")
+    if region.intersects(place):
+        return 0.0
+    centre = place.centroid
+    stretch = max(math.cos(math.radians(centre.y)), 1e-6)
+
+    def flat(points: Any) -> Any:
+        turned = points.copy()
+        turned[:, 0] = ((points[:, 0] - centre.x + 180.0) % 360.0 - 180.0) * stretch
+        return turned
+
+    line = shapely.shortest_line(shapely.transform(place, flat), shapely.transform(region, flat))
+    (x1, y1), (x2, y2) = line.coords
+    return _on_sphere((x1 / stretch, y1), (x2 / stretch, y2))
+
+
+def _on_sphere(one: tuple[float, float], other: tuple[float, float]) -> float:
+    (x1, y1), (x2, y2) = ([math.radians(each) for each in point] for point in (one, other))
+    half = math.sin((y2 - y1) / 2) ** 2 + math.cos(y1) * math.cos(y2) * math.sin((x2 - x1) / 2) ** 2
+    return 2 * EARTH * math.asin(min(1.0, math.sqrt(half)))
+
+
+# ── pictures: what the pixels of a small image show. Uses Pillow; nothing else does ───────────────────────────────────
+
+#     brightness(@image, ?b)                     mean brightness, 0 to 1
+#     colourShare("red", @image, ?share)         the share of pixels of a colour, 0 to 1
+#     spots(@image, ?n)                          how many separate things stand out from the background
+#
+# An image is a PNG in base64, alone or as `data:image/png;base64,…`. It comes from the event and from nowhere else: no
+# file is opened, no address asked. What is too large is refused before it is unpacked.
+
+
+LONGEST_IMAGE = 1_000_000
+"""Characters of an image in base64; larger ones belong in an object store, and their address in the event."""
+MOST_PIXELS = 1 << 20
+"""Pixels of an image: a megabyte of PNG can unpack to gigabytes."""
+STANDS_OUT = 48.0
+"""Grey levels between a thing and the background."""
+SMALLEST = 4
+"""Pixels of a thing; less is noise."""
+
+Pixels = npt.NDArray[np.uint8]
+
+HUES = {
+    "red": (330, 30),
+    "yellow": (30, 90),
+    "green": (90, 150),
+    "cyan": (150, 210),
+    "blue": (210, 270),
+    "magenta": (270, 330),
+}
+"""Colour → its arc of hues, in degrees."""
+
+
+def pictures() -> list[Operator]:
+    """`brightness`, `colourShare` and `spots`."""
+    said: dict[str, Any] = {"cost": 2e-3, "selectivity": 0.95, "cache_key": "arguments", "concurrency": 64}
+    return [
+        Operator(name="brightness", function=_each(_brightness, "brightness"), binds=(float,), **said),
+        Operator(name="colourShare", function=_colour_share, binds=(float,), check=_wrong_colour, **said),
+        Operator(name="spots", function=_each(_spots, "spots"), binds=(int,), **said),
+    ]
+
+
+def _each(measured: Callable[[Pixels], Any], name: str) -> Callable[..., Any]:
+    def function(event: Any, image: tuple[Any, ...]) -> list[Any]:
+        return [measured(_pixels(each, name)) for each in image]
+
+    return function
+
+
+def _pixels(text: Any, operator: str) -> Pixels:
+    """uint8[height, width, 3]. Raises `FailedForGood`."""
+    image_of = needed("PIL.Image", operator)
+    if not isinstance(text, str) or len(text) > LONGEST_IMAGE:
+        raise FailedForGood(f"an image is a text of at most {LONGEST_IMAGE:,} characters")
+    try:
+        data = base64.b64decode(text.removeprefix("data:image/png;base64,"), validate=True)
+        with image_of.open(io.BytesIO(data), formats=("PNG",)) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise FailedForGood(f"the image has {image.width * image.height:,} pixels; {MOST_PIXELS:,} are allowed")
+            return np.asarray(image.convert("RGB"), dtype=np.uint8)
+    except (binascii.Error, OSError, ValueError, SyntaxError, EOFError, image_of.DecompressionBombError) as error:
+        raise FailedForGood(f"this is not a PNG in base64: {error}") from error
+
+
+def _grey(pixels: Pixels) -> npt.NDArray[np.float64]:
+    return np.asarray(pixels @ np.array([0.299, 0.587, 0.114]), dtype=np.float64)
+
+
+def _brightness(pixels: Pixels) -> float:
+    return round(float(_grey(pixels).mean()) / 255, 4)
+
+
+def _wrong_colour(colour: str, *_: Any) -> str | None:
+    return None if colour in HUES else f"there is no colour {colour!r}; known are {', '.join(HUES)}"
+
+
+def _colour_share(event: Any, colour: str, image: tuple[Any, ...]) -> list[float]:
+    low, high = HUES[colour]
+    found = []
+    for each in image:
+        hue, vivid = _hues(_pixels(each, "colourShare"))
+        inside = (hue >= low) & (hue < high) if low < high else (hue >= low) | (hue < high)
+        found.append(round(float((inside & vivid).mean()), 4))
+    return found
+
+
+def _hues(pixels: Pixels) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """The hue of each pixel in degrees, and whether it has a colour at all."""
+    red, green, blue = (pixels[..., channel].astype(np.float64) for channel in range(3))
+    most, least = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
+    spread = np.maximum(most - least, 1e-9)
+    hue = np.where(
+        most == red,
+        (green - blue) / spread,
+        np.where(most == green, 2 + (blue - red) / spread, 4 + (red - green) / spread),
+    )
+    return (hue * 60) % 360, (most - least > 0.25 * most) & (most > 32)
+
+
+def _spots(pixels: Pixels) -> int:
+    """Connected groups of pixels (4 neighbours) that differ from the commonest grey."""
+    grey = _grey(pixels)
+    background = float(np.bincount(grey.astype(np.int64).ravel(), minlength=256).argmax())
+    return sum(size >= SMALLEST for size in _sizes(np.abs(grey - background) > STANDS_OUT))
+
+
+def _sizes(mask: npt.NDArray[np.bool_]) -> list[int]:
+    """Sizes of the connected groups: runs of a row are joined with those of the row above that they touch."""
+    root: list[int] = []
+    size: list[int] = []
+
+    def top(run: int) -> int:
+        while root[run] != run:
+            root[run] = root[root[run]]
+            run = root[run]
+        return run
+
+    above: list[tuple[int, int, int]] = []
+    for row in mask:
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], row.astype(np.int8), [0])))).tolist()
+        runs, at = [], 0
+        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+            number = len(root)
+            root.append(number)
+            size.append(end - begin)
+            while at < len(above) and above[at][1] <= begin:
+                at += 1
+            look = at
+            while look < len(above) and above[look][0] < end:
+                one, other = top(above[look][2]), top(number)
+                if one != other:
+                    root[other] = one
+                    size[one] += size[other]
+                look += 1
+            runs.append((begin, end, number))
+        above = runs
+    return [size[each] for each in range(len(root)) if root[each] == each]
+
+
+# ── calendar windows: whether a time lies in given hours of given days, in a time zone ────────────────────────────────
+
+#     inWindow("office hours", @ce.time)                                   a window by name
+#     inWindow("mon-fri 09:00-17:00 Europe/Vienna", @ce.time)              or written out
+#     inWindow("2026-12-24..2027-01-06 Europe/Vienna", @due)
+#
+# A window is days of the week, dates, hours and a time zone, in this order, each but the zone may be missing; hours end
+# before their end and may pass midnight (`22:00-06:00`, of the day on which they begin). Named windows are data, too:
+# {"office hours": ["mon-thu 09:00-17:00 Europe/Vienna", "fri 09:00-13:00 Europe/Vienna"]}.
+
+
+MOST_WINDOWS = 1_000
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAY = f"(?:{'|'.join(DAYS)})"
+FORM = re.compile(
+    rf"(?:(?P<days>{DAY}(?:-{DAY})?(?:,{DAY}(?:-{DAY})?)*)\s+)?"
+    r"(?:(?P<first>\d{4}-\d{2}-\d{2})(?:\.\.(?P<last>\d{4}-\d{2}-\d{2}))?\s+)?"
+    r"(?:(?P<begin>\d{2}:\d{2})-(?P<end>\d{2}:\d{2})\s+)?"
+    r"(?P<zone>[A-Za-z0-9_+/-]{1,64})",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Hours of some days in one time zone; `begin == end` is the whole day."""
+
+    zone: zoneinfo.ZoneInfo
+    days: frozenset[int]
+    first: date
+    last: date
+    begin: time
+    end: time
+
+    @classmethod
+    def of(cls, text: str) -> "Window":
+        """Raises ValueError with what is wrong.
+
+        >>> Window.of("mon-fri 09:00-17:00 Europe/Vienna").holds(datetime(2026, 11, 20, 8, 30, tzinfo=UTC))
+        True
+        """
+        found = FORM.fullmatch(text.strip())
+        if found is None:
+            raise ValueError(
+                f"{text!r} is not a window: write 'mon-fri 2026-01-01..2026-12-31 09:00-17:00 Europe/Vienna'"
+            )
+        if found["zone"] not in _zones():  # a name that is not in the list never becomes a file name
+            raise ValueError(f"there is no time zone {found['zone']!r}; write a name such as Europe/Vienna or UTC")
+        first = date.fromisoformat(found["first"]) if found["first"] else date.min
+        last = date.fromisoformat(found["last"]) if found["last"] else first if found["first"] else date.max
+        begin, end = (_clock(found[each] or "00:00") for each in ("begin", "end"))
+        return cls(zoneinfo.ZoneInfo(found["zone"]), _days(found["days"]), first, last, begin, end)
+
+    def holds(self, instant: datetime) -> bool:
+        """Whether `instant`, with its offset, lies in the window."""
+        here = instant.astimezone(self.zone)
+        clock, day = here.time(), here.date()
+        if self.begin < self.end:
+            return self.begin <= clock < self.end and self._on(day)
+        if clock >= self.begin and self._on(day):
+            return True
+        return clock < self.end and day > date.min and self._on(day - timedelta(days=1))
+
+    def _on(self, day: date) -> bool:
+        return day.weekday() in self.days and self.first <= day <= self.last
+
+
+def windows(named: Mapping[str, Sequence[str]] | bytes | str | None = None) -> list[Operator]:
+    """`inWindow` over these named windows, as a mapping or as its JSON. Raises `InvalidDeclaration`."""
+    known, version = _named(named)
+
+    def found(window: str) -> Sequence[Window]:
+        return known[window] if window in known else (_written_window(window),)
+
+    def wrong(window: str, *_: Any) -> str | None:
+        try:
+            found(window)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def in_window(event: Any, window: str, times: tuple[Any, ...]) -> bool:
+        instants = [parse_instant(each) for each in times if isinstance(each, str)]
+        moments = [_EPOCH + timedelta(microseconds=each) for each in instants if each is not None]
+        return any(each.holds(moment) for moment in moments for each in found(window))
+
+    said: dict[str, Any] = {"version": version, "cost": 1e-5, "selectivity": 0.3, "binds": (), "concurrency": 64}
+    return [Operator(name="inWindow", function=in_window, check=wrong, cache_key="arguments", **said)]
+
+
+def _named(given: Mapping[str, Sequence[str]] | bytes | str | None) -> tuple[dict[str, tuple[Window, ...]], str]:
+    try:
+        read = json.loads(given) if isinstance(given, bytes | str) else dict(given or {})
+        if not isinstance(read, dict) or len(read) > MOST_WINDOWS:
+            raise ValueError(f"an object from names to windows is expected, with at most {MOST_WINDOWS:,} names")
+        found = {}
+        for name, texts in read.items():
+            try:
+                found[name] = tuple(Window.of(each) for each in ([texts] if isinstance(texts, str) else texts))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ValueError(f"window {name!r}: {error}") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidDeclaration(str(error)) from error
+    return found, hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1_024)
+def _written_window(text: str) -> Window:
+    return Window.of(text)
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _clock(text: str) -> time:
+    return time(0, 0) if text == "24:00" else time.fromisoformat(text)
+
+
+def _days(text: str | None) -> frozenset[int]:
+    if text is None:
+        return frozenset(range(7))
+    found: set[int] = set()
+    for part in text.lower().split(","):
+        first, _, last = part.partition("-")
+        begin, end = DAYS.index(first), DAYS.index(last or first)
+        found.update(each % 7 for each in range(begin, end + 1 if end >= begin else end + 8))
+    return frozenset(found)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+# ── texts: a regular expression over several attributes, and text similarity. Uses rapidfuzz; nothing else does ───────
+
+#     anyMatches("(?i)urgent|asap", @subject, @body)      RE2, as `matches`
+#     similar("pump 7 leaks", @title, ?score)             0 to 1: how alike, whatever the order of words
+#
+# A score compares words (folded, punctuation aside): 1 for the same words in any order. `?score >= 0.9` finds what is
+# nearly a duplicate.
+
+
+LONGEST_TEXT = 10_000
+"""Characters that are compared: the work grows with the product of both lengths."""
+
+
+def texts() -> list[Operator]:
+    """`anyMatches` and `similar`."""
+    said: dict[str, Any] = {"cache_key": "arguments", "concurrency": 64}
+    return [
+        Operator(name="anyMatches", function=_any_matches, cost=2e-5, binds=(), check=_wrong_pattern, **said),
+        Operator(name="similar", function=_similar, cost=1e-4, selectivity=0.9, binds=(float,), **said),
+    ]
+
+
+def _wrong_pattern(pattern: str, *attributes: Any) -> str | None:
+    try:
+        check_size(compile_pattern(pattern))
+    except InvalidPattern as error:
+        return str(error)
+    return None
+
+
+def _any_matches(event: Any, pattern: str, *attributes: tuple[Any, ...]) -> bool:
+    compiled = compile_pattern(pattern)
+    return any(compiled.search(text) for values in attributes for text in values if isinstance(text, str))
+
+
+def _similar(event: Any, text: str, values: tuple[Any, ...]) -> list[float]:
+    fuzz = needed("rapidfuzz.fuzz", "similar")
+    wanted = _words(text)
+    return [round(fuzz.token_sort_ratio(wanted, _words(value)) / 100, 4) for value in values if isinstance(value, str)]
+
+
+def _words(text: str) -> str:
+    return " ".join("".join(each if each.isalnum() else " " for each in fold(text[:LONGEST_TEXT])).split())
+
+
+# ── tables: look-ups of values in uploaded tables ─────────────────────────────────────────────────────────────────────
+
+#     inTable("blocked", @sender)                        whether some value is a key of the table
+#     lookUp("suppliers", @supplier, ?country, ?grade)   the other columns of its rows, one binding a row
+#
+# A table is CSV with a header; its first column is the key, several rows may have the same. Cells that read as numbers
+# are numbers. Keys compare as `=` does: texts as written (NFC), numbers by value.
+
+
+MOST_CELLS = 5_000_000
+"""Cells of a table: some hundreds of megabytes at worst."""
+LONGEST_CELL = 10_000
+NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][-+]?[0-9]{1,3})?")
+
+
+class Table:
+    """Rows by key. Immutable."""
+
+    def __init__(self, name: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], digest: str) -> None:
+        self.name, self.columns, self.digest = name, columns, digest
+        self._rows: dict[Any, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            self._rows.setdefault(_key(row[0]), []).append(row[1:])
+
+    @classmethod
+    def from_csv(cls, name: str, document: bytes | str) -> "Table":
+        """Raises `InvalidDeclaration` with the line that cannot be read."""
+        data = document.encode() if isinstance(document, str) else document
+        try:
+            lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
+            columns = tuple(next(lines, ()))
+            rows: list[tuple[Any, ...]] = []
+            for row in lines:
+                if len(row) != len(columns):
+                    raise ValueError(f"{len(row)} cells under {len(columns)} columns")
+                if len(rows) * len(columns) > MOST_CELLS:
+                    raise ValueError(f"more than {MOST_CELLS:,} cells")
+                if any(len(cell) > LONGEST_CELL for cell in row):
+                    raise ValueError(f"a cell of more than {LONGEST_CELL:,} characters")
+                rows.append(tuple(map(_cell, row)))
+        except UnicodeDecodeError as error:
+            raise InvalidDeclaration(f"table {name!r} is not UTF-8: {error}") from error
+        except (ValueError, csv.Error) as error:
+            raise InvalidDeclaration(f"table {name!r}, line {lines.line_num}: {error}") from error
+        if not columns or len(set(columns)) != len(columns):
+            raise InvalidDeclaration(f"table {name!r}: the first line names the columns, each once")
+        return cls(name, columns, rows, hashlib.sha256(data).hexdigest()[:12])
+
+    def __len__(self) -> int:
+        return sum(map(len, self._rows.values()))
+
+    def rows(self, value: Any) -> list[tuple[Any, ...]]:
+        """The other cells of the rows whose key is `value`."""
+        return self._rows.get(_key(value), []) if isinstance(value, str | int | float) else []
+
+
+def tables(known: Iterable[Table] = ()) -> list[Operator]:
+    """`inTable` and `lookUp` over these tables."""
+    by_name = {table.name: table for table in known}
+    version = hashlib.sha256("".join(f"{n}={t.digest};" for n, t in sorted(by_name.items())).encode()).hexdigest()[:12]
+
+    def wrong(table: str, *given: object) -> str | None:
+        if table not in by_name:
+            return f"there is no table {table!r}; known are {', '.join(sorted(by_name)) or 'none'}"
+        columns = by_name[table].columns[1:]
+        bound = len({each.name for each in given if isinstance(each, Variable)})
+        if bound in (0, len(columns)):
+            return None
+        return f"table {table!r} binds {len(columns)} variables ({', '.join(columns)}), or none; the call has {bound}"
+
+    def in_table(event: Any, table: str, values: tuple[Any, ...]) -> bool:
+        return any(by_name[table].rows(value) for value in values)
+
+    def look_up(event: Any, table: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return [row for value in values for row in by_name[table].rows(value)]
+
+    said: dict[str, Any] = {"version": version, "cost": 5e-6, "check": wrong, "concurrency": 64}
+    return [
+        Operator(name="inTable", function=in_table, selectivity=0.1, binds=(), **said),
+        Operator(name="lookUp", function=look_up, selectivity=0.5, **said),
+    ]
+
+
+def _cell(text: str) -> Any:
+    if NUMBER.fullmatch(text) and math.isfinite(number := float(text)):
+        return int(text) if text.lstrip("-").isdigit() else number
+    return unicodedata.normalize("NFC", text)
+
+
+def _key(value: Any) -> Any:
+    """Texts in NFC; true is not 1."""
+    return (
+        (bool, value)
+        if isinstance(value, bool)
+        else unicodedata.normalize("NFC", value)
+        if isinstance(value, str)
+        else value
+    )
+
+
+def builtin_operators(
+    *,
+    regions: Regions | None = None,
+    tables_known: Iterable[Table] = (),
+    windows_known: Mapping[str, Sequence[str]] | None = None,
+) -> list[Operator]:
+    """All built-in operators, over this data. Raises `InvalidDeclaration` for windows that cannot be read.
+
+    >>> " ".join(each.name for each in builtin_operators())
+    'inRegion distanceFrom anyMatches similar inTable lookUp inWindow brightness colourShare spots'
+    """
+    return [*geography(regions), *texts(), *tables(tables_known), *windows(windows_known), *pictures()]

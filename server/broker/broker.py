@@ -74,23 +74,23 @@ __all__ = ["Broker"]
 T = TypeVar("T")
 
 MATCHED_OUTSIDE = 200
-"""Events of a command whose matches were found elsewhere: some hundredths of a second."""
+"""The maximum number of events in one command of `accept_matches`. One command takes some hundredths of a second."""
 
 SLICE_SECONDS = 0.01
-"""For which events that are not published may keep the broker's thread at one time, more or less."""
+"""The approximate time for which `match` may occupy the broker's thread in one command."""
 SPREAD_SECONDS = 0.02
-"""Between two looks at what other servers have applied."""
+"""The pause between two checks of what other servers have applied."""
 MAX_SLICE_EVENTS = 1_000
-"""Of these events, matched at one time."""
+"""The maximum number of events that `match` matches in one command."""
 MAX_BACKFILLS = 8
-"""New subscriptions that wait for past events, or read them."""
+"""The maximum number of new subscriptions that read past events or wait to read them."""
 BACKFILL_TRIES = 5
-"""Of reading the past events again, because the vocabulary has changed."""
+"""How often the past events are read for a new subscription, if the vocabulary changes meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentAttributes:
-    """The attributes of the events up to a sequence, read under one version of the vocabulary."""
+    """The attributes of the events up to a sequence number, read under one version of the vocabulary."""
 
     seen: SeenAttributes
     sequence: int
@@ -100,9 +100,10 @@ class RecentAttributes:
 
 
 class Broker:
-    """One per process and database. Its coroutines run on one event loop; each change is on disk when it returns.
+    """The broker of one process and database. Its coroutines run on one event loop. Each change is on disk when its
+    coroutine returns.
 
-    Every change raises `StoreUnavailable` when it could not be committed: then nothing has happened.
+    Every change raises `StoreUnavailable` if it could not be committed. Then nothing was changed.
     """
 
     def __init__(
@@ -113,21 +114,22 @@ class Broker:
         is_first: bool = True,
         roles_of: RolesOf = EVERYBODY,
     ) -> None:
-        """`is_first`: it is the only one of its process, or the one that all others are beside. `roles_of`: of whoever
-        made a subscription."""
+        """`is_first`: this is the only broker of its process, or the first of several. `roles_of` returns the roles of
+        the user who created a subscription."""
         self.settings = settings
         self.roles_of = roles_of
         self.metrics = metrics or Metrics()
         self.listeners: list[Callable[[Touched], None]] = []
-        """Called on the event loop after each commit, before its commands are answered, with the numbers of the
-        subscriptions that got a match or were created, changed or deleted in it (only when there are any). Must return
-        at once and not raise."""
+        """Called on the event loop after each commit, before its commands are answered. The argument has the numbers of
+        the subscriptions that got a match or were created, changed or deleted by the commit. They are not called if
+        there are none. A listener must return at once and must not raise."""
         self.pending_listeners: list[Callable[[], None]] = []
-        """Called in the same way after each commit that parked candidates, or wants some tried again."""
+        """Called in the same way after each commit that parked candidates or that wants parked candidates to be tried
+        again."""
         self._log_listeners: list[Callable[[], None]] = []
-        """Called after each commit that shards have to follow."""
+        """Called in the same way after each commit that shards must follow."""
         self.shards: Shards | None = None
-        """Those that match at this server; None where matching is not sharded."""
+        """The shards of this server; None if matching is not sharded."""
         self._is_first = is_first
         self._name = secrets.token_hex(8)
         self._database = Database(settings, sets_clock=is_first)
@@ -145,12 +147,12 @@ class Broker:
         self._backfilling = asyncio.Lock()
         self._backfills_waiting = 0
         self.leases = Leases(self)
-        """For which subscriptions this server delivers, where several share the database."""
+        """The leases of this server: the subscriptions for which it delivers, if several servers share the database."""
         self._woken = False
         self._spread_to = 0
         self._following: asyncio.Task[None] | None = None
         self.recent_attributes: RecentAttributes | None = None
-        """The attributes of recent events, as they were last read for advice to subscribers."""
+        """The attributes of recent events when they were last read. Advice to subscribers uses them."""
         self.documents = DocumentReader(settings)
         """The reader of uploaded documents."""
         self.vocabulary_commands = VocabularyCommands(self, self.documents)
@@ -206,7 +208,7 @@ class Broker:
         self._checking = asyncio.create_task(checking, name="check of what is stored")
 
     async def stop(self) -> None:
-        """Serves the queued commands, ends the thread and closes the store. May be called more than once."""
+        """Executes the queued commands, ends the thread and closes the store. May be called more than once."""
         self.documents.stop()
         if self.shards is not None:
             await self.shards.stop()
@@ -224,44 +226,45 @@ class Broker:
 
     @property
     def damage(self) -> Damage:
-        """What was found damaged in the store."""
+        """The damage that was found in the store."""
         return self._database.damage
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The active vocabulary, a frozen object. Any thread."""
+        """The active vocabulary, a frozen object. May be read in any thread."""
         return self.state.vocabulary
 
     @property
     def state(self) -> State:
-        """What the thread works on. Others may only look at the vocabulary, and make matchers of their own."""
+        """The state that the writer's thread works on. Other threads may only read the vocabulary and create matchers
+        of their own."""
         assert self._state is not None, "the broker was not started"
         return self._state
 
     @property
     def waiting(self) -> int:
-        """Events and other commands that wait for the thread, or are with it."""
+        """The number of events and other commands that wait for the thread or are executed by it."""
         return self._waiting
 
     @property
     def name(self) -> str:
-        """What this server is called among those of its database; another one after each start."""
+        """The name of this server among the servers of its database. It changes with each start."""
         return self._name
 
     @property
     def database(self) -> str:
-        """sqlite | postgresql"""
+        """The kind of database: `sqlite` or `postgresql`."""
         return "sqlite" if self._database.is_sqlite else "postgresql"
 
     @property
     def oldest_wait(self) -> float:
-        """How many seconds the oldest command has waited for its answer. The event loop only."""
+        """How many seconds the oldest command has waited for its answer. Only for the event loop."""
         oldest = next(iter(self._since.values()), None)
         return 0.0 if oldest is None else time.monotonic() - oldest
 
     @property
     def trouble(self) -> str | None:
-        """Why changes are refused now; None if they are accepted."""
+        """Why changes are refused at present; None if they are accepted."""
         if self._thread is None or not self._thread.alive:
             return "the broker is not running"
         if self.damage.of_file is not None:
@@ -270,20 +273,22 @@ class Broker:
             return "too many events are waiting"
         return self._thread.trouble
 
-    # ── the two doors ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── reading and writing ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """`work` in a worker thread, on a connection that can only read: one snapshot of the last commit."""
+        """Runs `work` in a worker thread, on a connection that can only read. It sees one snapshot of the last
+        commit."""
         return await anyio.to_thread.run_sync(self._database.read, work, limiter=self._readers)
 
     async def execute(
         self, work: Callable[[Connection], T], announce: Callable[[T], Collection[int]] | None = None
     ) -> T:
-        """Run `work` in the broker's thread, inside the transaction of a group, with its own savepoint: if it raises,
+        """Runs `work` in the broker's thread, inside the transaction of a group, with its own savepoint. If it raises,
         its changes are undone and the exception is raised here. Returns after the commit.
 
-        `announce(result)` gives the numbers of subscriptions to tell the listeners of. `work` must not change what the
-        matcher depends on: which subscriptions exist, whether they are paused or expired, ontologies.
+        `announce(result)` returns the numbers of the subscriptions that the listeners are told of. `work` must not
+        change what the matcher depends on: which subscriptions exist, whether they are paused or expired, and
+        ontologies.
         """
 
         def run(group: Group) -> T:
@@ -299,12 +304,13 @@ class Broker:
     async def publish(
         self, events: Sequence[DecodedEvent], *, verbose: bool = True, max_matches: int | None = None
     ) -> Results:
-        """Accept events, in order; one result each, an error for those that cannot be read or match too many (more than
-        `max_matches`, or than the settings allow); without `verbose` nothing is noted of them. Raises `BrokerBusy`.
+        """Accepts events, in order. Returns one result per event: an outcome, or an error if the event cannot be read
+        or matches more subscriptions than `max_matches` or the settings allow. Without `verbose` no notes are made.
+        Raises `BrokerBusy`.
 
-        Events that match very many subscriptions are accepted in several commands, and others are served in between. If
-        a later one of these cannot be committed, the results of its events and of those after them are that error: the
-        first ones are on disk. Raises `StoreUnavailable` where none was accepted before.
+        Events that match very many subscriptions are accepted in several commands, and other commands are executed in
+        between. If a later command cannot be committed, its events and all later ones have that error as result; the
+        earlier ones are on disk. Raises `StoreUnavailable` if no event was accepted before.
         """
         if not events:
             return []
@@ -331,16 +337,18 @@ class Broker:
         return results
 
     def reading_budget(self) -> ReadingBudget:
-        """What reading the linked data of a request may cost."""
+        """Returns the budget for reading the linked data of one request."""
         return self._graphs.budget()
 
     def _refuse_limit(self, max_matches: int | None) -> None:
-        """Raises `NotWithShards`: how many an event matches is not known when it is accepted."""
+        """Raises `NotWithShards` if there is a limit of matches and matching is sharded: the number of matches is not
+        known when the event is accepted."""
         if self.settings.shards is not None and max_matches is not None:
             raise NotWithShards("this key has a limit of matches per event: it cannot publish to a server with shards")
 
     def _most(self, asked: int | None) -> int | None:
-        """Subscriptions that an event may match: what was asked for, and what the server allows."""
+        """Returns how many subscriptions an event may match: the lower of `asked` and the limit of the server; None if
+        there is no limit."""
         return min((each for each in (asked, self.settings.max_matches_per_event) if each is not None), default=None)
 
     async def publish_together(
@@ -351,9 +359,9 @@ class Broker:
         max_matches: int | None = None,
         budget: ReadingBudget | None = None,
     ) -> list[Outcome]:
-        """Accept the events of one document, in order, all or none. Graphs are read within `budget`, by default
-        that of a request. Raises `InvalidEvent` with the problems of
-        those that cannot be read, `TooManyMatches`, `BrokerBusy`."""
+        """Accepts the events of one document, in order, all or none. Linked data is read within `budget`, by default
+        the budget of one request. Raises `InvalidEvent` with the problems of the events that cannot be read,
+        `TooManyMatches`, `BrokerBusy`."""
         if not events:
             return []
         self._refuse_limit(max_matches)
@@ -368,9 +376,9 @@ class Broker:
     async def accept_matches(
         self, events: Sequence[DecodedEvent], wanted: Sequence[Wanted], *, max_matches: int | None = None
     ) -> Accepted:
-        """Store matches that were found elsewhere: `wanted` are those of each event. Some events at a time, each time
-        on disk, and others are served in between. Raises `BrokerBusy`, `StoreUnavailable`: then it is to be sent again,
-        and what is there already counts once. Raises `NotWithShards`."""
+        """Stores matches that were found elsewhere. `wanted` has the matches of each event. The events are stored in
+        several transactions, and other commands are executed in between. Raises `BrokerBusy` and `StoreUnavailable`:
+        the request can then be sent again, and what is stored already counts once. Raises `NotWithShards`."""
         if self.settings.shards is not None:
             raise NotWithShards("a server with shards matches every event itself: it takes no matches from elsewhere")
         events = await self._graphs.read(tracing.carrying(events), self.vocabulary) if events else []
@@ -388,8 +396,8 @@ class Broker:
         return told
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:
-        """What each event would match now, all under one vocabulary; nothing is stored. The events are matched some at
-        a time, and whatever else waits for the thread goes on in between. Cancelled, it stops after those."""
+        """Returns what each event would match now, all under one vocabulary. Nothing is stored. The events are matched
+        in slices, and other commands are executed in between. A cancelled call stops after the current slice."""
 
         def work(
             group: Group, some: Sequence[Event], read: Sequence[ReadGraph | None]
@@ -408,7 +416,7 @@ class Broker:
                 partial(work, some=some, read=graphs[now]), weight=len(some), reads_only=True
             )
             if under != version:
-                found, version = [], under  # the words changed: again from the first event
+                found, version = [], under  # the vocabulary has changed: begin again with the first event
                 graphs = await self._graphs.read_events(events, self.vocabulary)
                 continue
             found += await self._with_shards(matched, some, graphs[now])
@@ -418,32 +426,33 @@ class Broker:
     async def _with_shards(
         self, matched: list[EventMatches], events: Sequence[Event], graphs: Sequence[ReadGraph | None]
     ) -> list[EventMatches]:
-        """With what the shards at this server find, each at its place of the log."""
+        """Adds the matches of the shards of this server, each at its place of the log."""
         if self.shards is None:
             return matched
         found, held = await self.shards.match(events, graphs)
         return [together(each, held) for each in zip(matched, *found, strict=True)]
 
     async def numbers_of(self, ids: Sequence[str]) -> dict[int, str]:
-        """The numbers of those of these subscriptions that there are, each with its id."""
+        """Returns the subscriptions among `ids` that exist: number → id."""
         if self.settings.shards is not None:
             return await self.read(lambda connection: numbers_of(connection, ids))
         live = self.state.live_subscriptions
         return {known.number: id for id in ids if (known := live.find(id)) is not None}
 
     async def explain_index(self, event: Event) -> dict[str, Any]:
-        """What the index of this server, without its shards, does with `event` now. Raises `InvalidEvent`."""
+        """Explains the search of `event` in the index of this server, without its shards. Raises `InvalidEvent`."""
         return await self._submit(lambda group: group.state.matcher.explain_index(event), reads_only=True)
 
     async def index_bytes(self) -> int | None:
-        """The bytes of index and caches; None for an engine that does not count them. Raises `StoreUnavailable`."""
+        """Returns the memory of index and caches in bytes; None for an engine that does not measure it. Raises
+        `StoreUnavailable`."""
         own = await self._submit(lambda group: group.state.matcher.index_bytes, reads_only=True)
         if self.shards is None or own is None:
             return own
         return own + sum(each or 0 for each in await self.shards.measured(lambda matcher: matcher.index_bytes))
 
     async def index_structure(self) -> Mapping[str, int]:
-        """How many parts of each kind the index has, by name. Raises `StoreUnavailable`."""
+        """Returns the number of parts of the index by kind. Raises `StoreUnavailable`."""
         own = await self._submit(lambda group: group.state.matcher.index_structure, reads_only=True)
         if self.shards is None:
             return own
@@ -455,15 +464,16 @@ class Broker:
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create_subscription(self, new: NewSubscription, quota: Quota = NO_QUOTA) -> Row[Any]:
-        """Its row, once it matches. Raises `InvalidSubscription`, `TooManySubscriptions`, `LimitReached`."""
+        """Creates a subscription. Returns its row once it matches. Raises `InvalidSubscription`,
+        `TooManySubscriptions`, `LimitReached`."""
         return await self._submit(await self._creation(new, quota))
 
     async def create_with_past(
         self, new: NewSubscription, after: Callable[[Connection], int], quota: Quota = NO_QUOTA
     ) -> tuple[Row[Any], Backfill | None]:
-        """Like `create_subscription`, with the stored events after a sequence; one at a time. Returns also what was
-        found, or None where the same request came before. Raises also `BackfillTooLarge`, `BrokerBusy`, and what
-        `after` raises."""
+        """Like `create_subscription`, but also matches the stored events after the sequence number that `after`
+        returns. Only one call at a time runs; others wait. Returns also the past matches, or None if the same request
+        was sent before. Raises also `BackfillTooLarge`, `BrokerBusy`, and the errors of `after`."""
         if self._backfills_waiting >= MAX_BACKFILLS:
             raise BrokerBusy("too many new subscriptions wait for past events: try again later")
         self._backfills_waiting += 1
@@ -512,7 +522,8 @@ class Broker:
     async def create_subscriptions(
         self, new: Sequence[NewSubscription], compiler: BulkCompiler, quota: Quota = NO_QUOTA
     ) -> list[Refusal | IndexFull | None]:
-        """Many at once; None for each that matches now, why not for the others. `compiler`: that of their request."""
+        """Creates many subscriptions at once. Returns None for each subscription that matches now, and the error for
+        each of the others. `compiler` is the compiler of their request."""
         vocabulary, operators = self.vocabulary, self.state.operators
         limit = self.settings.max_subscriptions
 
@@ -533,42 +544,48 @@ class Broker:
             return results
 
     async def renew(self, id: str, ticket: Claim | str | None, expires_at: float, tags: Tags = None) -> Row[Any]:
-        """Its row. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`."""
+        """Sets the end time of a subscription. Returns its row. Raises `UnknownSubscription`, `TicketMissing`,
+        `TicketWrong`, `SubscriptionGone`."""
         grace = self.settings.grace_seconds
         return await self._submit(
             lambda group: subscribing.renew(group, id, ticket, expires_at, self._sweeper, grace=grace, tags=tags)
         )
 
     async def pause(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
-        """Its row. Raises as `renew`."""
+        """Stops matching a subscription. Returns its row. Raises the errors of `renew`."""
         return await self._submit(lambda group: subscribing.pause(group, id, ticket, tags))
 
     async def resume(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
-        """Its row. Raises as `renew`, and `HiddenAttribute`."""
+        """Matches or delivers a paused or disabled subscription again. Returns its row. Raises the errors of `renew`,
+        and `HiddenAttribute`."""
         return await self._submit(lambda group: subscribing.resume(group, id, ticket, tags, self.roles_of))
 
     async def redrive(self, id: str, ticket: Claim | str | None) -> tuple[Row[Any], int]:
-        """Its row, and how many dead letters are tried again. Raises as `renew`."""
+        """Sends the dead letters of a subscription again. Returns its row and the number of dead letters. Raises the
+        errors of `renew`."""
         return await self._submit(lambda group: subscribing.redrive(group, id, ticket))
 
     async def update_subscription(
         self, id: str, ticket: Claim | str | None, values: Mapping[str, Any], tags: Tags = None
     ) -> Row[Any]:
-        """Its row after some columns were set. Raises as `renew`."""
+        """Sets some columns of a subscription. Returns its row. Raises the errors of `renew`."""
         return await self._submit(lambda group: subscribing.update(group, id, ticket, values, self._sweeper, tags))
 
     async def rotate_secret(
         self, id: str, ticket: Claim | str | None, secret: str, overlap: float, tags: Tags = None
     ) -> Row[Any]:
-        """Its row with the new secret. Raises as `renew`, and `SinkMissing`."""
+        """Sets a new webhook secret. Returns the row with this secret. Raises the errors of `renew`, and
+        `SinkMissing`."""
         return await self._submit(lambda group: subscribing.rotate_secret(group, id, ticket, secret, overlap, tags))
 
     async def replay(self, id: str, ticket: Claim | str | None, position: Callable[[Connection], int]) -> Row[Any]:
-        """Its row after its cursor was moved back to a position. Raises as `renew`, and what `position` raises."""
+        """Moves the cursor of a subscription back to a position. Returns its row. Raises the errors of `renew` and
+        those of `position`."""
         return await self._submit(lambda group: subscribing.replay(group, id, ticket, position))
 
     async def delete_subscription(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
-        """The row that was. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`."""
+        """Deletes a subscription. Returns its last row. Raises `UnknownSubscription`, `TicketMissing`,
+        `TicketWrong`."""
         return await self._submit(lambda group: subscribing.delete(group, id, ticket, self._sweeper, tags))
 
     # ── ontologies ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -587,12 +604,12 @@ class Broker:
         progress: Progress = silent,
         sharing: Sharing | None = None,
     ) -> tuple[dict[str, Any], bool]:
-        """The load report, and whether this made another version; `dry_run` only tells what it would do; with `sharing`
-        all tenants share it. Raises `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `VersionChanged`,
-        `OntologyShared`, `SharingRefused`.
+        """Loads an ontology. Returns the load report, and whether a new version was made. `dry_run` only reports the
+        effect. With `sharing`, all tenants share the ontology. Raises `OntologyError`, `UnsupportedFormat`,
+        `BrokerBusy`, `VersionChanged`, `OntologyShared`, `SharingRefused`.
 
-        The document is read in a child process, the vocabulary built, and the subscriptions compiled again in worker
-        threads; publishers go on meanwhile.
+        The document is read in a child process. The vocabulary is built, and the subscriptions are compiled again, in
+        worker threads. Events are published meanwhile.
         """
         upload = Upload(
             name=name,
@@ -624,10 +641,10 @@ class Broker:
         await asyncio.to_thread(membership.start)
         self.leases.membership = membership
         self.leases.listeners.append(self._wake_pending)
-        await self._submit(lambda _: None, weight=0, reads_only=True)  # what was committed before the others knew of us
+        await self._submit(lambda _: None, weight=0, reads_only=True)  # applies earlier commits
 
     def _wake(self) -> None:
-        """Another server has committed something: the thread looks, if it is not about to."""
+        """Called when another server has committed something. Applies it, unless that is about to happen anyway."""
         self._woken = True
         if self._following is None or self._following.done():
             self._following = asyncio.create_task(self._follow(), name="commits of other servers")
@@ -639,16 +656,16 @@ class Broker:
                 await self.follow()
 
     async def follow(self) -> None:
-        """Applies what other servers committed. Raises `StoreUnavailable`."""
+        """Applies the commits of other servers. Raises `StoreUnavailable`."""
         await self._submit(lambda _: None, weight=0, reads_only=True)
 
     async def stored_ontology(self, name: str, version: int) -> Ontology:
-        """A stored version of an ontology. Raises `UnknownOntology`."""
+        """Returns a stored version of an ontology. Raises `UnknownOntology`."""
         return await self.vocabulary_commands.stored_ontology(name, version)
 
     async def _spread(self) -> None:
-        """Waits until every other server that lives has what this one has put in force. None matches anything before,
-        but they may answer by what they had."""
+        """Waits until every other live server has applied the vocabulary or the operators that this server has
+        activated. No server matches an event before that, but it may still answer with the previous state."""
         member, commit = self.leases.membership, self.state.put_in_force
         while member is not None and commit > self._spread_to:
             if await self.read(partial(behind, commits=commit, but=member.id)):
@@ -658,8 +675,9 @@ class Broker:
 
     @asynccontextmanager
     async def before_others(self) -> AsyncIterator[None]:
-        """For a change of the vocabulary: no other server makes one meanwhile, and all that they made is here. Raises
-        `StoreUnavailable`. If the lock is lost meanwhile, as when the database ends, the change itself finds out."""
+        """A context manager for a change of the vocabulary. No other server changes the vocabulary meanwhile, and all
+        earlier changes of other servers are applied here. Raises `StoreUnavailable`. If the lock is lost meanwhile, for
+        example because the database stops, the change itself fails."""
         if self._database.is_sqlite:
             yield
             return
@@ -679,8 +697,8 @@ class Broker:
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(self, work: Callable[[Group], T]) -> T:
-        """A command for the thread. What it changes of the state it must register how to undo. A vocabulary, or
-        operators, that it puts in force are so at all servers of the database when it returns."""
+        """Executes a command in the writer's thread. A command must register how to undo its changes of the state. If
+        it activates a vocabulary or operators, they are active at all servers of the database when this returns."""
         result = await self._submit(work)
         await self._spread()
         return result
@@ -709,7 +727,7 @@ class Broker:
             del self._since[answer]
 
     def _open(self) -> tuple[Connection, State]:
-        """In a worker thread: the store and everything in it."""
+        """Opens the store and restores the state from it. Runs in a worker thread."""
         connection = self._database.open()
         alone = self._database.alone
         try:
@@ -732,7 +750,8 @@ class Broker:
 
 
 def _program(state: State) -> str:
-    """What servers that share a database have in common."""
+    """Returns what must be the same at all servers that share a database: the version of the program and of the
+    matching rules."""
     return f"kindcast {version('kindcast')} with rules of matching {state.vocabulary.meaning}"
 
 

@@ -4,9 +4,8 @@ decoded ──known?──▶ duplicate
     └─▶ read ──▶ match_read ──slots──▶ rows of events, lists of matches, parked candidates ──▶ one insert for many
           └─where somebody wants notes: all values
 
-No operator is called here: candidates that need one are stored with the event, and decided by
-`kindcast.server.pending`. From the index to the list of matches, subscriptions are slots of the matcher; no name
-is looked up.
+No operator is called here. Candidates that need an operator are stored with the event, and `kindcast.server.pending`
+decides them. From the index to the list of matches, subscriptions are slots of the matcher; no name is looked up.
 """
 
 import math
@@ -63,25 +62,28 @@ __all__ = [
 ]
 
 ARRIVAL = "ce.received"
-"""The attribute of the time of arrival."""
+"""The name of the attribute with the time of arrival."""
 MAX_NOTES = 100
-"""Notes on one event that its publisher gets and the store keeps."""
+"""The maximum number of notes on one event, both in the answer to the publisher and in the store."""
 
 DIFFERS = "differs"
 
 MATCHES_AT_ONCE = 1_000_000
-"""Matches after which a command accepts no more events, so that others are served: some tenths of a second."""
+"""A command accepts no more events after this many matches, some tenths of a second, so that other commands are
+executed."""
 READING_SECONDS = 0.05
-"""For which the events of one request are read in a command, so that others are served: some 2,000 small events."""
+"""How long one command reads the events of one request, so that other commands are executed. It is enough for some
+2,000 small events."""
 MATCHES_TRIED = 3_000_000
-"""That events could have at most which are matched in one call, while nothing is known of them."""
+"""Events are matched in one call only up to this product of events and subscriptions, while their number of matches is
+not known."""
 
 NUMBER_BITS = 40
-"""For the number of a subscription beside that of an event."""
+"""The bits for the number of a subscription in a sort key that also has the number of the event."""
 
 
 class EventNote(msgspec.Struct, frozen=True):
-    """Something that the publisher should know. `code` is stable; `attribute` is empty where none is meant."""
+    """A remark for the publisher. `code` is stable. `attribute` is empty if the note is about no attribute."""
 
     code: str
     attribute: str
@@ -89,8 +91,8 @@ class EventNote(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an accepted event, or of one that was accepted before (`duplicate`). `matched` is None where
-    shards match it later. `undecided`: how many subscriptions may get it as well, once operators have been asked."""
+    """The result of an event that was accepted now, or before (`duplicate`). `matched` is None if shards match it
+    later. `undecided` is the number of subscriptions that may still get it, after operators were called."""
 
     id: str
     source: str
@@ -103,8 +105,9 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class EventMatches:
-    """What one event would match; `problem` instead where it cannot be read. `undecided`: the subscriptions that hang
-    on operators; `canonical` is the event as they need it. `shards`: those that were asked; None: there are none."""
+    """What one event would match, or the `problem` if it cannot be read. `undecided` are the subscriptions that depend
+    on operators; `canonical` is the event as the operators need it. `shards` are the shards that were searched; None if
+    there are none."""
 
     matches: list[Match]
     notes: tuple[Note, ...] = ()
@@ -116,8 +119,8 @@ class EventMatches:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The events of one request. Without `verbose` nothing is noted of them, and only what subscriptions ask about is
-    read. An event that matches more than `max_matches` subscriptions is refused."""
+    """The events of one request. Without `verbose` no notes are made, and only the attributes that subscriptions use
+    are read. An event that matches more than `max_matches` subscriptions is refused."""
 
     events: Sequence[DecodedEvent]
     verbose: bool = True
@@ -125,13 +128,14 @@ class Publication:
 
 
 Given = Mapping[int, str | None]
-"""The matches of an event that were found elsewhere: numbers of subscriptions, with the bindings as JSON or None."""
+"""The matches of an event that were found elsewhere: the number of each subscription → its bindings as JSON text, or
+None."""
 
 Refused = InvalidEvent | TooManyMatches | StoreUnavailable | BrokerBusy
 """Why an event is not accepted."""
 
 Results = list[Outcome | Refused]
-"""One for each event of a request."""
+"""One result for each event of a request."""
 
 
 def publish(
@@ -142,15 +146,15 @@ def publish(
     at_most: int | None = MATCHES_AT_ONCE,
     ahead: "Ahead | None" = None,
 ) -> list[Results]:
-    """Accept the events of one or more requests, in order. `observe(seconds, events)` is told how long it took to read
-    and match them. Requests that come together are read, matched and stored together: a statement costs more than a
-    row.
+    """Accept the events of one or more requests, in order. `observe(seconds, events)` is called with the time that
+    reading and matching took. Requests in the same group are read, matched and stored together, because a statement
+    costs more than a row.
 
-    Where they match very many subscriptions, only the first ones are accepted, at least one, until there are `at_most`
-    matches or some more; and of each request only as many as are read in `READING_SECONDS`, at least one. There are
-    fewer results then, and the others are to be published in a later command. With None all are accepted, some of them
-    at a time too, since what a call finds is in memory. `ahead` is what was found of the same events before the group
-    began.
+    If the events have very many matches, only the first events are accepted, at least one, until there are `at_most`
+    matches or slightly more. Of each request only as many events are accepted as can be read in `READING_SECONDS`, at
+    least one. Then there are fewer results than events, and the other events must be published in a later command. With
+    `at_most=None` all events are accepted. They are still matched in parts, because the matches of one call are in
+    memory. `ahead` has the matches of the same events that were found before the group began.
     """
     events = [event for each in publications for event in each.events]
     asked = [number for number, each in enumerate(publications) for _ in each.events]
@@ -171,22 +175,24 @@ def publish(
 
 
 def _next_size(size: int, least: int, matches: int, subscriptions: int) -> int:
-    """How many events to match in the next call, after so many `matches` of the last `size` ones."""
+    """Returns how many events to match in the next call. `matches` is the number of matches of the last `size`
+    events."""
     return min(2 * size, 4 * least) if matches < size * subscriptions // 100 else least
 
 
 class Ahead:
     """Events of waiting requests, read and matched before their group begins, while another server may hold the lock of
-    the database. What was found counts where the matcher is as it was; else it is found again, under the lock."""
+    the database. The matches are used only if the matcher has not changed since; otherwise they are found again under
+    the lock."""
 
     def __init__(self, state: State, publications: Sequence[Publication]) -> None:
-        """Reads and matches, as `publish` does."""
+        """Reads and matches the events like `publish`."""
         matcher = self._matcher = state.matcher
         self._changes = matcher.changes
         self._reads: dict[int, ReadEvent | InvalidEvent] = {}
         self._tables: dict[tuple[int, ...], MatchTable] = {}
         self.seconds = 0.0
-        """That it took, and that no group has counted yet."""
+        """The seconds that reading and matching took and that no group has counted yet."""
         if matcher.may_ask(ARRIVAL):
             return  # the time is known when the group has begun
         began = time.perf_counter()
@@ -206,15 +212,16 @@ class Ahead:
         return table
 
     def holds(self, state: State) -> bool:
-        """Whether the matcher is as it was."""
+        """Whether the matcher has not changed."""
         return state.matcher is self._matcher and self._matcher.changes == self._changes
 
     def read(self, event: DecodedEvent) -> ReadEvent | InvalidEvent | None:
-        """What an event was read as; None where it was not."""
+        """Returns an event as it was read; None if it was not read."""
         return self._reads.get(id(event))
 
     def table(self, reads: Sequence[ReadEvent]) -> MatchTable | None:
-        """The matches of these events; None where they were not matched together, as where one came before."""
+        """Returns the matches of these events; None if exactly these were not matched together, for example because one
+        is a duplicate."""
         return self._tables.get(tuple(map(id, reads)))
 
 
@@ -228,8 +235,8 @@ def _published(
     ahead: Ahead | None = None,
     given: Sequence[Given] | None = None,
 ) -> list[Outcome | Refused | None]:
-    """What became of each event; None for those of a publication, which `asked_by` numbers, that has no more seconds
-    `left`. Where their matches are `given`, none are looked for."""
+    """Publishes some events. Returns the result of each event, or None if its publication, whose index is in
+    `asked_by`, has no more seconds `left`. If `given` has the matches, the events are not matched."""
     state = group.state
     said = _corrections(state, events)
     keys = [
@@ -240,7 +247,7 @@ def _published(
     known = find_known(group.connection, asked)
     results: list[Outcome | Refused | None] = [None] * len(events)
     fresh: list[tuple[int, DecodedEvent, ReadEvent, Sequence[Note]]] = []
-    repeated: list[tuple[int, int]] = []  # (index, index of the first one among these)
+    repeated: list[tuple[int, int]] = []  # (index, index of the first event with this key)
     first: dict[tuple[str, str], int] = {}
     began = started = time.perf_counter()
     if ahead is not None and not ahead.holds(state):
@@ -311,8 +318,8 @@ def _published(
 
 
 def publish_together(group: Group, publication: Publication, observe: Callable[[float, int], None]) -> list[Outcome]:
-    """Accept the events of one document. Raises `InvalidEvent` where one cannot be read, `TooManyMatches`, so that the
-    command is undone and none is accepted."""
+    """Accept the events of one document. Raises `InvalidEvent` if one of them cannot be read, and `TooManyMatches`.
+    Then the command is undone, and no event is accepted."""
     events = publication.events
     (results,) = publish(group, [publication], observe, at_most=None)
     for result in results:
@@ -333,21 +340,22 @@ def publish_together(group: Group, publication: Publication, observe: Callable[[
 
 
 def publish_matched(group: Group, publication: Publication, given: Sequence[Given]) -> Results:
-    """Accept events whose matches were found elsewhere: `given` are those of each event. Nothing is matched, and
-    nothing parked. An event that was accepted before keeps the matches that it has: its `Outcome` is a duplicate."""
+    """Accept events whose matches were found elsewhere: `given` has the matches of each event. Nothing is matched or
+    parked. An event that was accepted before keeps its matches, and its `Outcome` is a duplicate."""
     events = publication.events
     results = _published(group, events, [0] * len(events), [publication], [math.inf], _unobserved, given=given)
     return [each for each in results if each is not None]
 
 
 def _unobserved(seconds: float, events: int) -> None:
-    """Nothing was matched."""
+    """Does nothing, because nothing was matched."""
 
 
 def match_events(
     state: State, now: float, events: Sequence[Event], graphs: Sequence[ReadGraph | None]
 ) -> list[EventMatches]:
-    """What each event would match if it were published now; `graphs` are what they were read as. Changes nothing."""
+    """Returns what each event would match if it were published now. `graphs` has the events that were read as linked
+    data already. Changes nothing."""
     matcher, reads = state.matcher, _Reading(state, now)
     read = [reads.event(event, graph) for event, graph in zip(events, graphs, strict=True)]
     table = matcher.match_read([each for each in read if not isinstance(each, InvalidEvent)])
@@ -372,7 +380,7 @@ def match_events(
 
 
 def together(parts: Sequence[EventMatches], shards: Sequence[int]) -> EventMatches:
-    """What an event matches of these shards of the subscriptions; notes and problem are those of the first part."""
+    """Combines what an event matches in several shards. Notes and problem are those of the first part."""
     first, *others = parts
     return EventMatches(
         [match for each in parts for match in each.matches],
@@ -385,9 +393,9 @@ def together(parts: Sequence[EventMatches], shards: Sequence[int]) -> EventMatch
 
 
 class Found(NamedTuple):
-    """What some events match: the numbers of the subscriptions, ascending for each event; where those of each event
-    begin, and the last one's end; the bindings of each as JSON, if any has some; and what operators have to decide, by
-    event and slot."""
+    """The matches of some events. `numbers` are the numbers of the subscriptions, ascending for each event. The matches
+    of event `i` are `bounds[i]` to `bounds[i + 1]`. `bindings` are those of each match as JSON text; None if no match
+    has any. `undecided` has what operators must decide, by event and slot."""
 
     numbers: Numbers
     bounds: Numbers
@@ -396,7 +404,8 @@ class Found(NamedTuple):
 
 
 def in_order(state: State, table: MatchTable, now: float | npt.NDArray[np.float64]) -> Found:
-    """The matches of a table of subscriptions whose time is not over `now`, or at the time of each match."""
+    """Returns the matches of a table, without the subscriptions that have expired at the time `now`. `now` is one time,
+    or one for each match."""
     numbers = state.live_subscriptions.numbers_in_time(table.slots, now)
     keys = np.repeat(np.arange(len(table), dtype=np.int64), np.diff(table.offsets)) << NUMBER_BITS | numbers
     bindings: list[str | None] | None = None
@@ -412,7 +421,7 @@ def in_order(state: State, table: MatchTable, now: float | npt.NDArray[np.float6
 
 
 def _as_given(given: Sequence[Given]) -> Found:
-    """The matches that somebody else found."""
+    """Returns the matches that were found elsewhere."""
     pairs = [pair for each in given for pair in sorted(each.items())]
     bounds = np.zeros(len(given) + 1, dtype=np.int64)
     np.cumsum([len(each) for each in given], out=bounds[1:])
@@ -422,7 +431,7 @@ def _as_given(given: Sequence[Given]) -> Found:
 
 
 class _Rows:
-    """The rows of one command's events, numbered as they come; `found` has what they match."""
+    """The rows of the events of one command. `found` has their matches, numbered in the order of the events."""
 
     def __init__(self, group: Group, found: Found) -> None:
         self._group = group
@@ -440,14 +449,15 @@ class _Rows:
             state.sequence, state.last_accepted_at = before
 
         group.on_undo(undo)
-        state.last_accepted_at = max(group.now, state.last_accepted_at)  # a clock set back must not reorder the log
+        state.last_accepted_at = max(group.now, state.last_accepted_at)  # never earlier than before
 
     def matched(self, number: int) -> int:
-        """How many subscriptions the event of this number matches."""
+        """Returns how many subscriptions the event with this number matches."""
         return self._ends[number + 1] - self._ends[number]
 
     def add(self, number: int, event: DecodedEvent, notes: Sequence[Note], *, key: str) -> Outcome:
-        """The rows of one event, which has this number among those found; `key` is what it is known by again."""
+        """Adds the rows of one event, which has this number in `found`. `key` identifies the event if it is sent
+        again."""
         group, state, found = self._group, self._group.state, self._found
         state.sequence += 1
         matched = self.matched(number)
@@ -476,7 +486,7 @@ class _Rows:
         return Outcome(event.id, event.source, state.sequence, told_matched, told, undecided=len(waiting))
 
     def store(self) -> None:
-        """Insert them, and count them."""
+        """Inserts the rows and adds them to the totals."""
         insert_events(self._group.connection, self._events)
         insert_matches(self._group.connection, self._matches)
         self._group.touch(self._found.numbers)
@@ -504,8 +514,8 @@ class _Rows:
 
 
 def keep_parked_vocabulary(group: Group) -> None:
-    """Write down what the active vocabulary is made of: candidates are decided under it, and shards match under it,
-    perhaps after a restart."""
+    """Store what the active vocabulary consists of. Candidates are decided and shards match under it, perhaps after a
+    restart."""
     state, before, version = group.state, group.state.parked_under, group.state.vocabulary.version
     if before != version:
         parts = active_versions(group.connection), state.declarations.to_json()
@@ -519,12 +529,13 @@ def keep_parked_vocabulary(group: Group) -> None:
 
 
 def first_unmatched_event(group: Group) -> int | None:
-    """The first event that some shard has yet to match; None where all are matched."""
+    """Returns the first event that a shard has not matched yet; None if all events are matched."""
     return first_unmatched(group.connection) if group.state.shards else None
 
 
 def _corrections(state: State, events: Sequence[DecodedEvent]) -> list[Correction | None]:
-    """What each event says of corrections; nothing is looked at where no event type declares any."""
+    """Returns the correction that each event declares, or None. Events are not read if no event type declares
+    corrections."""
     schemas = state.vocabulary.schemas
     if not schemas.corrects:
         return [None] * len(events)
@@ -534,13 +545,13 @@ def _corrections(state: State, events: Sequence[DecodedEvent]) -> list[Correctio
 def _correction(state: State, event: Event) -> Correction | None:
     try:
         return correction_of(state.matcher.published(event), state.vocabulary.schemas.types)
-    except InvalidEvent:  # reading it will tell
+    except InvalidEvent:  # reading the event reports the problem
         return None
 
 
 class _Reading:
-    """Reads the events of one command, which arrive together. Their time is one more text to read, so they have it only
-    where something may ask for it."""
+    """Reads the events of one command, which have the same time of arrival. The time is an additional value to read, so
+    it is added only if a subscription may use it."""
 
     def __init__(self, state: State, now: float) -> None:
         self._matcher = state.matcher
@@ -549,7 +560,7 @@ class _Reading:
 
     def event(self, event: Event, graph: ReadGraph | None = None) -> ReadEvent | InvalidEvent:
         known = None
-        if graph is not None and graph.vocabulary is self._vocabulary:  # else it means something else by now
+        if graph is not None and graph.vocabulary is self._vocabulary:  # otherwise its meaning may have changed
             if isinstance(graph.event, InvalidEvent):
                 return graph.event
             tree = graph.event if self._at is None else arrived(graph.event, self._at)
@@ -561,7 +572,7 @@ class _Reading:
 
 
 def in_time(state: State, failures: Failures, now: float) -> list[tuple[int, int, Failure]]:
-    """(slot, number, failure) of those whose time is not over."""
+    """Returns (slot, number, failure) of the subscriptions that have not expired."""
     if not failures:
         return []
     slots = np.array(sorted(failures), dtype=np.int32)
@@ -581,12 +592,12 @@ def _duplicate(event: DecodedEvent, known: Known, state: State) -> Outcome:
 
 
 def bindings_json(match: Match) -> str | None:
-    """The bindings of a match as JSON: a list of objects, variable → value; None where there are none."""
+    """Returns the bindings of a match as JSON text, a list of objects (variable → value); None if there are none."""
     return as_bindings(match.bindings)
 
 
 def as_bindings(bindings: tuple[tuple[tuple[str, Any], ...], ...]) -> str | None:
-    """Bindings as JSON, as of `bindings_json`."""
+    """Returns bindings as JSON text, like `bindings_json`."""
     if not bindings:
         return None
     rows = [{name: as_json(value) for name, value in binding} for binding in bindings]

@@ -1,15 +1,15 @@
-"""Sharded matching: each shard follows the log, events and changes of subscriptions in one order, and writes its own
+"""Sharded matching. Each shard reads the log, with events and changes of subscriptions in one order, and writes its own
 matches.
 
     publishers ──▶ ledger, events ──┐                              ┌──▶ late matches, its place; one transaction,
     subscribers ─▶ rows, changes ───┴─▶ page ──apply, match, beside┘    checked against the fence of its lease
 
-A subscription is in one shard, by its number, so the order of its messages is that of the events. The server that holds
-a shard's lease has its subscriptions in memory. Servers share the shards out: none holds more than its part while
-others live, and those of a server that ends are taken by the others, each from its stored place on.
+A subscription is in one shard, determined by its number. So its messages have the order of the events. The server that
+holds the lease of a shard has its subscriptions in memory. The shards are distributed over the live servers: none holds
+more than its part. When a server ends, the others take its shards, each from its stored place.
 
-A shard matches each event under the vocabulary that it was accepted under, and against the subscriptions whose time was
-not over when it was accepted.
+A shard matches each event under the vocabulary under which the event was accepted, with the subscriptions that had not
+expired at that time.
 """
 
 import asyncio
@@ -62,23 +62,24 @@ T = TypeVar("T")
 _log = logging.getLogger("kindcast.shards")
 
 PAUSE_SECONDS = 0.5
-"""Before something that failed is tried again."""
+"""The pause before a failed operation is tried again."""
 GATHER_SECONDS = 0.02
-"""After a page that was not full: what comes meanwhile is one page. Each page is a transaction, for which all wait."""
+"""The pause after a page that was not full, so that events that arrive meanwhile become one page. Each page is a
+transaction, and transactions wait for each other."""
 CHANGES_UNSTORED = 1_000
-"""Applied changes after which a shard stores its place, also where no event came."""
+"""A shard stores its place after this many applied changes, even if no event came."""
 
 
 class LeaseLost(Exception):
-    """Another server has the shard, or may have it."""
+    """Another server holds the shard, or may hold it."""
 
 
 class Moved(Exception):
-    """The shard's place is not what this server thought."""
+    """The stored place of the shard differs from the place that this server expected."""
 
 
 class BrokerAccess(Protocol):
-    """The doors of the broker that shards go through."""
+    """The part of the broker's interface that shards use."""
 
     leases: Leases
 
@@ -90,18 +91,18 @@ class BrokerAccess(Protocol):
     async def submit(self, work: Callable[[Group], T]) -> T: ...
 
     async def follow(self) -> None:
-        """Applies what other servers committed."""
+        """Applies the commits of other servers."""
         ...
 
     async def stored_ontology(self, name: str, version: int) -> Ontology:
-        """A stored version of an ontology."""
+        """Returns a stored version of an ontology."""
         ...
 
 
 @dataclass(slots=True)
 class Matches:
-    """What some events of a shard match, each (event, numbers, packed numbers, bindings), and what operators have yet
-    to decide."""
+    """The matches of some events in a shard. An item of `lists` is (event, numbers, packed numbers, bindings). `parked`
+    are the candidates that operators must decide."""
 
     lists: list[tuple[int, Numbers, bytes, Sequence[str | None] | None]] = field(default_factory=list)
     parked: list[ParkedRow] = field(default_factory=list)
@@ -111,24 +112,25 @@ class Matches:
 
 
 class Shard:
-    """The subscriptions of one shard at a place of the log. One thread at a time, within `lock`."""
+    """The subscriptions of one shard at a place of the log. Only one thread at a time may use it, and it must hold
+    `lock`."""
 
     def __init__(self, number: int, place: Place, state: State, version: str, reader: EventReader) -> None:
-        """`state` has no subscriptions yet: `fill`."""
+        """`state` has no subscriptions yet; `fill` adds them."""
         self.number = number
         self.place = place
         self.version = version
-        """Of the vocabulary under which the events were accepted that it matches."""
+        """The version of the vocabulary of the events that the shard matches now."""
         self.stored = place
-        """The place that the database has."""
+        """The place that is stored in the database."""
         self.state = state
         self.hurries = False
-        """Whether there is more to do, as far as it knows."""
+        """Whether more events are known to wait."""
         self.lock = threading.Lock()
         self._reader = reader
 
     def fill(self, found: Iterator[StoredSubscription]) -> None:
-        """Takes up what matches at its place. Once."""
+        """Adds the subscriptions that match at the shard's place. Call this once."""
         live = self.state.live_subscriptions
 
         def trees() -> Iterator[tuple[str, Any]]:
@@ -137,20 +139,20 @@ class Shard:
                 yield each.id, each.tree
 
         with short_turns(), garbage_collection.paused():
-            live.matcher.restore_many(trees())  # one without a meaning at present matches nothing, and stays aside
+            live.matcher.restore_many(trees())  # without a meaning it matches nothing and stays aside
             live.enter_found(list(live.aside))
         garbage_collection.collect_and_freeze(len(live.matcher))
 
     def follow_operators(self, state: State) -> None:
-        """Know the operators that the server knows."""
+        """Declares the operators that the server knows."""
         if self.state.operators is not state.operators:
             self.state.operators = state.operators
             for operator in state.operators.known.values():
                 self.state.matcher.declare(operator)
 
     def advance(self, page: Page) -> Matches:
-        """Goes on by a page, whose events are all of its version; or by the first part of it, where they match very
-        much."""
+        """Applies and matches a page, whose events must all have the shard's version of the vocabulary. If there are
+        very many matches, only the first part of the page is done."""
         matches = Matches()
         with self.lock, short_turns():
             changes, start = list(page.changes), 0
@@ -175,7 +177,7 @@ class Shard:
         return matches
 
     def match(self, events: Sequence[Event], graphs: Sequence[ReadGraph | None]) -> list[EventMatches]:
-        """What each event would match now, of this shard. Any thread."""
+        """Returns what each event would match now in this shard. May run in any thread."""
         with self.lock:
             return match_events(self.state, CLOCK.now(), events, graphs)
 
@@ -245,7 +247,7 @@ class Shard:
 
 
 class Shards:
-    """Those that this server holds, one task each. On one event loop."""
+    """The shards that this server holds, one task each. All run on one event loop."""
 
     def __init__(
         self,
@@ -256,12 +258,12 @@ class Shards:
         look_seconds: float,
         observe: Callable[[float, int], None] = lambda seconds, events: None,
     ) -> None:
-        """`look_seconds`: between two looks at who holds what. `observe(seconds, events)` is told how long reading and
-        matching took."""
+        """`look_seconds` is the pause between two checks of the leases. `observe(seconds, events)` is called with the
+        time that reading and matching took."""
         self._observe = observe
         self.count = count
         self.held: dict[int, Shard] = {}
-        """The shards that match here now, by number."""
+        """The shards that match at this server now, by number."""
         self._broker = broker
         self._reader = EventReader(max_events=max_events)
         self._look_seconds = look_seconds
@@ -271,17 +273,17 @@ class Shards:
         self._sharing: asyncio.Task[None] | None = None
         self._stopped = False
         self._ending: set[int] = set()
-        """Shards that this server gives up."""
+        """The shards that this server is giving up."""
         self._vocabularies: dict[str, Vocabulary] = {}
         self._building = asyncio.Lock()
 
     def start(self) -> None:
-        """Begins to take shards."""
+        """Starts taking shards."""
         self._broker.leases.listeners.append(self._look.set)
         self._sharing = asyncio.create_task(self._share_out(), name="shards")
 
     async def stop(self) -> None:
-        """Ends at the stored place of each."""
+        """Stops the shards, each at its stored place."""
         self._stopped = True
         self._look.set()
         if self._sharing is not None:
@@ -291,20 +293,20 @@ class Shards:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def wake(self) -> None:
-        """The log is longer."""
+        """Called when the log has grown."""
         for each in self._wakes.values():
             each.set()
 
     async def match(
         self, events: Sequence[Event], graphs: Sequence[ReadGraph | None]
     ) -> tuple[list[list[EventMatches]], list[int]]:
-        """What each event would match, in each shard that is here; and which these are."""
+        """Returns what each event would match in each shard of this server, and the numbers of these shards."""
         held = sorted(self.held.items())
         found = [await asyncio.to_thread(shard.match, events, graphs) for _, shard in held]
         return found, [number for number, _ in held]
 
     async def measured(self, of: Callable[[Matcher], T]) -> list[T]:
-        """What is said of the matcher of each shard that is here."""
+        """Returns the result of `of` for the matcher of each shard of this server."""
 
         def measure(shard: Shard) -> T:
             with shard.lock:
@@ -320,7 +322,7 @@ class Shards:
             try:
                 await self._take()
             except StoreUnavailable:
-                pass  # the next look
+                pass  # the next check tries again
             except Exception:
                 _log.exception("the shards could not be shared out; trying again")
             with contextlib.suppress(TimeoutError):
@@ -381,8 +383,8 @@ class Shards:
             _log.info("shard %d is no more here", number)
 
     async def _load(self, number: int, before: Shard | None, version: str | None = None) -> Shard:
-        """A shard at its stored place, or at the place of what it was `before`; under a version of the vocabulary, or
-        the one in force."""
+        """Loads a shard at its stored place, or at the place of `before`. It gets the given version of the vocabulary,
+        or the active one."""
         while True:
             vocabulary = await self._vocabulary(version)
             state = self._broker.state
@@ -401,21 +403,22 @@ class Shards:
             if state.commits < commits:
                 await self._broker.follow()
             if fresh.operators is state.operators:
-                break  # it knew those that its subscriptions call
+                break  # the operators that the subscriptions call are known
         _log.info(
             "shard %d: %d subscriptions, from event %d on", number, len(shard.state.matcher), shard.place.position
         )
         return shard
 
     def _wanted(self, number: int, found: Iterator[StoredSubscription]) -> Iterator[StoredSubscription]:
-        """In a worker thread: as long as this server wants the shard. Raises `LeaseLost`."""
+        """Yields the subscriptions while this server wants the shard. Runs in a worker thread. Raises `LeaseLost`."""
         for each in found:
             if self._stopped or number in self._ending:
                 raise LeaseLost
             yield each
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        """As of the broker; cancelled, it ends when the thread has given the connection back."""
+        """Like `read` of the broker. If it is cancelled, it ends after the worker thread has returned the
+        connection."""
         reading = asyncio.ensure_future(self._broker.read(work))
         try:
             return await asyncio.shield(reading)
@@ -424,7 +427,7 @@ class Shards:
             raise
 
     async def _vocabulary(self, version: str | None) -> Vocabulary:
-        """The one in force, or one that events were accepted under."""
+        """Returns the active vocabulary, or an earlier one under which events were accepted."""
         in_force = self._broker.state.vocabulary
         if version is None or version == in_force.version:
             return in_force
@@ -440,7 +443,7 @@ class Shards:
             return self._vocabularies[version]
 
     async def _step(self, shard: Shard, fence: int) -> bool:
-        """Whether there was anything to do."""
+        """Reads the next page, matches it and stores the matches. Returns whether there was anything to do."""
         try:
             page = await self._read(lambda connection: shard_store.page_after(connection, shard.number, shard.place))
         except RecordDamaged as error:
@@ -449,7 +452,7 @@ class Shards:
             await self._store(shard, Matches(), fence)
             return True
         if self._broker.state.commits < page.commits:
-            await self._broker.follow()  # the operators that its subscriptions call
+            await self._broker.follow()  # learns the operators that its subscriptions call
         shard.follow_operators(self._broker.state)
         version = page.events[0].vocabulary_version if page.events else self._broker.state.vocabulary.version
         if version != shard.version:
@@ -470,7 +473,8 @@ class Shards:
         return True
 
     async def _store(self, shard: Shard, matches: Matches, fence: int) -> None:
-        """Until it is on disk, or another server has the shard. Raises `LeaseLost`, `Moved`."""
+        """Stores matches and place. Tries again until they are on disk or another server holds the shard. Raises
+        `LeaseLost`, `Moved`."""
         before, after = shard.stored, shard.place
         work = partial(self._written, number=shard.number, fence=fence, before=before, after=after, matches=matches)
         while True:
@@ -489,10 +493,10 @@ class Shards:
             raise LeaseLost
         there = shard_store.find_place(connection, number)
         if there == after:
-            return  # it was on disk, and its answer was lost
+            return  # it was committed before, and the answer was lost
         if there != before:
             raise Moved
-        gone = shard_store.deleted_after(connection, number, before.applied)  # they have no queue any more
+        gone = shard_store.deleted_after(connection, number, before.applied)  # deleted subscriptions have no queue
         late = LateMatches(group)
         for event, numbers, packed, bindings in matches.lists:
             if gone and not gone.isdisjoint(numbers.tolist()):
@@ -511,7 +515,7 @@ class Shards:
 def _without(
     gone: set[int], numbers: Numbers, bindings: Sequence[str | None] | None
 ) -> tuple[Numbers, bytes, Sequence[str | None] | None]:
-    """The matches of those that are still there."""
+    """Returns the matches of the subscriptions that still exist."""
     kept = [at for at, number in enumerate(numbers.tolist()) if number not in gone]
     left = numbers[kept]
     (packed,) = pack_lists(left, np.array([0, left.size]))

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 Tags = Collection[str] | None
-"""The entity tags, one of which a subscription must have to be changed; None: any."""
+"""The entity tags of a conditional change: the subscription must have one of them. None is unconditional."""
 
 
 NOT_COMPILABLE = "not-compilable"
@@ -68,13 +68,13 @@ FLAGS = frozenset(
     {NOT_COMPILABLE, "gone-concept", "gone-relation", "operator-gone", "unknown-attribute"}
     | {"wrong-dimension", "no-order", "not-in-enumeration", "not-in-domain"}
 )
-"""Notes that say that a part of a subscription can never hold under the active vocabulary, for what it needs is gone
-or was declared otherwise."""
+"""The codes of notes that say that a part of a subscription can never hold under the active vocabulary, because
+something it uses was removed or is declared differently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """How a subscription was written where it was exported, with the `parts` that this is to compile to."""
+    """The original form of an exported subscription, and the `parts` that it must compile to."""
 
     asked: Mapping[str, Any]
     types: tuple[str, ...] | None
@@ -84,8 +84,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSubscription:
-    """A checked request. `asked` is the expression as it was written, by its member's name; `parts` are the expressions
-    to compile, all of which must hold: what was asked, and what `types` and `source` add."""
+    """A checked request for a subscription. `asked` is the original expression under the name of its member. `parts`
+    are the expressions to compile, all of which must hold: the original expression, and what `types` and `source`
+    add."""
 
     id: str
     asked: Mapping[str, Any]
@@ -101,22 +102,22 @@ class NewSubscription:
     source: str | None = None
     metadata: Mapping[str, Any] | None = None
     created_by: str | None = None
-    """Whose key made it; None without keys."""
+    """The name of the key that created it; None if there are no keys."""
     roles: Roles = None
-    """What it may match on depends on them."""
+    """The roles that decide which attributes the subscription may use."""
     attributes: Sequence[str] | None = None
     throttling: float | None = None
     """Seconds between two requests to the sink."""
     written: Written | None = None
-    """Stored and shown in place of `asked`, `types` and `source` if it means the same here."""
+    """Stored and shown instead of `asked`, `types` and `source` if it has the same meaning here."""
     repeatable: bool = False
-    """Id, ticket and secret are derived from the request's `Idempotency-Key`, or come from an export: if there is one
-    of this id, the request came before."""
+    """Whether id, ticket and secret are derived from the `Idempotency-Key` of the request or come from an export. Then
+    a stored subscription with this id means that the request was sent before."""
     status: Literal["active", "paused"] = "active"
 
 
 def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
-    """Compile each part by itself, so that errors point into what was written, then all together.
+    """Compile each part alone, so that errors have positions in the original text, and then all parts together.
 
     Raises `InvalidSubscription`.
     """
@@ -141,10 +142,9 @@ def create(
 ) -> Row[Any]:
     """Stores a subscription and adds it to the matcher. Returns its row.
 
-    `compiled` was made outside the thread. If the vocabulary or the operators have changed since, it is compiled again.
-    A repeated request stores nothing and returns the row of the first. Raises `InvalidSubscription`,
-    `TooManySubscriptions`, `IdempotencyKeyReused`,
-    `HiddenAttribute`.
+    `compiled` was made outside the writer's thread. If the vocabulary or the operators have changed since, the
+    subscription is compiled again. A repeated request stores nothing and returns the row of the first request. Raises
+    `InvalidSubscription`, `TooManySubscriptions`, `IdempotencyKeyReused`, `HiddenAttribute`.
     """
     if (before := made_before(group.connection, new)) is not None:
         return before
@@ -169,12 +169,12 @@ _REST = (
     *((name, name) for name in ("ticket_hash", "sink", "protocol", "protocolsettings", "sinkcredential", "secret")),
     *((name, name) for name in ("metadata", "attributes", "throttling")),
 )
-"""Column → member of `NewSubscription`: with its form, what is the same where a request is repeated."""
+"""Column → member of `NewSubscription`. These and `_FORM` must be equal in a repeated request."""
 
 
 def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None:
-    """The row that the same request made, if it was sent before. Raises `IdempotencyKeyReused` where the key came with
-    another request, and where the subscription was changed since."""
+    """Returns the row that the same request made earlier; None if there is none. Raises `IdempotencyKeyReused` if the
+    key was used for another request, or if the subscription was changed since."""
     row = subscriptions.find_subscription(connection, new.id) if new.repeatable else None
     if row is None:
         return None
@@ -194,12 +194,12 @@ def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None
 
 
 def _as_stored(value: Any) -> Any:
-    """As a column of JSON has it; texts stay as they are."""
+    """Returns a value in the form in which a JSON column stores it. Texts do not change."""
     return json.loads(json.dumps(value))
 
 
 def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, Any]:
-    """The row of a new subscription."""
+    """Returns the row of a new subscription."""
     notes = as_records(became.notes)
     return {
         "id": new.id,
@@ -258,7 +258,8 @@ def renew(
 
 
 def pause(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
-    """Stops matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired."""
+    """Stops matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, and `SubscriptionGone` if it has
+    expired."""
     _, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
     set_status(group, live, "paused")
@@ -269,10 +270,10 @@ def pause(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) 
 def resume(
     group: Group, id: str, ticket: Claim | str | None, tags: Tags = None, roles_of: RolesOf = EVERYBODY
 ) -> Row[Any]:
-    """Matches again after `pause`, or delivers again after the webhook was disabled. Waiting messages are tried at
-    once.
+    """Matches again after `pause`, or delivers again after the webhook was disabled. Waiting messages are sent at once.
 
-    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone` when expired.
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `HiddenAttribute`, and `SubscriptionGone` if it has
+    expired.
     """
     row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
@@ -298,10 +299,10 @@ def redrive(group: Group, id: str, ticket: Claim | str | None) -> tuple[Row[Any]
 def update(
     group: Group, id: str, ticket: Claim | str | None, values: Mapping[str, Any], sweeper: Sweeper, tags: Tags = None
 ) -> Row[Any]:
-    """Change where and how it is delivered, its metadata, or when it ends (`renew`, for one that has expired). A
-    `secret` among the values is for a sink that is its first; the one that it has stays.
+    """Changes sink, delivery options, metadata or end time. (Use `renew` for the end time of an expired subscription.)
+    A `secret` among the values is used only if the subscription has none and gets a sink; an existing secret stays.
 
-    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, `SubscriptionGone` when
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, and `SubscriptionGone` if it has
     expired.
     """
     row, live = _owned(group, id, ticket, tags)
@@ -313,9 +314,9 @@ def update(
     if "sink" in values and values["sink"] is None:
         values |= dict.fromkeys(of_sinks)
     if row.secret is not None or values.get("sink") is None:
-        values.pop("secret", None)  # it has one, or needs none
+        values.pop("secret", None)  # it has a secret, or needs none
     if values.get("sink", row.sink) != row.sink:
-        values |= {"consecutive_errors": 0, "next_attempt_at": None}  # the failures were another's
+        values |= {"consecutive_errors": 0, "next_attempt_at": None}  # the failures were those of the old sink
     if "expires_at" in values:
         _move_end(group, live, values["expires_at"], sweeper)
     if values:
@@ -337,7 +338,7 @@ def delete(group: Group, id: str, ticket: Claim | str | None, sweeper: Sweeper, 
 def rotate_secret(
     group: Group, id: str, ticket: Claim | str | None, secret: str, overlap: float, tags: Tags = None
 ) -> Row[Any]:
-    """A new secret for the webhook; the present one signs as well for so many seconds.
+    """Sets a new secret for the webhook. For `overlap` seconds, messages are signed with the old secret as well.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, `SubscriptionChanged`.
     """
@@ -351,10 +352,10 @@ def rotate_secret(
 
 
 def replay(group: Group, id: str, ticket: Claim | str | None, position: Callable[[Connection], int]) -> Row[Any]:
-    """Moves the cursor back, so that messages after the position are delivered again, as far as they are kept; never
-    forward. Of a webhook the same `webhook-id`s come again.
+    """Moves the cursor back, never forward. Stored messages after the position are delivered again. A webhook gets them
+    with the same `webhook-id`s.
 
-    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, what `position` raises.
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, and the errors of `position`.
     """
     _, live = _owned(group, id, ticket)
     deliveries.replay(group.connection, live.number, position(group.connection))
@@ -363,8 +364,8 @@ def replay(group: Group, id: str, ticket: Claim | str | None, position: Callable
 
 
 def pause_hidden(group: Group, roles_of: RolesOf) -> int:
-    """Pause those that rest on attributes which whoever made them may not match on any more, and say so; how many.
-    Reads every tree once, where something is hidden from anybody."""
+    """Pauses the subscriptions with attributes that their creators may no longer use, and stores the reason. Returns
+    how many were paused. Reads every tree once if any attribute is hidden from anybody."""
     vocabulary, found = group.state.vocabulary, 0
     if not vocabulary.attributes.hides:
         return 0
@@ -382,23 +383,24 @@ def pause_hidden(group: Group, roles_of: RolesOf) -> int:
 
 
 def notes_of(compiled: Compiled) -> list[dict[str, str]]:
-    """The notes of a compiled expression, as JSON values."""
+    """Returns the notes of a compiled expression as JSON values."""
     return as_records(compiled.notes)
 
 
 def as_records(notes: Iterable[Note]) -> list[dict[str, str]]:
-    """Notes as JSON values."""
+    """Returns notes as JSON values."""
     return [{"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in notes]
 
 
 def is_flagged(notes: list[dict[str, str]]) -> bool:
-    """Whether a note says that something which the subscription needs was removed."""
+    """Whether a note says that something the subscription uses was removed."""
     return any(note["code"] in FLAGS for note in notes)
 
 
 def entity_tag(row: Row[Any]) -> str:
-    """Changes with whatever a request can change of a subscription, and with nothing else: not with its counters and
-    cursor. Secrets go into it under the hash of the ticket, so that nobody can guess at them."""
+    """Returns the entity tag of a subscription. It changes with every value that a request can change, and not with
+    counters and cursor. Secrets are hashed with the ticket's hash as key, so that nobody can guess them from the
+    tag."""
     paused = row.status == "paused"
     said = [getattr(row, name) for name in _TAGGED]
     told = json.dumps([paused, *said], sort_keys=True, separators=(",", ":")).encode()
@@ -427,7 +429,7 @@ def _owned(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None)
 
 
 def _owned_by(group: Group, created_by: str | None, quota: Quota) -> int:
-    """How many subscriptions a key has made, if that matters."""
+    """Returns how many subscriptions a key has made; 0 if there is no quota per key."""
     if quota.of_key is None or created_by is None:
         return 0
     return subscriptions.count_created_by(group.connection, created_by)
@@ -455,8 +457,8 @@ def _move_end(group: Group, live: Live, expires_at: float, sweeper: Sweeper, *, 
 
 
 def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
-    """Active, and in the matcher, unless it has no meaning under the active vocabulary; returns what its row must
-    say of that."""
+    """Makes the subscription active and adds it to the matcher, unless it has no meaning under the active vocabulary.
+    Returns the new values of its notes in the row."""
     live = set_status(group, live, "active")
     if live.matching:
         return {}
@@ -470,11 +472,11 @@ def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
 
 
 # ── many at once ──────────────────────────────────────────────────────────────────────────────────────────────────────
-# Many new subscriptions in one command: compiled together beside the thread, stored by one statement, added in bulk.
+# Many new subscriptions in one command: compiled together outside the thread, stored by one statement, added in bulk.
 #
 #     checked requests ──describe, any thread──▶ what to store ──create_many, one group──▶ rows, roll, matcher
 #
-# Each comes out as if it had been made alone, and one that is refused stops no other.
+# The result is the same as if each had been created alone. A refused subscription does not stop the others.
 
 Refusal = InvalidSubscription | ServerError
 """The error of one subscription among many that were to be created."""
@@ -482,20 +484,21 @@ Refusal = InvalidSubscription | ServerError
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """What new subscriptions became, or what is wrong with them. Those of `places` were compiled together: each has its
-    place in `together`."""
+    """The compiled forms of new subscriptions, or their errors. `places` maps the index of a subscription to its index
+    in `together`, if it was compiled together with others."""
 
     results: Sequence[Described | InvalidSubscription]
     together: DescribedMany
     places: Mapping[int, int]
     as_written: frozenset[int] = frozenset()
-    """Those whose `written` means the same."""
+    """The indexes of the subscriptions whose `written` has the same meaning."""
 
 
 def describe(
     new: Sequence[NewSubscription], vocabulary: Vocabulary, operators: Registry, compiler: BulkCompiler
 ) -> Descriptions:
-    """What each becomes under the vocabulary. Any thread. Costs some 40 µs each where shapes come again."""
+    """Compiles new subscriptions under the vocabulary. May run in any thread. Cost: some 40 µs each if shapes
+    repeat."""
     numbers = [number for number, each in enumerate(new) if len(each.parts) == 1]
     places = {number: place for place, number in enumerate(numbers)}
     together = compiler.compile([new[number].parts[0] for number in numbers], vocabulary, operators.available)
@@ -528,11 +531,11 @@ def create_many(
     limit: int,
     quota: Quota = NO_QUOTA,
 ) -> list[Refusal | None]:
-    """Store those that are valid, and make them match; None for each that was made, now or by the same request before,
-    in the order of `new`.
+    """Stores the valid subscriptions and adds them to the matcher. Returns, in the order of `new`, None for each
+    subscription that was created, now or by the same request before, and the error for each of the others.
 
-    If the vocabulary or the operators have changed since they were `described`, that is done again. Raises
-    `kindcast.index.errors.IndexFull`, and makes none of them then. Costs some 50 µs each.
+    If the vocabulary or the operators have changed since `describe`, the subscriptions are compiled again. Raises
+    `kindcast.index.errors.IndexFull`; then none is created. Cost: some 50 µs each.
     """
     state = group.state
     if vocabulary is not state.vocabulary or operators is not state.operators:

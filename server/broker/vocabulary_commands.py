@@ -4,9 +4,9 @@
     stored version ──decode──▶ records ───┴─worker threads─▶ vocabulary ──▶ subscriptions compiled again, impact
                                                                 └──▶ broker's thread: swapped in one step
 
-Documents are read concurrently. Vocabularies are then built and swapped one change at a time, in order of arrival, each
-based on the one before; events are still published meanwhile. A change that fails leaves the active vocabulary as it
-was.
+Documents are read concurrently. Vocabularies are then built and swapped one change at a time, in order of arrival. Each
+vocabulary is based on the previous one. Events are published meanwhile. A change that fails does not change the active
+vocabulary.
 """
 
 import asyncio
@@ -67,27 +67,27 @@ __all__ = [
 ]
 
 
-# Commands that change what words mean: every live subscription is compiled again, and all is swapped in one step.
+# Commands that change the vocabulary. Every live subscription is compiled again, and everything is swapped in one step.
 #
 #     worker thread    trees in the store ──compile──▶ a matcher under the new vocabulary, while events go on
-#     broker's thread  what came or went meanwhile ──▶ that matcher ──▶ swapped with the row that says "active"
+#     broker's thread  changes made meanwhile ──▶ that matcher ──▶ swapped with the "active" row
 #
-# The trees in the store are what is compiled (they hold IRIs, no labels), the same as after a restart; so a server that
-# was restarted and one that was not mean the same. An event is matched either before the step or after it.
+# The stored trees are compiled, as after a restart. They contain IRIs and no labels. So a subscription means the same
+# at a server that was restarted and at one that was not. An event is matched either before the step or after it.
 #
-# A subscription that loses its meaning, or a part of it, is kept: its notes say what is gone, and it is flagged until
-# it is back.
+# A subscription that loses its meaning, or a part of it, is kept. Its notes say what is missing, and it is flagged
+# until the missing part is back.
 
 COMPILED_AT_ONCE = 10_000
-"""Subscriptions of a part, where matching is sharded: some MB."""
+"""The number of subscriptions that are compiled at one time if matching is sharded. They take some MB."""
 OVERTAKEN = "another server has just activated another vocabulary: try again"
 LISTED = 20
-"""Ids of subscriptions that an error or an answer names; the count is complete."""
+"""The maximum number of subscription ids in an error or an answer. The count in it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedNotes:
-    """A subscription whose notes are not what they were."""
+    """A subscription whose notes have changed."""
 
     number: int
     id: str
@@ -98,9 +98,11 @@ class ChangedNotes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A matcher that was filled under another vocabulary, which `declarations` are a part of (empty where matching is
-    sharded); how many subscriptions were `compiled`; the status that each had when it was looked at; whose notes
-    changed; what the change does to all of them; and, where asked for, who names a concept that is gone."""
+    """The subscriptions compiled under another vocabulary, before the swap. `matcher` is empty if matching is sharded.
+    `compiled` is the number of compiled subscriptions. `declarations` are a part of the new vocabulary. `seen` has the
+    status of each subscription when it was read. `noted` are the subscriptions whose notes changed. `impact` is the
+    effect of the change on all subscriptions. `dependents` are the ids of the subscriptions that name a removed
+    concept, if they were requested."""
 
     matcher: Matcher
     compiled: int
@@ -110,13 +112,14 @@ class Prepared:
     impact: Impact
     dependents: list[str]
     before: Vocabulary
-    """The one that was in force."""
+    """The vocabulary that was active when the change was prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompiled:
-    """What a change did to the subscriptions: how many match under it, whose notes changed, and the trees of those that
-    came while it was prepared."""
+    """The effect of a change on the subscriptions. `subscriptions` is the number of subscriptions that match under the
+    new vocabulary. `noted` are those whose notes changed. `late` has the id and the tree of each subscription that was
+    created while the change was prepared."""
 
     version: int
     subscriptions: int
@@ -133,13 +136,13 @@ def prepare(
     *,
     with_dependents: bool = False,
 ) -> Prepared:
-    """Compile the stored trees in `rows` (of `subscriptions.trees`) under `vocabulary`, and tell them apart from what
-    they mean `before`. Any thread."""
+    """Compile the stored trees in `rows` (of `subscriptions.trees`) under `vocabulary`, and compare their meaning with
+    their meaning under `before`. May run in any thread."""
     impact = Impact(before, vocabulary)
     with short_turns(), garbage_collection.paused():
         matcher = new_matcher(vocabulary)
         noted = list(fill(matcher, rows))
-        vocabulary.index_labels()  # not on the time of the first subscriber who mistypes
+        vocabulary.index_labels()  # now, so that the first subscriber with a typing error need not wait for it
         impact.add((row.id, row.tree) for row in rows)
     return Prepared(
         matcher=matcher,
@@ -162,8 +165,8 @@ def prepare_in_parts(
     *,
     live_only: bool = True,
 ) -> Prepared:
-    """The same where matching is sharded: one part of the subscriptions after the other, and none is kept in memory.
-    Any thread."""
+    """`prepare` for sharded matching. The subscriptions are compiled in parts of `COMPILED_AT_ONCE`, and none is kept
+    in memory. May run in any thread."""
     impact, compiled = Impact(before, vocabulary), 0
     seen: dict[str, str] = {}
     noted: list[ChangedNotes] = []
@@ -192,14 +195,14 @@ def prepare_in_parts(
 
 def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[Connection], None]) -> Recompiled:
     """Activate the vocabulary of `prepared`, together with the row that says so (`mark_active` writes it). Raises
-    `BrokerBusy` where another server has put another vocabulary in force meanwhile."""
+    `BrokerBusy` if another server has activated another vocabulary meanwhile."""
     if prepared.before is not group.state.vocabulary:
         raise BrokerBusy(OVERTAKEN)
     mark_active(group.connection)
     if group.state.shards:
         return _swap_words(group, version, prepared)
     matcher, live_subscriptions, seen = prepared.matcher, group.state.live_subscriptions, prepared.seen
-    for operator in group.state.operators.known.values():  # some may have come meanwhile
+    for operator in group.state.operators.known.values():  # some may have been registered meanwhile
         matcher.declare(operator)
     for id in seen:
         if (
@@ -223,8 +226,8 @@ def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[
 
 
 def _swap_words(group: Group, version: int, prepared: Prepared) -> Recompiled:
-    """The same where matching is sharded: the notes of the subscriptions change here; each shard compiles its own
-    again, when it comes to the first event under the new vocabulary."""
+    """`swap` for sharded matching. The notes of the subscriptions change here. Each shard compiles its own
+    subscriptions again when it reaches the first event under the new vocabulary."""
     there = {row.number: row for row in subscriptions.renewable(group.connection)}
     late = [row.number for row in there.values() if row.status != "expired" and row.id not in prepared.seen]
     rows = list(subscriptions.trees(group.connection, live_only=True, numbers=late)) if late else []
@@ -237,9 +240,9 @@ def _swap_words(group: Group, version: int, prepared: Prepared) -> Recompiled:
 
 
 def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
-    """Forget every version of a name; the vocabulary of `prepared` is what is left.
+    """Delete every version of an ontology. `prepared` has the vocabulary without it.
 
-    Raises `OntologyInUse` while a subscription names a concept that only this one has, `UnknownOntology`.
+    Raises `OntologyInUse` while a subscription names a concept that only this ontology has, and `UnknownOntology`.
     """
     live_subscriptions = group.state.live_subscriptions
     late = [live_subscriptions.number(id) for id in live_subscriptions if id not in prepared.seen]
@@ -251,8 +254,8 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
 
 
 def check_unused(connection: Connection, name: str, dependents: Sequence[str], *, unmatched: int | None = None) -> None:
-    """Raises `UnknownOntology`, and `OntologyInUse` while the subscriptions `dependents` need it, or candidates, or
-    events from `unmatched` on."""
+    """Raises `UnknownOntology` if there is no ontology `name`. Raises `OntologyInUse` if it is still needed: by the
+    subscriptions `dependents`, by parked candidates, or by events from the sequence `unmatched` on."""
     if not ontologies.list_versions(connection, name):
         raise UnknownOntology(f"there is no ontology {name!r}")
     waiting = ontology_is_needed(connection, name, unmatched=unmatched)
@@ -265,11 +268,12 @@ def check_unused(connection: Connection, name: str, dependents: Sequence[str], *
 
 
 def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[ChangedNotes]:
-    """Restore each row's tree into `matcher`, those of paused subscriptions only for their notes; yields those whose
-    notes are not what the row says. A tree that has no meaning under the vocabulary (its unit no longer fits, say) is
-    left out, so it matches nothing, and its note says so."""
+    """Restore the tree of each row into `matcher`. The trees of paused and expired subscriptions are only compiled for
+    their notes. Yields the subscriptions whose notes differ from those in the row. A tree without a meaning under the
+    vocabulary, for example because its unit no longer fits, is left out. So it matches nothing, and its note says
+    so."""
     numbers: dict[str, int] = {}
-    told: dict[str, tuple[list[dict[str, str]], bool]] = {}  # what the rows say, where they say something
+    told: dict[str, tuple[list[dict[str, str]], bool]] = {}  # the notes in the rows, if there are any
     silent: list[ChangedNotes] = []
 
     def matching() -> Iterator[tuple[str, Any]]:
@@ -296,7 +300,7 @@ def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[ChangedNotes]:
 
 
 def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[ChangedNotes]:
-    """The same for one that is not to match."""
+    """`fill` for one subscription that must not match."""
     try:
         notes = notes_of(restore_expression(row.tree, matcher.vocabulary, matcher.operators))
     except InvalidSubscription as error:
@@ -307,13 +311,13 @@ def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[ChangedNotes]:
 
 
 def keep_notes(connection: Connection, noted: Iterable[ChangedNotes]) -> None:
-    """Write the notes down."""
+    """Store the notes."""
     subscriptions.change_notes(connection, [(each.number, each.notes, each.flagged) for each in noted])
 
 
 def dependents_of(before: Vocabulary, after: Vocabulary, rows: Iterable[Row[Any]]) -> list[str]:
-    """Subscriptions, paused and expired ones too, that name a concept or a relation which is known before and is not
-    after."""
+    """Returns the ids of the subscriptions in `rows`, also paused and expired ones, that name a concept or a relation
+    that `before` has and `after` does not have."""
     known: dict[str, bool] = {}
 
     def lost(iri: str) -> bool:
@@ -326,7 +330,7 @@ def dependents_of(before: Vocabulary, after: Vocabulary, rows: Iterable[Row[Any]
 
 
 def _iris(tree: Any) -> Iterator[str]:
-    """Every IRI in a stored tree: {"iri": …}, wherever it stands, and the relations."""
+    """Yields every IRI in a stored tree: the values of `{"iri": …}` at any depth, and the relations."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -345,13 +349,13 @@ def _iris(tree: Any) -> Iterator[str]:
 _log = logging.getLogger("kindcast.broker")
 
 LOGGED = 5
-"""Ids of flagged subscriptions in one line of the log."""
+"""The maximum number of ids of flagged subscriptions in one line of the server's log."""
 
 T = TypeVar("T")
 
 
 class BrokerAccess(Protocol):
-    """The doors of the broker that a change goes through."""
+    """The part of the broker's interface that a change of the vocabulary uses."""
 
     roles_of: RolesOf
 
@@ -367,7 +371,7 @@ class BrokerAccess(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A document, and how it is to be read."""
+    """An uploaded document, and how to read it."""
 
     name: str
     document: bytes
@@ -375,7 +379,8 @@ class Upload:
     reason: Reason = "none"
     relations: tuple[str, ...] = ()
     replaces: str | None = None
-    """The number of the version in force that it is meant to follow, `*` for any, "" where there must be none."""
+    """The number of the active version that this document must replace; `*` for any version, "" if there must be none.
+    None disables the check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,11 +389,11 @@ class SharedChange:
 
     name: str
     ontology: Ontology | None = None
-    """That is in force afterwards."""
+    """The ontology that is active afterwards; None if none is."""
     deletes: bool = False
 
     def applied(self, before: Iterable[Ontology]) -> list[Ontology]:
-        """The ontologies in force after it."""
+        """Returns the ontologies that are active after the change."""
         if self.ontology is None and not self.deletes:
             return list(before)
         kept = [each for each in before if each.name != self.name]
@@ -396,7 +401,7 @@ class SharedChange:
 
 
 class Sharing(Protocol):
-    """The other tenants, as a change of a shared ontology sees them."""
+    """The operations on the other tenants that a change of a shared ontology uses."""
 
     def holding(self) -> AbstractAsyncContextManager[None]: ...
 
@@ -411,9 +416,9 @@ class VocabularyCommands:
     def __init__(self, broker: BrokerAccess, documents: DocumentReader) -> None:
         self.broker = broker
         self._one_at_a_time = asyncio.Lock()
-        """Held from building to swapping. Fair: first come, first served."""
+        """Held while a vocabulary is built and until it is swapped. The lock is fair: first come, first served."""
         self._base: Vocabulary | None = None
-        """The one that was in force when the present change began."""
+        """The vocabulary that was active when the current change began; None outside a change."""
         self._documents = documents
 
     @property
@@ -422,8 +427,8 @@ class VocabularyCommands:
 
     @asynccontextmanager
     async def changing(self, sharing: Sharing | None = None) -> AsyncIterator[None]:
-        """From building a vocabulary to putting it in force: one change at a time, at all servers of a database, and,
-        with `sharing`, in all tenants."""
+        """A context manager around a change, from building a vocabulary to activating it. Only one change is in
+        progress at a time: at all servers of a database and, with `sharing`, in all tenants."""
         others = nullcontext() if sharing is None else sharing.holding()
         async with self._one_at_a_time, self.broker.before_others(), others:
             self._base = self.vocabulary
@@ -445,9 +450,9 @@ class VocabularyCommands:
         progress: Progress = silent,
         sharing: Sharing | None = None,
     ) -> tuple[dict[str, Any], bool]:
-        """The load report with the impact, and whether this made another version: the same bytes, read in the same way,
-        are the same version. `dry_run` only tells what it would do once it is active. `progress` may be called in any
-        thread. With `sharing` it is one that all tenants share.
+        """Loads an ontology. Returns the load report with the impact, and whether a new version was made. The same
+        bytes, read with the same options, are the same version. `dry_run` only reports what the document would do if it
+        were active. `progress` may be called in any thread. With `sharing`, all tenants share the ontology.
 
         Raises `OntologyError`, `UnsupportedFormat`, `BrokerBusy`, `StoreUnavailable`, `VersionChanged`,
         `OntologyShared`, `SharingRefused`.
@@ -474,7 +479,7 @@ class VocabularyCommands:
             await self._check_owner(upload.name, sharing)
             await self._check_follows(upload)
             known = await self._known(upload, sha256, activate, alone=True, sharing=sharing)
-            if known is not None:  # it came twice, and the other was faster
+            if known is not None:  # the same document was sent twice, and the other request was faster
                 return known, False
             whole = await asyncio.to_thread(self._with, read.ontology)
             stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
@@ -504,8 +509,8 @@ class VocabularyCommands:
     async def activate_ontology(
         self, name: str, version: int | None, *, dry_run: bool = False, sharing: Sharing | None = None
     ) -> dict[str, Any]:
-        """Activate a stored version (None: the one before the active one), and return what it does to the
-        subscriptions; `dry_run` only tells. Raises `UnknownOntology`, `NothingBefore`, `OntologyShared`,
+        """Activates a stored version; None activates the one before the active version. Returns the effect on the
+        subscriptions. `dry_run` only reports it. Raises `UnknownOntology`, `NothingBefore`, `OntologyShared`,
         `SharingRefused`."""
         if dry_run:
             await self._check_owner(name, sharing, there=True)
@@ -522,8 +527,8 @@ class VocabularyCommands:
     async def delete_ontology(
         self, name: str, *, dry_run: bool = False, sharing: Sharing | None = None
     ) -> dict[str, Any]:
-        """Forget every version of a name; `dry_run` only tells. Raises `UnknownOntology`, `OntologyInUse`,
-        `OntologyShared`."""
+        """Deletes every version of an ontology. `dry_run` only reports the effect. Raises `UnknownOntology`,
+        `OntologyInUse`, `OntologyShared`."""
         if dry_run:
             await self._check_owner(name, sharing, there=True)
             prepared = await self._without(name)
@@ -539,9 +544,9 @@ class VocabularyCommands:
             return told | await self.change_report(prepared, done, f"{name} deleted")
 
     async def follow_shared(self, source: BrokerAccess) -> None:
-        """Make the shared ontologies the same as those of `source`, in one step; nothing, where they are. Inside
-        `changing`; `source` does not change meanwhile. Raises `OntologyInUse`, `StoreUnavailable`,
-        `InvalidDeclaration`."""
+        """Makes the shared ontologies the same as those of `source`, in one step. Does nothing if they are the same
+        already. Call this inside `changing`; `source` must not change meanwhile. Raises `OntologyInUse`,
+        `StoreUnavailable`, `InvalidDeclaration`."""
         wanted = await source.read(ontologies.shared_versions)
         there = await self.broker.read(ontologies.shared_versions)
         own = await self.broker.read(ontologies.own_names)
@@ -577,8 +582,8 @@ class VocabularyCommands:
     async def _copy_missing(
         self, source: BrokerAccess, wanted: Sequence[Row[Any]], there: Sequence[Row[Any]], gone: set[str]
     ) -> list[dict[str, Any]]:
-        """Copy the versions in `wanted` that are not `there`, one by one; none of them is in force yet. Returns those
-        whose number still belongs to an ontology that is `gone`: they are copied when it is deleted."""
+        """Copies the versions in `wanted` that are not `there`, one by one, without activating them. Returns the
+        versions whose name still belongs to an ontology that is `gone`: they are copied when it is deleted."""
         known, late = set(map(_identity_of, there)), []
         for each in wanted:
             if _identity_of(each) in known and each.name not in gone:
@@ -591,7 +596,7 @@ class VocabularyCommands:
         return late
 
     async def ontology_difference(self, name: str, before: int, after: int, limit: int) -> dict[str, Any]:
-        """What changed from one stored version to another. Raises `UnknownOntology`."""
+        """Returns the difference between two stored versions. Raises `UnknownOntology`."""
         old, new = [await self.stored_ontology(name, version) for version in (before, after)]
 
         def compare() -> dict[str, Any]:
@@ -603,7 +608,7 @@ class VocabularyCommands:
     # ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def change_report(self, prepared: Prepared, done: Recompiled | None = None, what: str = "") -> dict[str, Any]:
-        """What a change does, or did, to the subscriptions; logged when it is done."""
+        """Returns the effect of a change on the subscriptions. If the change is `done`, the effect is logged too."""
         noted = prepared.noted if done is None else done.noted
         late = [] if done is None else done.late
 
@@ -633,7 +638,8 @@ class VocabularyCommands:
         }
 
     def build(self, read: Iterable[Ontology], declarations: Declarations | None = None) -> Vocabulary:
-        """The vocabulary of these ontologies and declarations; None stands for the active ones. Any thread."""
+        """Builds the vocabulary of these ontologies and declarations. `declarations=None` stands for the active ones.
+        May run in any thread."""
         declared = (self.broker.state.declarations if declarations is None else declarations).arguments()
         with short_turns(), garbage_collection.paused():
             return Vocabulary.shared(read, **declared)
@@ -641,8 +647,8 @@ class VocabularyCommands:
     async def prepared(
         self, vocabulary: Vocabulary, declarations: Declarations | None = None, *, live_only: bool = True
     ) -> Prepared:
-        """The subscriptions compiled under another vocabulary, beside the running ones. Raises `BrokerBusy` where the
-        one in force is no more that with which the change began."""
+        """Compiles the subscriptions under another vocabulary, while the active one is still used. Raises `BrokerBusy`
+        if the active vocabulary is no longer the one with which the change began."""
         state = self.broker.state
         if self._base is not None and self._base is not state.vocabulary:
             raise BrokerBusy(OVERTAKEN)
@@ -671,7 +677,7 @@ class VocabularyCommands:
     async def _tried(
         self, upload: Upload, sha256: str, read: Read, progress: Progress, sharing: Sharing | None
     ) -> dict[str, Any]:
-        """The load report of a document that is not stored, and what it would do."""
+        """Returns the load report of a document that is not stored, and the effect it would have."""
         whole = await asyncio.to_thread(self._with, read.ontology)
         stored = await asyncio.to_thread(_stored, upload, sha256, read, whole)
         progress("compile", 0, None)
@@ -695,8 +701,8 @@ class VocabularyCommands:
         return told | await self.change_report(prepared, done, f"{name}, version {version}")
 
     async def _check_owner(self, name: str, sharing: Sharing | None, *, there: bool = False) -> None:
-        """Whether this is shared exactly where it is changed as such. `there`: it must be. Raises `OntologyShared`,
-        `SharingRefused`, `UnknownOntology`."""
+        """Checks that a shared ontology is changed only with `sharing`, and a tenant's own ontology only without.
+        `there`: the ontology must exist. Raises `OntologyShared`, `SharingRefused`, `UnknownOntology`."""
         shared = name in await self.broker.read(ontologies.shared_names)
         if sharing is None and shared:
             raise OntologyShared(name)
@@ -707,7 +713,7 @@ class VocabularyCommands:
                 raise SharingRefused(f"the tenant default has an ontology {name!r} of its own: choose another name", 1)
 
     async def _check_follows(self, upload: Upload) -> None:
-        """Raises `VersionChanged` when the active version is not the one that the upload is to replace."""
+        """Raises `VersionChanged` if the active version is not the one that the upload must replace."""
         if upload.replaces is None:
             return
         rows = await self.broker.read(lambda connection: ontologies.list_versions(connection, upload.name))
@@ -726,7 +732,8 @@ class VocabularyCommands:
         dry_run: bool = False,
         sharing: Sharing | None = None,
     ) -> dict[str, Any] | None:
-        """The answer for what is stored already, activated if that is wanted and this is no `dry_run`."""
+        """Returns the answer for a document that is stored already, or None if it is not stored. Activates the stored
+        version if `activate` is set and this is no `dry_run`."""
         same = await self.broker.read(
             lambda connection: ontologies.find_same(connection, upload.name, sha256, upload.reason, upload.relations)
         )
@@ -753,7 +760,8 @@ class VocabularyCommands:
         return found
 
     async def stored_ontology(self, name: str, version: int) -> Ontology:
-        """A stored version: its records, or, where they are of an older time, its document read again."""
+        """Returns a stored version from its records. If the records are of an older format, its document is read
+        again."""
         row = await self.broker.read(lambda connection: ontologies.find_version(connection, name, version))
         if row is None:
             raise UnknownOntology(f"there is no ontology {name!r} with a version {version}")
@@ -773,7 +781,7 @@ class VocabularyCommands:
         return read.ontology
 
     async def with_versions(self, versions: Mapping[str, int]) -> list[Ontology]:
-        """The active ontologies, those in `versions` in the version given there. Raises
+        """Returns the active ontologies. Those named in `versions` are replaced by the versions given there. Raises
         `UnknownOntology`."""
         others = [each for each in self.vocabulary.ontologies if each.name not in versions]
         chosen = [await self.stored_ontology(name, version) for name, version in versions.items()]
@@ -795,7 +803,8 @@ def _mark(group: Group, name: str, version: int, connection: Connection) -> None
 async def _agreed(
     sharing: Sharing | None, name: str, ontology: Ontology | None, *, deletes: bool = False
 ) -> dict[str, Any]:
-    """What the other tenants say to a change: counts, as `others`. Raises `SharingRefused`, `OntologyInUse`."""
+    """Asks the other tenants whether they agree to a change. Returns their counts under `others`. Raises
+    `SharingRefused`, `OntologyInUse`."""
     if sharing is None:
         return {}
     counted = await sharing.agree(SharedChange(name=name, ontology=ontology, deletes=deletes))
@@ -803,7 +812,8 @@ async def _agreed(
 
 
 async def _followed(sharing: Sharing | None, agreed: dict[str, Any]) -> dict[str, Any]:
-    """The same, once the open ones follow."""
+    """Lets the open tenants follow the change. Returns the counts of `_agreed`, with the number of tenants that are
+    behind."""
     return {} if sharing is None else {"others": agreed["others"] | {"behind": await sharing.follow()}}
 
 
@@ -812,7 +822,8 @@ def _copy(whole: dict[str, Any], group: Group) -> None:
 
 
 def _identity_of(row: Row[Any]) -> tuple[Any, ...]:
-    """Of a version: a name may be deleted and come again with other documents."""
+    """Returns what identifies a version. The name and the number are not enough, because an ontology may be deleted and
+    loaded again with other documents."""
     return row.name, row.version, row.sha256, row.created_at
 
 
@@ -834,8 +845,8 @@ def _stored(upload: Upload, sha256: str, read: Read, whole: Vocabulary) -> ontol
 
 
 def _report(ontology: Ontology, whole: Vocabulary) -> dict[str, Any]:
-    """The load report of one document; what it shares with the others, and which of its imports are there, is seen from
-    the whole."""
+    """Returns the load report of one document. The concepts that it shares with other ontologies and its unresolved
+    imports are computed from the whole vocabulary."""
     report = (whole if len(whole.ontologies) == 1 else Vocabulary.from_ontologies([ontology])).report
     together = whole.report
     unresolved = set(together["unresolved_imports"])
@@ -860,12 +871,12 @@ def _counted(ids: Sequence[str]) -> dict[str, Any]:
 
 
 # ── declarations ──────────────────────────────────────────────────────────────────────────────────────────────────────
-# Declarations as commands: attributes, synonyms, rates and event types, versioned and swapped like ontologies.
+# Commands that change declarations: attributes, synonyms, rates and event types, versioned and swapped like ontologies.
 #
 #     body ──checked against all others──▶ declarations ──▶ vocabulary ──▶ subscriptions compiled again ──▶ swapped
 #
-# A declaration is one version of one name of one kind; the same body again is the same version. The checks are those
-# of `kindcast.semantic.vocabulary.declarations`: event types in use may only be extended.
+# A version of a declaration has a kind, a name and a body. The same body again is the same version. The checks are
+# those of `kindcast.semantic.vocabulary.declarations`: event types in use may only be extended.
 
 
 class DeclarationCommands:
@@ -877,8 +888,8 @@ class DeclarationCommands:
     async def put(
         self, kind: DeclarationKind, name: str, body: Any, *, dry_run: bool = False, replace: bool = False
     ) -> tuple[dict[str, Any], bool]:
-        """What it does to the subscriptions, and whether this made another version. `replace` lets an event type
-        change in ways that are no extension; `dry_run` only tells.
+        """Stores and activates a declaration. Returns its effect on the subscriptions, and whether a new version was
+        made. `replace` allows changes of an event type that are no extension. `dry_run` only reports the effect.
 
         Raises `InvalidDeclaration` with every problem.
         """
@@ -907,8 +918,8 @@ class DeclarationCommands:
             return self._described(kind, name, done.version) | told, same is None
 
     async def delete(self, kind: DeclarationKind, name: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Forget every version of it; `dry_run` only tells. Raises `UnknownDeclaration`, and `InvalidDeclaration` where
-        another one rests on it."""
+        """Deletes every version of a declaration. `dry_run` only reports the effect. Raises `UnknownDeclaration`, and
+        `InvalidDeclaration` if another declaration depends on it."""
         broker = self._vocabularies.broker
         if dry_run:
             prepared = await self._left(kind, name)
@@ -921,7 +932,7 @@ class DeclarationCommands:
             return self._described(kind, name, None) | told
 
     async def versions(self, kind: DeclarationKind, name: str) -> list[Row[Any]]:
-        """Every version, newest first. Raises `UnknownDeclaration`."""
+        """Returns every version of a declaration, newest first. Raises `UnknownDeclaration`."""
         rows = await self._vocabularies.broker.read(
             lambda connection: declarations.list_versions(connection, kind, name)
         )
@@ -930,13 +941,13 @@ class DeclarationCommands:
         return list(rows)
 
     async def _left(self, kind: DeclarationKind, name: str) -> Prepared:
-        """Prepared without one."""
+        """Prepares a change that removes one declaration."""
         await self.versions(kind, name)
         left = await asyncio.to_thread(self._vocabularies.broker.state.declarations.without, kind, name)
         return await self._with(left)
 
     async def _prepared(self, kind: DeclarationKind, name: str, body: Any, replace: bool) -> Prepared:
-        """Prepared with one more."""
+        """Prepares a change that adds or replaces one declaration."""
         in_force = self._vocabularies.broker.state.declarations
         extended = await asyncio.to_thread(in_force.extended, kind, name, body, replace_schema=replace)
         return await self._with(extended)
@@ -954,5 +965,5 @@ class DeclarationCommands:
 
 
 def active_declarations(connection: Connection) -> Declarations:
-    """All that is active."""
+    """Returns the active declarations."""
     return Declarations.of((row.kind, row.name, row.body) for row in declarations.active(connection))

@@ -1,7 +1,8 @@
 """Delivery state in the store: the matches after a cursor, acknowledgements and webhook attempts.
 
-Every function takes a connection and runs in the transaction of its caller: reading ones on any reader's connection,
-writing ones (`acknowledge`, `record_progress`) only on the writer's, that is, inside `Broker.execute`.
+Every function takes a connection and runs in the transaction of its caller. Functions that only read may use any
+reader's connection. Functions that write (such as `acknowledge`, `record_progress`) must use the writer's, that is, run
+inside `Broker.execute`.
 
     matches --read_matches, after `acked`--> pull, stream, webhook --acknowledge, record_progress--> subscriptions.acked
     matches --too old, discard_matches--> discarded: up to where, so that no loss goes unnoticed
@@ -48,26 +49,27 @@ __all__ = [
 
 
 NUMBERS_PER_QUERY = 500
-"""Subscription numbers in one IN list: far below SQLite's limit of parameters, and enough to make the rest cheap."""
+"""The maximum number of subscription numbers in one IN list. It is far below SQLite's limit of parameters, and large
+enough that the other costs do not matter."""
 MANY_NUMBERS = 5_000
-"""From which all subscriptions with a sink are looked at instead."""
+"""For more numbers than this, all subscriptions with a sink are read instead."""
 
 PUSHED_STATUSES = ("active", "failing")
-"""Of a subscription whose webhook is called; paused, disabled and expired ones wait until they are resumed or
-renewed."""
+"""The statuses in which the webhook is called. Messages of paused, disabled and expired subscriptions wait until these
+are resumed or renewed."""
 
 discarded = Table(
     "discarded",
     metadata,
     Column("subscription", sa.BigInteger, primary_key=True, autoincrement=False),
-    Column("through", sa.BigInteger, nullable=False),  # the last match of it that was deleted for its age
+    Column("through", sa.BigInteger, nullable=False),  # its last match deleted for its age
 )
 
 _START = sa.case(
     (subscriptions.c.acked > subscriptions.c.created_sequence, subscriptions.c.acked),
     else_=subscriptions.c.created_sequence,
 )
-"""The cursor of a subscription: what it acknowledged, and nothing from before its time."""
+"""The cursor of a subscription: the last acknowledged position, but not before its creation."""
 
 _SUBSCRIBER = sa.select(
     subscriptions.c.number,
@@ -98,8 +100,8 @@ _SUBSCRIBER = sa.select(
 
 
 def _events_of(table: Table, subscriptions: ColumnElement[Any]) -> Select[Any]:
-    """The events at positions of a table of matches, in order. `subscriptions` is NULL where `bindings` are those of
-    one match."""
+    """Selects the events at positions of a table of matches, in order. `subscriptions` is NULL if `bindings` are those
+    of one match."""
     return (
         sa.select(
             events.c.sequence,
@@ -142,7 +144,7 @@ _UPDATE = (
 _ATTEMPT = attempts.insert().values(
     subscription=bindparam("_number"),
     sequence=bindparam("_sequence"),
-    # Attempts of one message are numbered from 1, on through restarts and resumptions.
+    # The attempts of one message are numbered from 1. The numbers go on after restarts and resumptions.
     attempt=sa.select(sa.func.coalesce(sa.func.max(attempts.c.attempt), 0) + 1)
     .where(attempts.c.subscription == bindparam("_number"), attempts.c.sequence == bindparam("_sequence"))
     .scalar_subquery(),
@@ -161,9 +163,10 @@ _DISCARDED = sa.text(
 
 @dataclass(frozen=True, slots=True)
 class StoredMatch:
-    """One match with its event: `body` is the CloudEvent as JSON text, `bindings` JSON text or None. `position` is its
-    place in the queue, `sequence` that of the event: they differ when it was decided late, and in a retraction:
-    `retracted` is then (sequence, source, id) of the event that the one in `body` withdraws."""
+    """One match with its event. `body` is the CloudEvent as JSON text. `bindings` is JSON text or None. `position` is
+    the place of the match in the queue, and `sequence` that of the event. They differ for a late match and for a
+    retraction. For a retraction, `retracted` is (sequence, source, id) of the event that the event in `body`
+    withdraws."""
 
     position: int
     sequence: int
@@ -175,8 +178,9 @@ class StoredMatch:
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A subscription, as far as delivery needs it. `start` is its cursor: acknowledged, or delivered, up to there.
-    `discarded_through`: the last match of it that grew too old and is gone, if any."""
+    """The columns of a subscription that delivery needs. `start` is its cursor: everything up to this position is
+    acknowledged or delivered. `discarded_through` is the position of its last match that was deleted because of its
+    age, if any."""
 
     number: int
     id: str
@@ -206,7 +210,8 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One webhook attempt and what it changes: the last four are the state of the subscription afterwards."""
+    """One webhook attempt and its effect. The members from `status` to `next_attempt_at` are the state of the
+    subscription after it."""
 
     number: int
     position: int
@@ -220,25 +225,26 @@ class Progress:
     consecutive_errors: int = 0
     next_attempt_at: float | None = None
     fence: int = 0
-    """Of the lease under which it was made, where several servers share the database."""
+    """The fence of the lease under which the attempt was made, if several servers share the database."""
 
 
 MOST_BEHIND = 1_000
 MOST_WAITING = 100
-"""Subscriptions that `webhooks_wait_since` looks at."""
+"""`webhooks_wait_since` looks at this many subscriptions with waiting matches, among the `MOST_BEHIND` with the lowest
+cursors."""
 
 
 def find_subscriber(connection: Connection, key: str | int) -> Subscriber | None:
-    """The subscription of this id, or of this number."""
+    """Returns the subscription with this id or this number."""
     condition = subscriptions.c.id == key if isinstance(key, str) else subscriptions.c.number == key
     row = connection.execute(_SUBSCRIBER.where(condition)).one_or_none()
     return None if row is None else Subscriber(**row._mapping)
 
 
 def read_matches(connection: Connection, number: int, *, after: int, limit: int, byte_budget: int) -> list[StoredMatch]:
-    """The next matches of a subscription after a cursor, in order. Fewer than `limit` when their events fill the byte
-    budget (at least one comes), and where one is damaged: up to that one. Cost: that of `find_positions`, and an event
-    looked up for each. Raises `RecordDamaged` where the first one is."""
+    """Returns the next matches of a subscription after a cursor, in order. There are fewer than `limit` if their events
+    fill the byte budget (there is at least one), or if one is damaged: then the result ends before it. Cost: that of
+    `find_positions`, and one lookup per event. Raises `RecordDamaged` if the first event is damaged."""
     found: list[StoredMatch] = []
     positions = find_positions(connection, number, after=after, limit=limit)
     try:
@@ -255,7 +261,7 @@ def read_matches(connection: Connection, number: int, *, after: int, limit: int,
 
 
 def _read_at(connection: Connection, number: int, positions: Sequence[int]) -> Iterator[StoredMatch]:
-    """The matches of a subscription at these positions, which it has."""
+    """Yields the matches of a subscription at these positions. It must have a match at each."""
     new = _stored(connection, _EVENTS.where(match_lists.c.position.in_(positions)), number)
     if not match_store.has_older(connection):
         return new
@@ -281,15 +287,15 @@ def _stored(connection: Connection, query: Select[Any], number: int) -> Iterator
 
 
 def end_of_log(connection: Connection) -> int:
-    """The last sequence or position that was given; no cursor is beyond it."""
+    """Returns the last sequence number or position that was assigned. No cursor is after it."""
     return connection.execute(sa.select(ledger.c.sequence)).scalar_one_or_none() or 0
 
 
 def awaiting_webhooks(
     connection: Connection, numbers: Collection[int] | None = None, *, due_at: float | None = None
 ) -> list[int]:
-    """Which of these subscriptions (of all, when None) have a sink to be called and a match that waits for it. With
-    `due_at` without those whose next attempt after a failure is later."""
+    """Returns the subscriptions among `numbers` (None: among all) that have a sink to call and a match that waits for
+    it. With `due_at`, subscriptions whose next attempt after a failure is later are left out."""
     statement = sa.select(subscriptions.c.number, _START).where(
         subscriptions.c.sink.is_not(None), subscriptions.c.status.in_(PUSHED_STATUSES)
     )
@@ -309,7 +315,7 @@ def awaiting_webhooks(
 
 
 def with_sinks(connection: Connection, numbers: Collection[int] | None = None) -> set[int]:
-    """Which of these subscriptions (of all, when None) have a sink, whatever their status."""
+    """Returns the subscriptions among `numbers` (None: among all) that have a sink, in any status."""
     statement = sa.select(subscriptions.c.number).where(subscriptions.c.sink.is_not(None))
     if numbers is None or len(numbers) > MANY_NUMBERS:
         found = set(connection.execute(statement).scalars())
@@ -321,8 +327,8 @@ def with_sinks(connection: Connection, numbers: Collection[int] | None = None) -
 
 
 def waits_since(connection: Connection, number: int) -> float | None:
-    """When the oldest event that waits for a subscription was accepted; None where nothing waits. Cost: that of
-    `find_positions`, and two look-ups."""
+    """Returns when the oldest event that waits for a subscription was accepted; None if none waits. Cost: that of
+    `find_positions`, and two lookups."""
     subscriber = find_subscriber(connection, number)
     if subscriber is None:
         return None
@@ -339,8 +345,9 @@ def waits_since(connection: Connection, number: int) -> float | None:
 
 
 def webhooks_wait_since(connection: Connection) -> float | None:
-    """The same of all webhooks that may be called: of the 100 whose cursors are furthest behind and for which something
-    waits, among the 1,000 furthest behind."""
+    """Returns when the oldest event that waits for any webhook was accepted; None if none waits. Only webhooks that may
+    be called count. To bound the cost, it looks at the 1,000 subscriptions with the lowest cursors, and among those at
+    the first 100 that have waiting matches."""
     pushed = sa.select(subscriptions.c.number, _START.label("start")).where(
         subscriptions.c.sink.is_not(None), subscriptions.c.status.in_(PUSHED_STATUSES)
     )
@@ -351,7 +358,7 @@ def webhooks_wait_since(connection: Connection) -> float | None:
 
 
 def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -> int:
-    """Moves the cursor forward to `position`, never back; returns where it stands. Keeps the ledger's sum."""
+    """Moves the cursor forward to `position`, never back. Returns the cursor. Updates the totals of the ledger."""
     if position <= subscriber.start:
         return subscriber.start
     _count_delivered(connection, subscriber.number, subscriber.start, position)
@@ -360,8 +367,8 @@ def acknowledge(connection: Connection, subscriber: Subscriber, position: int) -
 
 
 def replay(connection: Connection, number: int, position: int) -> int:
-    """Moves the cursor back to `position`, or to the first message that is kept; returns where it stands. Keeps the
-    ledger's sum. A webhook that failed begins again, whether the cursor moves or not."""
+    """Moves the cursor back to `position`, or to the first message that is kept. Returns the cursor. Updates the totals
+    of the ledger. The failures of the webhook are reset, whether the cursor moves or not."""
     subscriber = find_subscriber(connection, number)
     assert subscriber is not None
     first = connection.execute(sa.select(subscriptions.c.created_sequence).where(subscriptions.c.number == number))
@@ -375,9 +382,10 @@ def replay(connection: Connection, number: int, position: int) -> int:
 
 
 def position_before(connection: Connection, moment: float) -> int:
-    """The position after which everything was accepted at `moment` or later. Cost: some forty look-ups by key."""
+    """Returns the position after which everything was accepted at `moment` or later. Cost: some forty lookups by
+    key."""
     low, high = 0, end_of_log(connection)
-    while low < high:  # all events up to `low` are earlier; none after `high` is
+    while low < high:  # all events up to `low` are earlier, none after `high` is
         middle = (low + high) // 2
         following = sa.select(events.c.sequence, events.c.accepted_at).where(events.c.sequence > middle)
         found = connection.execute(following.order_by(events.c.sequence).limit(1)).one_or_none()
@@ -389,11 +397,11 @@ def position_before(connection: Connection, moment: float) -> int:
 
 
 def record_progress(connection: Connection, progress: Iterable[Progress]) -> set[int]:
-    """Writes down webhook attempts, those of one subscription in their order: moves cursors, counts, keeps the last
-    failure. Returns the numbers of the subscriptions whose status changed.
+    """Stores webhook attempts; those of one subscription must be in order. Moves the cursors, updates the counters and
+    keeps the last failure. Returns the numbers of the subscriptions whose status changed.
 
-    A status that was chosen meanwhile (paused, expired) stays; of a subscription deleted meanwhile nothing is kept.
-    Cost: a handful of statements, two rows written per subscription and one per attempt.
+    A status that was set meanwhile (paused, expired) stays. Nothing is stored for a subscription that was deleted
+    meanwhile. Cost: a few statements, two rows written per subscription and one per attempt.
     """
     attempted: dict[int, list[Progress]] = {}
     for each in progress:
@@ -410,7 +418,8 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
         if status[0] != subscriber.status:
             changed.add(subscriber.number)
         updates.append(_counters(subscriber, steps) | {"_status": status[0], "_reason": status[1]})
-        # Every match up to the last one delivered was delivered by us, or acknowledged by hand and counted then.
+        # Every match up to the last delivered one was delivered here, or acknowledged by the subscriber and counted
+        # then.
         delivered += sum(step.outcome == "delivered" and step.position > subscriber.acked for step in steps)
     if updates:
         connection.execute(_UPDATE, updates)
@@ -421,8 +430,9 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
 
 
 def discard_matches(connection: Connection, before: int) -> int:
-    """Deletes all matches below the position `before`, which `end_of_discard` gave. Remembers for each subscription the
-    last one it loses, so that a reader whose cursor is older learns of it. Returns how many of them were pending."""
+    """Deletes all matches below the position `before`, which `end_of_discard` returned. Stores the last deleted match
+    of each subscription, so that a reader with an older cursor is told of the loss. Returns how many of the matches
+    were pending."""
     lost, pending = discard_before(connection, before)
     if lost:
         connection.execute(_DISCARDED, [{"number": number, "through": through} for number, through in lost.items()])
@@ -430,7 +440,8 @@ def discard_matches(connection: Connection, before: int) -> int:
 
 
 def _count_delivered(connection: Connection, number: int, after: int, through: int, *, sign: int = 1) -> None:
-    """Counts matches as delivered in the ledger, whose parts must add up; or, with the sign -1, as not delivered."""
+    """Counts matches as delivered in the ledger, whose totals must add up. With `sign=-1`, counts them as not
+    delivered."""
     delivered = count_matches(connection, number, after=after, through=through)
     connection.execute(ledger.update().values(delivered=ledger.c.delivered + sign * delivered))
 
@@ -442,7 +453,7 @@ def _find_subscribers(connection: Connection, numbers: Collection[int]) -> Itera
 
 
 def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, Any]:
-    """What `_UPDATE` needs besides the status."""
+    """Returns the parameters of `_UPDATE` except the status."""
     successes = [step for step in steps if step.outcome == "delivered"]
     failures = [step for step in steps if step.outcome != "delivered"]
     return {
@@ -459,7 +470,7 @@ def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, An
 
 
 def _attempt(step: Progress) -> dict[str, Any]:
-    """What `_ATTEMPT` needs."""
+    """Returns the parameters of `_ATTEMPT`."""
     return {
         "_number": step.number,
         "_sequence": step.sequence,
@@ -476,10 +487,10 @@ def _portions(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────
-# Dead letters: matches of a webhook that was disabled by its failures. They are sent only on request.
+# Dead letters are the matches of a webhook that was disabled by its failures. They are sent only on request.
 #
-# They are the matches after the cursor; only the status of the subscription distinguishes them from pending ones. So no
-# row changes when a webhook is disabled or enabled again.
+# Dead letters are the matches after the cursor. Only the status of the subscription distinguishes them from pending
+# matches. So no row of a match changes when a webhook is disabled or enabled.
 
 DISABLED = "disabled_by_failures"
 
@@ -500,8 +511,9 @@ def is_dead() -> ColumnElement[bool]:
 def list_dead(
     connection: Connection, *, after: tuple[int, int], limit: int, byte_budget: int, only: str | None = None
 ) -> list[DeadLetter]:
-    """The next ones after (number of a subscription, position), in that order; of one subscription, where its id is
-    given. Fewer than `limit` when their events fill the byte budget (at least one comes)."""
+    """Returns the next dead letters after (number of a subscription, position), in that order. With `only`, those of
+    the subscription with this id. There are fewer than `limit` if their events fill the byte budget (there is at least
+    one)."""
     number, position = after
     query = select(subscriptions.c.number).where(is_dead(), subscriptions.c.number >= number)
     if only is not None:
@@ -515,7 +527,7 @@ def list_dead(
         try:
             matches = read_matches(connection, each, after=start, limit=left, byte_budget=byte_budget)
         except RecordDamaged:
-            continue  # it is told to its subscriber, and by `/readyz` after the next start
+            continue  # its subscriber is told, and `/readyz` after the next start
         found += (DeadLetter(subscriber, match) for match in matches)
         byte_budget -= sum(len(match.body) for match in matches)
         if len(found) >= limit or byte_budget <= 0:

@@ -1,5 +1,5 @@
-"""Matches in the store: one row per position when they are decided, postings per subscription later. All that reads
-matches comes here.
+"""Stored matches: one row per position when they are decided, and posting pages by subscription later. All matches are
+read with this module.
 
     commit ──insert_matches──▶ match_lists      position → its subscriptions, packed; bindings beside
                                     │ in the background, every few thousand positions: fold
@@ -9,14 +9,15 @@ matches comes here.
                                     ▼
     read: pages of the blocks after the cursor, then the tail: the lists that no block has yet
 
-The lists are what is true, and say who got an event. The pages follow from them, and say what a subscription gets. So
-a reader looks into few pages, whatever the number of events; nothing of them is written when a match is delivered.
+The lists are the primary data: they answer which subscriptions got an event. The pages are derived from the lists: they
+answer which events a subscription gets. So a reader needs few pages, however many events there are. Nothing is written
+to lists or pages when a match is delivered.
 
-Positions below `ledger.kept_from` are gone. Subscriptions that were deleted stay in lists and pages: their numbers
-never come back, and nobody asks for them.
+Positions below `ledger.kept_from` are deleted. Deleted subscriptions stay in lists and pages. Their numbers are never
+used again, so no query returns them by mistake.
 
-What is folded never changes, so decoded pages are kept in memory, and so is the tail: `MatchCache`, one per database.
-Rows of older layouts are read from their table until they are moved: `older_matches`.
+Folded pages never change. `MatchCache`, one per database, keeps decoded pages and the tail in memory. Rows of older
+layouts are read from their table until they are moved (`older_matches`).
 """
 
 import threading
@@ -66,25 +67,26 @@ __all__ = [
 ]
 
 FOLD_POSITIONS = 4_096
-"""Positions of the tail from which it is folded."""
+"""The tail is folded when it has this many positions."""
 FOLD_MATCHES = 250_000
-"""Matches of the tail from which it is folded, however few positions they stand at."""
+"""The tail is folded when it has this many matches, however few its positions are."""
 BLOCK_POSITIONS = 65_536
-"""Positions of a new block at most."""
+"""The maximum number of positions in a new block."""
 BLOCK_MATCHES = 1_000_000
-"""Matches of a new block at most, unless one position has more: they are in memory while it is made."""
+"""The maximum number of matches in a new block, unless one position has more. They are in memory while the block is
+made."""
 BLOCKS_MERGED = 16
-"""Adjacent blocks of one level that become one of the next."""
+"""The number of adjacent blocks of one level that are merged into one block of the next level."""
 MERGED_MATCHES = 8_000_000
-"""Matches above which blocks are not merged: the larger one is stored in one transaction."""
+"""Blocks with more matches than this in total are not merged, because a merged block is stored in one transaction."""
 MOVED_POSITIONS = 8_192
-"""Positions of an older layout that are moved in one transaction."""
+"""The maximum number of positions of an older layout that are moved in one transaction."""
 MOVED_MATCHES = 250_000
-"""Matches that are moved in one transaction, unless one position has more."""
+"""The maximum number of matches that are moved in one transaction, unless one position has more."""
 CACHED_BYTES = 64 << 20
-"""Of decoded pages in memory."""
+"""The maximum memory of decoded pages."""
 NUMBERS_PER_QUERY = 500
-"""Numbers in one IN list: far below every database's limit on parameters."""
+"""The maximum number of values in one IN list, far below the parameter limit of every database."""
 
 
 _SEQUENCES: Any = bindparam("sequences", expanding=True)
@@ -98,8 +100,8 @@ LISTS_OF_EVENTS = select(match_lists.c.position, match_lists.c.event, match_list
 
 
 class MatchList(NamedTuple):
-    """A row of `match_lists`: the matches at one position. `event` is the sequence of their event where it is not the
-    position; `bindings` is NULL where no match has any."""
+    """A row of `match_lists`: the matches at one position. `event` is the sequence number of the event if it differs
+    from the position, else None. `bindings` is None if no match has bindings."""
 
     position: int
     event: int | None
@@ -109,7 +111,8 @@ class MatchList(NamedTuple):
 
 
 def packed(position: int, event: int | None, bindings: Mapping[int, str | None]) -> MatchList:
-    """The matches of these subscriptions, by number with their bindings as JSON text."""
+    """Packs the matches of one position. `bindings` maps the number of each subscription to its bindings as JSON text,
+    or None."""
     numbers = np.array(sorted(bindings), dtype=np.int64)
     (data,) = pack_lists(numbers, np.array([0, numbers.size]))
     told = [bindings[number] for number in numbers.tolist()]
@@ -117,7 +120,8 @@ def packed(position: int, event: int | None, bindings: Mapping[int, str | None])
 
 
 def pack_bindings(told: Sequence[str | None]) -> bytes | None:
-    """The bindings of a list's matches, each JSON text or None, in the order of their subscriptions."""
+    """Packs the bindings of a list, each JSON text or None, in the order of the subscriptions. Returns None if there
+    are none."""
     if not any(told):
         return None
     text = msgspec.json.encode([None if each is None else msgspec.Raw(each.encode()) for each in told])
@@ -125,14 +129,14 @@ def pack_bindings(told: Sequence[str | None]) -> bytes | None:
 
 
 def binding_of(subscription: int, subscriptions: bytes | None, bindings: bytes | None) -> str | None:
-    """The bindings of one subscription, by the columns of its list."""
+    """Returns the bindings of one subscription from the columns of its list."""
     if subscriptions is None or bindings is None:
         return None
     return _bindings(bindings)[int(np.searchsorted(unpack(subscriptions), subscription))]
 
 
 def check_bindings(data: bytes | None, size: int) -> bool:
-    """Whether the bindings of a list can be read, if it has any, and are as many. Raises `DamagedBytes`."""
+    """Whether a list has no bindings, or readable bindings for each of its `size` matches. Raises `DamagedBytes`."""
     return data is None or len(_bindings(bytes(data))) == size
 
 
@@ -145,12 +149,12 @@ def _bindings(data: bytes) -> list[str | None]:
 
 
 def insert_matches(connection: Connection, lists: Sequence[MatchList]) -> None:
-    """Store the matches of positions that were given in the same transaction."""
+    """Stores the matches of positions that were assigned in the same transaction."""
     insert_rows(connection, match_lists.name, MatchList._fields, [each for each in lists if each.size])
 
 
 def _batched(numbers: Iterable[int], size: int) -> Iterator[list[int]]:
-    """At most so many at a time."""
+    """Yields the numbers in batches of at most `size`."""
     left = iter(numbers)
     while some := list(islice(left, size)):
         yield some
@@ -160,8 +164,9 @@ def _batched(numbers: Iterable[int], size: int) -> Iterator[list[int]]:
 
 
 class _Reach(NamedTuple):
-    """What a transaction sees. Up to `sequence` all is committed; `folded_through` ends the blocks; `folds` counts
-    the changes of blocks; rows of an older layout stand from `older_from` to `older_through`."""
+    """The extent of the data that a transaction sees. All positions up to `sequence` are committed. `folded_through` is
+    the end of the last block. `folds` counts the changes of blocks. Rows of an older layout have the positions from
+    `older_from` to `older_through`."""
 
     sequence: int
     kept_from: int
@@ -172,13 +177,15 @@ class _Reach(NamedTuple):
 
     @property
     def older(self) -> tuple[int, int] | None:
-        """The first and the last position that are read from the table of an older layout."""
+        """The first and the last position that are still read from the table of an older layout; None if there are
+        none."""
         first = max(self.older_from, self.kept_from)
         return (first, self.older_through) if self.older_from and first <= self.older_through else None
 
 
 class _Directory(NamedTuple):
-    """Where pages are: block, end of the block, and first and last subscription, by block and then by subscription."""
+    """The directory of pages: block, end of the block, and first and last subscription of each page. It is sorted by
+    block and then by subscription. Each array is `int64[pages]`."""
 
     block: Numbers
     last: Numbers
@@ -187,10 +194,10 @@ class _Directory(NamedTuple):
 
 
 class MatchCache:
-    """Decoded pages, where pages are, and the tail, for all connections of one database.
+    """A cache of decoded pages, the directory of pages and the tail, for all connections of one database.
 
-    Only what was committed gets here: positions up to the committed sequence, and blocks; whoever takes back a change
-    of blocks calls `forget`. A reader whose snapshot is older than what is here reads the store.
+    Only committed data is cached: positions up to the committed sequence number, and blocks. Code that undoes a change
+    of blocks must call `forget`. A reader with a snapshot older than the cache reads the store.
     """
 
     def __init__(self) -> None:
@@ -202,7 +209,7 @@ class MatchCache:
         self._from = self._through = 0
 
     def forget(self) -> None:
-        """Empties it."""
+        """Empties the cache."""
         with self._door:
             self._pages.clear()
             self._bytes = 0
@@ -210,9 +217,10 @@ class MatchCache:
             self._runs, self._from, self._through = [], 0, 0
 
     def tail(self, connection: Connection, reach: _Reach) -> list[Postings]:
-        """The postings of the committed positions that no block has, in a few runs one after the other.
+        """Returns the postings of the committed positions that no block contains, as a few runs in the order of
+        positions.
 
-        Each new run is merged with those before it that are not larger, so a posting is merged some log n times.
+        Each new run is merged with the runs before it that are not larger. So each posting is merged O(log n) times.
         """
         with self._door:
             if reach.folded_through < self._from or reach.sequence < self._through:
@@ -229,7 +237,7 @@ class MatchCache:
             return list(self._runs)
 
     def directory(self, connection: Connection, reach: _Reach) -> _Directory:
-        """Where pages are. Read again after each change of blocks."""
+        """Returns the directory of pages. It is read again after each change of blocks."""
         with self._door:
             if self._directory is not None and self._directory[0] == reach.folds:
                 return self._directory[1]
@@ -239,7 +247,7 @@ class MatchCache:
             return found
 
     def page(self, connection: Connection, block: int, last: int, low: int) -> Postings:
-        """A page, decoded. Empty where it is gone, since all that it had is too old."""
+        """Returns a decoded page. It is empty if the page was deleted because all its matches were too old."""
         key = (block, last, low)
         with self._door:
             if (page := self._pages.get(key)) is not None:
@@ -257,13 +265,13 @@ class MatchCache:
 
 
 def cache_of(connection: Connection) -> MatchCache:
-    """What the connections of its database share."""
+    """Returns the cache that all connections of the database share."""
     found = connection.get_execution_options().get("matches")
     return found if isinstance(found, MatchCache) else MatchCache()
 
 
 class _Snapshot:
-    """All postings that one transaction sees, as parts one after the other."""
+    """All postings that one transaction sees, as consecutive parts."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -276,7 +284,7 @@ class _Snapshot:
         return self.reach.kept_from - 1
 
     def of(self, subscription: int, after: int) -> Iterator[Numbers]:
-        """The positions of a subscription, part by part."""
+        """Yields the positions of a subscription, part by part."""
         after = max(after, self.gone)
         directory = self._cache.directory(self._connection, self.reach)
         mine = (directory.low <= subscription) & (directory.high >= subscription) & (directory.last > after)
@@ -292,7 +300,8 @@ class _Snapshot:
             yield run.of(subscription, after)
 
     def backwards(self, least: int) -> Iterator[Postings]:
-        """The postings of lists and pages, the newest first, down to a position; none of an older layout."""
+        """Yields the postings of lists and pages after the position `least`, newest first. Postings of an older layout
+        are not included."""
         yield from reversed(self._tail())
         directory = self._cache.directory(self._connection, self.reach)
         for at in reversed(np.flatnonzero(directory.last > max(least, self.gone)).tolist()):
@@ -303,7 +312,7 @@ class _Snapshot:
         return self._cache.page(self._connection, block, last, low)
 
     def _tail(self) -> list[Postings]:
-        """With what this transaction wrote."""
+        """Returns the tail, including what this transaction wrote."""
         tail = [
             each for each in self._cache.tail(self._connection, self.reach) if each.last > self.reach.folded_through
         ]
@@ -311,13 +320,13 @@ class _Snapshot:
 
 
 def _reach(connection: Connection) -> _Reach:
-    """One row."""
+    """Reads the extent of the data. Cost: one row."""
     row = connection.exec_driver_sql(f"SELECT {', '.join(_Reach._fields)} FROM {ledger.name}").one_or_none()
     return _Reach(*row) if row is not None else _Reach(0, 0, 0, 0, 0, 0)
 
 
 def _runs(connection: Connection, after: int, through: int | None) -> list[Postings]:
-    """The lists of these positions as one run; none where there are none."""
+    """Returns the lists of these positions as one run; an empty list if there are none."""
     mark = mark_of(connection)
     statement = f"SELECT position, subscriptions FROM {match_lists.name} WHERE position > {mark}"
     bounds: tuple[int, ...] = (after,)
@@ -347,8 +356,8 @@ def _read_page(connection: Connection, block: int, last: int, low: int) -> Posti
 
 
 def find_positions(connection: Connection, subscription: int, *, after: int, limit: int) -> list[int]:
-    """The next positions of a subscription after a cursor, ascending. Costs a look at one page of each block that may
-    have it, and at the tail."""
+    """Returns the next positions of a subscription after a cursor, ascending. Cost: one page of each block that may
+    contain the subscription, and the tail."""
     found: list[int] = []
     for positions in _Snapshot(connection).of(subscription, after):
         found += positions[: limit - len(found)].tolist()
@@ -358,13 +367,14 @@ def find_positions(connection: Connection, subscription: int, *, after: int, lim
 
 
 def matched_between(connection: Connection, after: int, through: int) -> Numbers:
-    """The subscriptions that got a match at positions after one and up to another, by number, once for each match."""
+    """Returns the numbers of the subscriptions with a match at a position in (`after`, `through`], once for each
+    match."""
     found = _runs(connection, after, through) if through > after else []
     return found[0].subscriptions if found else np.zeros(0, dtype=np.int64)
 
 
 def count_matches(connection: Connection, subscription: int, *, after: int, through: int | None = None) -> int:
-    """How many matches a subscription has after a position, and up to another one."""
+    """Returns how many matches a subscription has after one position and up to another."""
     count = 0
     for positions in _Snapshot(connection).of(subscription, after):
         count += positions.size if through is None else int(np.searchsorted(positions, through, side="right"))
@@ -372,8 +382,8 @@ def count_matches(connection: Connection, subscription: int, *, after: int, thro
 
 
 def count_waiting(connection: Connection, cursors: Mapping[int, int]) -> dict[int, int]:
-    """How many matches each subscription has after what it acknowledged, by number; those that have some. Costs one
-    walk over the pages after the least cursor."""
+    """Returns how many matches each subscription has after its cursor, by number. Subscriptions without such matches
+    are left out. Cost: one pass over the pages after the lowest cursor."""
     if not cursors:
         return {}
     snapshot = _Snapshot(connection)
@@ -390,8 +400,8 @@ def count_waiting(connection: Connection, cursors: Mapping[int, int]) -> dict[in
 
 
 def matched_after(connection: Connection, cursors: Mapping[int, int]) -> set[int]:
-    """Which of these subscriptions have a match after their cursor. Costs little where the last match of each is
-    new."""
+    """Returns the subscriptions that have a match after their cursor. The cost is low if the last match of each is
+    recent."""
     if not cursors:
         return set()
     snapshot = _Snapshot(connection)
@@ -402,7 +412,7 @@ def matched_after(connection: Connection, cursors: Mapping[int, int]) -> set[int
         last = part.last_of(numbers)
         waits = last > after
         found.update(numbers[waits].tolist())
-        open = (last == 0) & (after < part.last)  # another page of the block, or one before, may have it
+        open = (last == 0) & (after < part.last)  # another page of the block, or an earlier block, may contain it
         numbers, after = numbers[open], after[open]
         if not numbers.size:
             break
@@ -420,7 +430,7 @@ def _arrays(cursors: Mapping[int, int]) -> tuple[Numbers, Numbers]:
 
 
 class Recipient(NamedTuple):
-    """A subscription, by its number, that got an event or a message about it. `bindings` is JSON text or None."""
+    """A subscription that got an event, or a message about it. `bindings` is JSON text or None."""
 
     number: int
     position: int
@@ -428,8 +438,9 @@ class Recipient(NamedTuple):
 
 
 def recipients_of(connection: Connection, sequence: int, *, retractions_too: bool = False) -> list[Recipient]:
-    """Who got an event, by number and position; on request also who got the message that it withdraws another one.
-    Subscriptions that were deleted are among them. Costs some ns a match."""
+    """Returns the subscriptions that got an event, sorted by number and position. With `retractions_too` it also
+    returns those that got this event as a retraction of another event. Deleted subscriptions are included. Cost: some
+    ns per match."""
     late_positions = select(late.c.position).where(late.c.event == sequence)
     columns = (match_lists.c.position, match_lists.c.subscriptions, match_lists.c.bindings)
     query = select(*columns).where(
@@ -450,8 +461,9 @@ def recipients_of(connection: Connection, sequence: int, *, retractions_too: boo
 
 
 def numbers_of_recipients(connection: Connection, sequences: Collection[int]) -> dict[int, Numbers]:
-    """For each event the numbers of the subscriptions that got it, or a message that it withdraws another one, in
-    order. Deleted ones are among them. Costs a query for some hundred events, and some ns a match."""
+    """Returns, for each event, the numbers of the subscriptions that got it, or got it as a retraction of another
+    event, ascending. Deleted subscriptions are included. Cost: one query for some hundred events, and some ns per
+    match."""
     lists: dict[int, list[Numbers]] = {each: [] for each in sequences}
     older = _reach(connection).older
     for some in _batched(sequences, NUMBERS_PER_QUERY):
@@ -466,8 +478,8 @@ def numbers_of_recipients(connection: Connection, sequences: Collection[int]) ->
 
 
 def had_by(connection: Connection, wanted: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
-    """For each event those of the subscriptions that got it, not counting messages that it withdraws another one. Costs
-    some ns for each match of the events."""
+    """Returns, for each event, which of the wanted subscriptions got it. Retractions do not count. Cost: some ns per
+    match of the events."""
     found: dict[int, set[int]] = {sequence: set() for sequence in wanted}
     older = _reach(connection).older
     for some in _batched(wanted, NUMBERS_PER_QUERY):
@@ -494,8 +506,9 @@ def had_by(connection: Connection, wanted: Mapping[int, Collection[int]]) -> dic
 
 
 def end_of_discard(connection: Connection, number: int, *, at_most: int) -> int | None:
-    """The position before which matches may be discarded in one step, up to `number`: with so many matches at most,
-    unless one position has more. Those of an older layout are moved first. None where all before it are gone."""
+    """Returns the position before which matches may be discarded in one step. It is at most `number`, and the step has
+    at most `at_most` matches, unless one position has more. Matches of an older layout are not discarded before they
+    are moved. Returns None if all matches before it are deleted."""
     reach = _reach(connection)
     if reach.older is not None:
         number = min(number, reach.older[0])
@@ -511,9 +524,9 @@ def end_of_discard(connection: Connection, number: int, *, at_most: int) -> int 
 
 
 def discard_before(connection: Connection, number: int) -> tuple[dict[int, int], int]:
-    """Delete the matches at positions below `number`. Returns the last position that each subscription lost, and how
-    many of the matches were pending. Costs some ns a match, and a look at the subscriptions. It is a change of blocks:
-    whoever takes it back calls `MatchCache.forget`."""
+    """Deletes the matches at positions below `number`. Returns the last deleted position of each subscription, and how
+    many of the matches were pending. Cost: some ns per match, and one query of the subscriptions. This changes blocks:
+    code that undoes it must call `MatchCache.forget`."""
     parts = _runs(connection, 0, number - 1)
     lost: dict[int, int] = {}
     pending = 0
@@ -531,7 +544,7 @@ def discard_before(connection: Connection, number: int) -> tuple[dict[int, int],
 
 
 def _cursors(connection: Connection, numbers: Numbers) -> dict[int, int]:
-    """What these subscriptions acknowledged; without those that are deleted."""
+    """Returns the cursors of these subscriptions by number. Deleted subscriptions are left out."""
     query = select(subscriptions.c.number, subscriptions.c.acked)
     if numbers.size > 10 * NUMBERS_PER_QUERY:
         wanted = set(numbers.tolist())
@@ -550,8 +563,8 @@ def _cursors(connection: Connection, numbers: Numbers) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The pages of the positions from `first` to `last`, encoded: (first subscription, last one, matches, data) each.
-    `level` tells how often blocks were merged into it."""
+    """The pages of the positions from `first` to `last`. Each page is (first subscription, last subscription, number of
+    matches, encoded data). `level` is how often blocks were merged to make this one."""
 
     first: int
     last: int
@@ -560,7 +573,7 @@ class Block:
 
     @classmethod
     def of(cls, postings: Postings, *, level: int = 0) -> "Block":
-        """Of the postings of these positions."""
+        """Makes a block from postings."""
         return cls(postings.first, postings.last, level, tuple(_encoded(page) for page in postings.pages()))
 
 
@@ -569,7 +582,7 @@ def _encoded(page: Postings) -> tuple[int, int, int, bytes]:
 
 
 def find_fold(connection: Connection) -> Block | None:
-    """The next block, if the tail is long enough."""
+    """Returns the next block; None if the tail is not long enough."""
     reach = _reach(connection)
     mark = mark_of(connection)
     tail = f"FROM {match_lists.name} WHERE position > {mark} AND position <= {mark}"
@@ -594,7 +607,7 @@ def find_fold(connection: Connection) -> Block | None:
 
 
 def store_fold(connection: Connection, block: Block) -> bool:
-    """Stores a block that `find_fold` made. Returns whether it is still the next one."""
+    """Stores a block that `find_fold` made. Returns False, and stores nothing, if it is no longer the next block."""
     if _reach(connection).folded_through != block.first - 1:
         return False
     _insert_block(connection, block)
@@ -603,14 +616,15 @@ def store_fold(connection: Connection, block: Block) -> bool:
 
 
 class Move(NamedTuple):
-    """Matches of an older layout as they are stored now: those of a block of positions."""
+    """Matches of an older layout for a block of positions, converted to the present layout."""
 
     lists: list[MatchList]
     block: Block
 
 
 def find_moves(connection: Connection) -> list[Move]:
-    """The next matches of an older layout, in transactions of a bounded size; none where all are moved."""
+    """Returns the next matches of an older layout, one `Move` of bounded size per transaction. Empty if all are
+    moved."""
     reach = _reach(connection)
     if reach.older is None:
         return []
@@ -630,7 +644,7 @@ def find_moves(connection: Connection) -> list[Move]:
 
 
 def _move(rows: older_matches.OlderMatches, chosen: Numbers, bounds: Numbers, first: int, last: int) -> Move:
-    """Of the chosen rows, those of each position together."""
+    """Makes a move of the chosen rows, grouped by position."""
     numbers, positions = rows.subscriptions[chosen], rows.positions[chosen]
     lists = []
     for at, data in enumerate(pack_lists(numbers, bounds)):
@@ -645,7 +659,7 @@ def _move(rows: older_matches.OlderMatches, chosen: Numbers, bounds: Numbers, fi
 
 
 def store_move(connection: Connection, move: Move) -> bool:
-    """Stores what `find_moves` made. Returns whether it is still the next."""
+    """Stores a move that `find_moves` made. Returns False, and stores nothing, if it is no longer the next move."""
     if _reach(connection).older_from != move.block.first:
         return False
     insert_matches(connection, move.lists)
@@ -661,15 +675,15 @@ def erase_moved(connection: Connection) -> bool:
 
 
 def has_older(connection: Connection) -> bool:
-    """Whether the table of an older layout is there."""
+    """Whether the table of an older layout exists."""
     return _reach(connection).older_from > 0
 
 
 def find_merge(connection: Connection) -> Block | None:
-    """Blocks of one level that stand side by side, as one of the next level; None where there are too few. It is made
-    one part of the subscriptions after the other, and in memory only in its encoded form."""
+    """Merges adjacent blocks of one level into one block of the next level. Returns None if there are too few. The
+    blocks are merged one range of subscriptions after the other, so only the encoded result is in memory as a whole."""
     if _reach(connection).older_from:
-        return None  # it could reach over positions that are still to be moved
+        return None  # a merged block could span positions that are not moved yet
     columns = (posting_pages.c.block, posting_pages.c.last, posting_pages.c.level)
     query = select(*columns, func.sum(posting_pages.c.size)).group_by(*columns).order_by(posting_pages.c.block)
     for level, rows in groupby(connection.execute(query).all(), key=lambda row: int(row.level)):
@@ -692,7 +706,7 @@ def _merged(connection: Connection, blocks: Sequence[Any], level: int) -> Block:
 
 
 class _Pages:
-    """The pages of a block one after the other: one is in memory."""
+    """Iterates over the pages of a block. One page is in memory."""
 
     def __init__(self, connection: Connection, block: int, last: int) -> None:
         query = select(posting_pages.c.low).where(posting_pages.c.block == block).order_by(posting_pages.c.low)
@@ -707,7 +721,7 @@ class _Pages:
         return int(self._page.subscriptions[-1]) if len(self._page) else None
 
     def take(self, bound: int) -> Postings:
-        """The postings of the subscriptions up to `bound`, which is not after `high`."""
+        """Removes and returns the postings of the subscriptions up to `bound`, which must not be after `high`."""
         page = self._page
         end = int(np.searchsorted(page.subscriptions, bound, side="right"))
         self._page = Postings(page.subscriptions[end:], page.positions[end:], page.first, page.last)
@@ -721,8 +735,8 @@ class _Pages:
 
 
 def store_merge(connection: Connection, block: Block) -> bool:
-    """Stores a block that `find_merge` made in the place of those that it is made of. Returns whether all of them are
-    still there."""
+    """Replaces the source blocks by a block that `find_merge` made. Returns False, and stores nothing, if some of them
+    no longer exist."""
     inside = (posting_pages.c.block >= block.first) & (posting_pages.c.last <= block.last)
     there = connection.execute(select(func.min(posting_pages.c.block)).where(inside)).scalar_one()
     if there != block.first:

@@ -47,29 +47,30 @@ T = TypeVar("T")
 _log = logging.getLogger("kindcast.broker")
 
 MANY_MATCHES = 10_000
-"""From which duplicates among them are dropped before Python sees them."""
+"""From this many matches on, duplicates are removed in NumPy, before Python objects are made."""
 
 MATCHES_KEPT = 4_000_000
-"""Of one command, from which they are replaced by their subscriptions: a document may have a thousand times as many."""
+"""If one command has more matches than this, only the distinct subscriptions are kept, because a document may have a
+thousand times as many matches."""
 
 
 class GroupBroken(Exception):
-    """The transaction is lost, with everything in it."""
+    """The transaction is lost, with all its changes."""
 
 
 class StateOutdated(GroupBroken):
-    """Another server has put another vocabulary or other operators in force, or this one is too far behind: its state
-    is to be read again, and the group begun again."""
+    """Another server has activated another vocabulary or other operators, or this server is too far behind. The state
+    must be read again, and the group executed again."""
 
 
 class Touched(Collection[int]):
-    """The numbers of the subscriptions that something was committed about: those that were changed, and those that only
-    got a match. As a collection both together, each once; that costs some ns a match when it is first asked for."""
+    """The numbers of the subscriptions that a commit concerns: those that were `changed`, and those that only got a
+    match. As a collection, it has both without duplicates. Building it costs some ns per match, at the first use."""
 
     def __init__(self, changed: set[int], matched: Numbers) -> None:
         self.changed = changed
         self.matched = matched
-        """`int64[matches]`; a subscription stands there once for each match."""
+        """`int64[matches]`. A subscription is listed once for each match."""
 
     @cached_property
     def _all(self) -> set[int]:
@@ -90,21 +91,21 @@ class Touched(Collection[int]):
 
 
 class Others(Protocol):
-    """The servers that share the database with this one, which is called `id`."""
+    """The servers that share the database. `id` is this server."""
 
     id: str
 
     def lock(self, connection: Connection) -> None:
-        """When a transaction begins: wait for the others, and bring the state up to what they committed. Raises
-        `StateOutdated`, `StoreUnreadable`, and what the database does."""
+        """Called when a transaction begins. Waits for the other servers and applies what they committed. Raises
+        `StateOutdated`, `StoreUnreadable`, and errors of the database."""
         ...
 
 
 class Group:
-    """A transaction, the state that it changes, and the undo steps of those changes. The broker's thread only."""
+    """A transaction, the state that it changes, and the undo steps of these changes. For the broker's thread only."""
 
     def __init__(self, connection: Connection, state: State, others: Others | None = None) -> None:
-        """`others`: the servers that share the database, if it can be shared."""
+        """`others` are the servers that share the database; None if it cannot be shared."""
         self._connection = connection
         self._others = others
         self._transaction: RootTransaction | None = None
@@ -112,23 +113,24 @@ class Group:
         self.state = state
         self.now = CLOCK.now()
         self.touched: set[int] = set()
-        """Numbers of the subscriptions that got a match or were changed, but for those of `touch`."""
+        """The numbers of the subscriptions that got a match or were changed, except those noted with `touch`."""
         self._matched: list[Numbers] = []
         self._joined_from = 0
-        """Where the present command's part of these begins."""
+        """The index in `_matched` where the part of the current command begins."""
         self.parked = False
         """Whether a candidate was parked or is due at once."""
         self.totals: Counter[str] = Counter()
-        """What the commit adds to the ledger."""
+        """The numbers that the commit adds to the totals of the ledger."""
         self._noted: dict[int, str] = {}
-        """Number and id of each subscription that was added, removed or changed in this group."""
+        """The number and id of each subscription that was added, removed or changed in this group."""
         self._for_shards: list[shards.ShardChange] = []
         self._others_read: list[str] = []
-        """What other servers have to read again after this group: kinds of `servers.Change`."""
+        """What other servers must read again after this group: kinds of `servers.Change`."""
 
     @property
     def connection(self) -> Connection:
-        """The writing connection, inside the transaction. Raises `GroupBroken`, and what `lock` does."""
+        """The writing connection, inside the transaction, which begins now if necessary. Raises `GroupBroken`, and the
+        errors of `lock`."""
         if self._transaction is None:
             self._transaction = self._connection.begin()
             if self._others is not None:
@@ -154,10 +156,10 @@ class Group:
         self._undo.append(step)
 
     def touch(self, numbers: Numbers) -> None:
-        """Note that these subscriptions got a match."""
+        """Notes that these subscriptions got a match."""
         self._matched.append(numbers)
         mine = self._matched[self._joined_from :]
-        if len(mine) > 1 and sum(each.size for each in mine[1:]) > MATCHES_KEPT:  # the first one may be joined already
+        if len(mine) > 1 and sum(each.size for each in mine[1:]) > MATCHES_KEPT:  # the first array may be a merged one
             self._matched[self._joined_from :] = [_distinct(np.concatenate(mine))]
 
     def all_touched(self) -> Touched:
@@ -167,14 +169,14 @@ class Group:
         return Touched(self.touched, np.concatenate([np.zeros(0, dtype=np.int64), *self._matched]))
 
     def note(self, live: Live, *, told: bool = True) -> None:
-        """Note that a subscription was added, removed or changed; `told`: the delivery is to be notified."""
+        """Notes that a subscription was added, removed or changed. `told`: the delivery must be notified."""
         self._noted.setdefault(live.number, live.id)
         if told:
             self.touched.add(live.number)
 
     def tell_shards(self, before: Live | None, after: Live | None, tree: str | None = None) -> None:
-        """Note what becomes of a subscription at this place of the log, where matching is sharded. `tree`: of one that
-        is deleted."""
+        """Notes a change of a subscription at this place of the log, if matching is sharded. `tree` is that of a
+        deleted subscription."""
         live = after or before
         if not self.state.shards or live is None:
             return
@@ -187,18 +189,18 @@ class Group:
 
     @property
     def lengthens_log(self) -> bool:
-        """Whether shards have something to do after it."""
+        """Whether the shards have work after this group."""
         return self.totals["accepted"] > 0 or bool(self._for_shards)
 
     def others_read(self, kind: str) -> None:
-        """Note that other servers have to read their vocabulary or their operators again."""
+        """Notes that other servers must read their vocabulary or their operators again."""
         kinds = len(self._others_read)
         self._others_read.append(kind)
         self.on_undo(lambda: self._others_read.__delitem__(slice(kinds, None)))
 
     def run(self, work: Callable[["Group"], T]) -> T:
-        """Runs one command in its own savepoint; the first one of the transaction needs none. If it raises, its changes
-        are undone and the exception is raised again.
+        """Runs one command in its own savepoint. The first command of the transaction needs none. If the command
+        raises, its changes are undone and the exception is raised again.
 
         Raises `StoreUnavailable` if the database refuses a change, `GroupBroken` if the whole transaction is lost.
         """
@@ -257,7 +259,7 @@ class Group:
         self.state.changes_since_snapshot += len(self._noted)
 
     def _changes(self) -> Iterator[servers.Change]:
-        """What other servers have to know beside the events."""
+        """Yields what other servers must know besides the events."""
         for number, id in self._noted.items():
             yield servers.Change(servers.SUBSCRIPTION, number, id)
         for number in self.touched - self._noted.keys():
@@ -290,7 +292,7 @@ def _distinct(numbers: Numbers) -> Numbers:
 
 
 def introduce(group: Group, live: Live) -> Live:
-    """Adds a new subscription, which does not match yet: `admit` makes it match."""
+    """Adds a new subscription that does not match yet; `admit` makes it match."""
     live_subscriptions = group.state.live_subscriptions
     live = live_subscriptions.put_aside(live)
     group.on_undo(partial(live_subscriptions.drop, live.id))
@@ -317,7 +319,8 @@ def admit(group: Group, live: Live, compiled: Compiled) -> Live:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A subscription to be admitted with others: its stored tree, and its place among those described, if any."""
+    """A subscription to admit together with others: its stored tree, and its index among the described subscriptions,
+    if any."""
 
     live: Live
     tree: Mapping[str, Any]
@@ -325,8 +328,8 @@ class Admitted:
 
 
 def admit_many(group: Group, admitted: Sequence[Admitted], described: DescribedMany) -> None:
-    """Calls `admit` for each. All were `described` under the active vocabulary; those without a place there are
-    compiled from their trees."""
+    """Calls `admit` for each. All must be `described` under the active vocabulary. Those without a `place` are compiled
+    from their trees."""
     live_subscriptions = group.state.live_subscriptions
     matcher = live_subscriptions.matcher
     if group.state.shards:
@@ -392,7 +395,7 @@ def set_expiry(group: Group, live: Live, expires_at: float) -> Live:
 
 
 def forget(group: Group, live: Live, tree: str | None = None) -> None:
-    """Removes a deleted subscription from the state. Its `tree` is for shards."""
+    """Removes a deleted subscription from the state. Shards need its `tree`."""
     group.tell_shards(live, None, tree)
     live = exclude(group, live)
     live_subscriptions = group.state.live_subscriptions
@@ -403,11 +406,11 @@ def forget(group: Group, live: Live, tree: str | None = None) -> None:
 
 def swap_matcher(group: Group, matcher: Matcher, declarations: Declarations) -> None:
     """Replaces the matcher by one under another vocabulary. Subscriptions that the new matcher does not hold are kept
-    aside. `declarations` and the ontologies make that vocabulary."""
+    aside. `declarations` are those of the new vocabulary."""
     state, before, declared_before = group.state, group.state.live_subscriptions, group.state.declarations
     kept_before = state.parked_under
     state.live_subscriptions, state.declarations = before.under(matcher), declarations
-    state.parked_under = ""  # what is kept of the new one may have been deleted by another server
+    state.parked_under = ""  # another server may have deleted the stored parts of the new vocabulary
     group.others_read(servers.ACTIVATION)
 
     def undo() -> None:

@@ -42,11 +42,10 @@ __all__ = [
     "restore",
 ]
 
-# Upgrade report: how a newer version's rules of matching change the stored subscriptions.
+# Upgrade report: how the matching rules of a newer version change the stored subscriptions.
 #
-# The first start with other rules logs which subscriptions changed their meaning; `GET /v1/rules` shows the same.
-# Nothing
-# is refused. The report is stored, so that it can be read later.
+# At the first start with other rules, the log names the subscriptions whose meaning has changed; `GET /v1/rules` shows
+# the same. Nothing is refused. The report is stored, so that it can be read later.
 
 _log = logging.getLogger("kindcast.broker")
 
@@ -54,17 +53,18 @@ ROLL = "server.roll"
 KIND = "kindcast server 2"
 PROGRAM = version("kindcast")
 ENGINE = "fused"
-"""The engine that can save its index. An index of another engine is always built from the subscriptions."""
+"""The engine that can save its index. The indexes of other engines are always built from the subscriptions."""
 DIGITS = 20
-"""Of a folder's name, so that the order of names is that of numbers."""
+"""The number of digits in a folder's name, so that names sort like numbers."""
 TOKEN_BYTES = 16
 NOTED_PER_CHANGE = 10
-"""So many small changes, such as renewals, count as one added or removed subscription: a start applies them fast."""
+"""This many small changes, such as renewals, count as one added or removed subscription, because a start applies them
+fast."""
 
 
 class Snapshots:
-    """Owned by the broker's thread, or by the thread that starts it. Nothing here raises: without a snapshot, a server
-    only starts more slowly."""
+    """The snapshots of one server. They belong to the broker's thread, or to the thread that starts it. No method
+    raises because of a bad snapshot: without one, a server only starts more slowly."""
 
     def __init__(self, settings: Settings) -> None:
         self._folder = settings.snapshot_folder
@@ -72,14 +72,13 @@ class Snapshots:
         self._limits = EventLimits(depth=settings.max_json_depth)
         self._budget = settings.index_bytes
         self._written: tuple[str, int] | None = None
-        """The vocabulary and the change count of the matcher that was written or opened last."""
+        """The vocabulary version and the change count of the matcher that was last written or opened."""
 
     def open(
         self, vocabulary: Vocabulary, operators: Iterable[Operator], token: str | None
     ) -> LiveSubscriptions | None:
-        """The subscriptions and the matcher of the snapshot with `token`, if they may be used. Returns None without a
-        log
-        line if there is no snapshot."""
+        """Returns the subscriptions and the matcher of the snapshot with `token`, or None if it cannot be used. Nothing
+        is logged if there is no snapshot."""
         if not self._every or (token is None and not self._folders()):
             return None
         try:
@@ -100,10 +99,11 @@ class Snapshots:
         self._written = None
 
     def write_if_due(self, state: State) -> str | None:
-        """Writes a snapshot if there were many changes since the last one; called when no command waits.
+        """Writes a snapshot if there were many changes since the last one. Called when no command waits.
 
         Returns the token of the snapshot. The caller stores it (`store.subscriptions.begin_snapshot`) before the next
-        change, and then calls `keep_newest`."""
+        change, and then calls `keep_newest`.
+        """
         if not self._every:
             return None
         changes = max(self._changes(state.matcher), state.changes_since_snapshot // NOTED_PER_CHANGE)
@@ -118,13 +118,13 @@ class Snapshots:
         )
 
     def keep_newest(self) -> None:
-        """Deletes all snapshots but the newest, which the store now names."""
+        """Deletes all snapshots except the newest, which the store now names."""
         with contextlib.suppress(OSError):
             newest = max(self._folders(), default=None)
             self._clear(*(each for each in self._all() if each != newest))
 
     def _changes(self, matcher: Matcher) -> int:
-        """How many changes a new snapshot would have beyond the last one."""
+        """Returns how many changes a new snapshot would have in addition to the last one."""
         if self._written is None or self._written[0] != matcher.vocabulary.version:
             return len(matcher) + matcher.changes
         return matcher.changes - self._written[1]
@@ -153,8 +153,8 @@ class Snapshots:
         return token
 
     def _find(self, token: str) -> Path:
-        """The folder with the token: the newest, or the one before where the server was killed before the store named
-        the newest. Raises `UnusableMatcher`, and what reading a file raises."""
+        """Returns the folder with the token. It is the newest, or the one before if the server was killed before the
+        store named the newest. Raises `UnusableMatcher`, and errors of reading a file."""
         found = sorted(self._folders(), reverse=True)
         for folder in found:
             facts, _ = read_arrays(folder / ROLL, KIND)
@@ -174,7 +174,7 @@ class Snapshots:
             return []
 
     def _all(self) -> list[Path]:
-        """What earlier writing left, whole or not; nothing else that may lie there."""
+        """Returns the folders of snapshots, complete or not. Other files there are ignored."""
         if not self._folder.is_dir():
             return []
         return [each for each in self._folder.iterdir() if each.name.isdigit() or each.suffix == ".part"]
@@ -195,14 +195,14 @@ def _sync(folder: Path) -> None:
 
 
 LOGGED = 20
-"""Subscriptions that the log names; the report names more."""
+"""The maximum number of subscriptions in the log; the report has more."""
 KEPT = 1_000
-"""Entries of each list in the report; counts are complete."""
+"""The maximum number of entries of each list in the report. Counts are complete."""
 
 
 def tell_new_rules(connection: Connection, state: State) -> None:
-    """Stores the number of the rules of matching that serve this database. If they have changed, also stores how the
-    change affects the subscriptions, which costs a second vocabulary and one walk over the stored trees."""
+    """Stores the number of the matching rules that serve this database. If the rules have changed, also stores the
+    effect on the subscriptions. That costs a second vocabulary and one pass over the stored trees."""
     meaning = state.vocabulary.meaning
     known = ontologies.latest(connection)
     if known is not None and known.meaning >= meaning:
@@ -218,7 +218,7 @@ def _impact(connection: Connection, state: State, former: int) -> dict[str, Any]
         trees = ((row.id, row.tree) for row in rows)
         found = impact_of_rules(state.vocabulary, state.declarations.arguments(), trees, former)
         report = impact_report(found, limit=KEPT)
-    except Exception:  # what only tells must not keep a server from starting
+    except Exception:  # a report must not prevent the start
         _log.exception("the effect of this version's rules of matching on the subscriptions could not be computed")
         return None
     changed = report["subscriptions"]
@@ -234,13 +234,12 @@ def _impact(connection: Connection, state: State, former: int) -> dict[str, Any]
 
 
 GRAPHS_SINCE = 3
-"""The rules of matching by which JSON-LD is first read as graphs."""
+"""The first matching rules that read JSON-LD as graphs."""
 
 
 def keep_reading(connection: Connection, settings: Settings) -> None:
-    """Stores how events in JSON-LD are read, as a declaration beside the others: so snapshots, backtests and Spark jobs
-    over the data folder read the same. A folder that an earlier version has served goes on with plain JSON (rule
-    21)."""
+    """Stores how events in JSON-LD are read, as a declaration. So snapshots, backtests and Spark jobs over the data
+    folder read them in the same way. A folder that an earlier version served continues with plain JSON (rule 21)."""
     known = declarations.list_active(connection, "reading")
     before: dict[str, str] = dict(known[0].body) if known else {}
     linked_data = settings.linked_data
@@ -258,7 +257,7 @@ def keep_reading(connection: Connection, settings: Settings) -> None:
 
 
 def _is_older(connection: Connection) -> bool:
-    """Whether the rules of matching that this database was last served by read JSON-LD as plain JSON."""
+    """Returns whether the last matching rules of this database read JSON-LD as plain JSON."""
     known = ontologies.latest(connection)
     if known is not None:
         return bool(known.meaning < GRAPHS_SINCE)
@@ -266,20 +265,20 @@ def _is_older(connection: Connection) -> bool:
 
 
 FEW = 256
-"""Stored subscriptions among which events are matched soon enough while kernels run as Python."""
+"""Up to this many stored subscriptions, matching is fast enough while kernels run as Python."""
 LATER_SECONDS = 0.5
-"""The server answers by then, and what can be built later does not keep it from that."""
+"""The delay before optional parts are built, so that the server can answer first."""
 
 
 # ── startup ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def restore(connection: Connection, settings: Settings, snapshots: Snapshots | None, *, alone: bool = True) -> State:
-    """Restores the whole state of the last server. Raises `StoreUnreadable` if a part of it cannot be read. Not
-    `alone`: other servers use the database now; nothing is written, and the transaction must be one snapshot.
+    """Restores the whole state of the last server. Raises `StoreUnreadable` if a part of it cannot be read. If it is
+    not `alone`, other servers use the database now: nothing is written, and the transaction must be one snapshot.
 
-    Costs the construction of the vocabulary, some µs per subscription, and the compilation of the subscriptions that
-    the snapshot does not have.
+    Cost: the construction of the vocabulary, some µs per subscription, and the compilation of the subscriptions that
+    are not in the snapshot.
     """
     started = time.perf_counter()
     if alone:
@@ -304,7 +303,7 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
         use_cache(settings.cache)
     if (
         settings.engine == "fused"
-    ):  # kernels are compiled and loaded beside, unless many subscriptions need them at once
+    ):  # kernels are compiled and loaded in the background, unless many subscriptions need them at once
         (warm_up if subscriptions.numbers_of_all(connection)[0] > FEW else warm_up_beside)()
     later = Timer(LATER_SECONDS, _build_later, (state.empty_matcher(vocabulary),))
     later.daemon = True
@@ -347,14 +346,14 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
 
 
 def _build_later(matcher: Matcher) -> None:
-    """Builds what is otherwise built when first needed, so that no publisher waits for it: the units, and the index of
-    labels that only mistakes need. `matcher` is one of its own."""
+    """Builds what would otherwise be built at its first use, so that no publisher waits for it: the units, and the
+    index of labels for error messages. `matcher` must not be used elsewhere."""
     matcher.canonicalise({"quantity": "1 kg"})
     matcher.vocabulary.index_labels()
 
 
 def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions, *, writes: bool) -> None:
-    """Adds every stored subscription, and updates the stored notes to what the matcher reports."""
+    """Adds every stored subscription. Updates the stored notes to those of the matcher."""
     for row in subscriptions.renewable(connection):
         live_subscriptions.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
     noted = list(fill(live_subscriptions.matcher, subscriptions.trees(connection, live_only=True)))
@@ -366,7 +365,7 @@ def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions, *, 
 def _catch_up(
     connection: Connection, live_subscriptions: LiveSubscriptions, noted: Iterable[Row[Any]], *, writes: bool
 ) -> bool:
-    """Updates subscriptions from a snapshot by the store: those in `noted`, and those whose expression had no meaning.
+    """Updates subscriptions of a snapshot from the store: those in `noted`, and those whose expression had no meaning.
     Returns whether the result has exactly the subscriptions of the store."""
     live_subscriptions.matcher.defers = True
     for row in noted:

@@ -1,4 +1,4 @@
-"""The in-memory state of the broker's thread: the matcher, and what matching needs of each subscription.
+"""The in-memory state of the broker's thread: the matcher, and the number, status and end time of each subscription.
 
 Invariant: between groups, the state equals what the last commit wrote. Inside a group, every change of the state
 registers its undo step (`Group.on_undo`), so a command or commit that fails leaves no trace.
@@ -33,8 +33,8 @@ SILENT = ("paused", "expired")
 #     in the matcher     ──▶ its slot there ──▶ numbers[slot], ends[slot]    two flat arrays: 16 bytes per subscription
 #     not in the matcher ──▶ aside: id ──▶ Live                              paused, expired, or now without a meaning
 #
-# Names and slots are those of the matcher. So a start that opens a saved matcher reads two arrays, and creates no
-# object per subscription.
+# Names and slots are those of the matcher. So a start with a saved matcher reads two arrays and creates no object per
+# subscription.
 
 NEVER = math.inf
 """The end time of a free slot."""
@@ -42,8 +42,8 @@ NEVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The present state of a subscription that is not purged. `matching`: it is in the matcher, that is, it is neither
-    paused nor expired, and its expression has a meaning under the vocabulary."""
+    """The state of a subscription that is not purged. `matching`: it is in the matcher, that is, it is neither paused
+    nor expired, and its expression has a meaning under the vocabulary."""
 
     number: int
     id: str
@@ -53,7 +53,7 @@ class Live:
 
 
 class LiveSubscriptions:
-    """Every subscription that is not purged. It has one owner.
+    """Every subscription that is not purged. Only one thread may use it.
 
     Invariant: a subscription in the matcher is active, and the arrays hold it at its slot; `aside` holds every other
     subscription. Code that changes the matcher keeps the invariant by calling `enter` and `leave`.
@@ -76,49 +76,49 @@ class LiveSubscriptions:
         return chain(self.matcher, self.aside)
 
     def __getitem__(self, id: str) -> Live:
-        """The state of one subscription. Raises `KeyError`."""
+        """Returns the state of one subscription. Raises `KeyError`."""
         slot = self.matcher.slots.get(id)
         if slot is None:
             return self.aside[id]
         return Live(self._numbers[slot], id, "active", self._ends[slot], matching=True)
 
     def find(self, id: str) -> Live | None:
-        """The state of one subscription, if there is one."""
+        """Returns the state of one subscription; None if there is none."""
         if id not in self:
             return None
         return self[id]
 
     def number(self, id: str) -> int:
-        """The number of one subscription. Raises `KeyError`."""
+        """Returns the number of one subscription. Raises `KeyError`."""
         slot = self.matcher.slots.get(id)
         return self.aside[id].number if slot is None else self._numbers[slot]
 
     def numbers_in_time(
         self, slots: npt.NDArray[np.int32], now: float | npt.NDArray[np.float64]
     ) -> npt.NDArray[np.int64]:
-        """The numbers of the subscriptions in these slots of the matcher, `int64[slots]`; 0 where a subscription has
-        expired `now`, or at the time of its slot."""
+        """Returns the numbers of the subscriptions in these slots of the matcher, `int64[slots]`. The number is 0 if
+        the subscription has expired at `now`, which is one time or one for each slot."""
         if not slots.size:
             return np.zeros(0, dtype=np.int64)
         numbers = np.frombuffer(self._numbers, dtype=np.int64)[slots]
         return np.where(np.frombuffer(self._ends, dtype=np.float64)[slots] > now, numbers, 0)
 
     def numbers_sum(self) -> int:
-        """The sum of all numbers, for comparison with the store. Costs some ns per subscription."""
+        """Returns the sum of all numbers, for comparison with the store. Cost: some ns per subscription."""
         inside = int(np.frombuffer(self._numbers, dtype=np.int64).sum()) if self._numbers else 0
         return inside + sum(each.number for each in self.aside.values())
 
     def all_numbers(self) -> set[int]:
-        """The numbers of all."""
+        """Returns the numbers of all subscriptions."""
         return {self.number(id) for id in self}
 
     def purgeable(self, over: float, at_most: int) -> list[Live]:
-        """So many of those that expired, by `over`."""
+        """Returns at most `at_most` expired subscriptions whose end time is not after `over`."""
         found = [each for each in self.aside.values() if each.status == "expired" and each.expires_at <= over]
         return found[:at_most]
 
     def reads(self, connection: Connection) -> None:
-        """A group begins, on this connection. Nothing is read from it here: all is in memory."""
+        """Called when a group begins on this connection. Does nothing here, because everything is in memory."""
 
     # ── changes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -170,8 +170,8 @@ class LiveSubscriptions:
                 self.enter(self.aside[id])
 
     def under(self, matcher: Matcher) -> "LiveSubscriptions":
-        """The same subscriptions with another matcher, which may have more or fewer of them. This object does not
-        change. Costs some 0.5 µs per subscription."""
+        """Returns the same subscriptions with another matcher, which may have more or fewer of them. This object does
+        not change. Cost: some 0.5 µs per subscription."""
         other = LiveSubscriptions(matcher)
         slots = _slots(matcher)
         size = int(slots.max(initial=-1)) + 1
@@ -193,17 +193,17 @@ class LiveSubscriptions:
     # ── looking ahead ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def soonest(self, count: int) -> tuple[list[tuple[float, str]], float]:
-        """The next subscriptions to end, and the time up to which the list is complete.
+        """Returns the next subscriptions to end, and the time up to which the list is complete.
 
-        The list has (end, id) of the `count` subscriptions in the matcher that end first, and of all others that have
-        not expired. Costs some ns per subscription, and 1 µs per entry.
+        The list has (end, id) of the `count` subscriptions in the matcher that end first, and of all subscriptions
+        aside that have not expired. Cost: some ns per subscription, and 1 µs per entry.
         """
         ends = np.frombuffer(self._ends, dtype=np.float64)
         until = NEVER
         first = np.arange(ends.size)
         if ends.size > count:
             first = np.argpartition(ends, count)[:count]
-            until = float(np.nextafter(ends[first].max(), -NEVER))  # there may be more that end with the last one
+            until = float(np.nextafter(ends[first].max(), -NEVER))  # others may end at the same time as the last one
         first = first[ends[first] < NEVER]
         name = self.matcher.name
         told = [(end, name(slot)) for end, slot in zip(ends[first].tolist(), first.tolist(), strict=True)]
@@ -212,7 +212,7 @@ class LiveSubscriptions:
     # ── on disk ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Copies of the arrays that `opened` needs beside the matcher."""
+        """Returns copies of the arrays that `opened` needs besides the matcher."""
         rest = [[each.number, each.id, each.status, each.expires_at] for each in self.aside.values()]
         return {
             "numbers": np.array(self._numbers, dtype=np.int64),
@@ -237,8 +237,9 @@ class LiveSubscriptions:
 
 
 class StoredSubscriptions(LiveSubscriptions):
-    """The same where matching is sharded: what a subscription is stands in the store, and is read there in a group. The
-    matcher is empty, and reads events; a change here changes nothing, since the command changes the row."""
+    """`LiveSubscriptions` for sharded matching. The state of a subscription is in the store and is read there inside a
+    group. The matcher is empty and only reads events. The methods that change something do nothing, because the command
+    changes the row."""
 
     _connection: Connection
     _counted = (0, -math.inf)
@@ -247,7 +248,7 @@ class StoredSubscriptions(LiveSubscriptions):
         self._connection = connection
 
     def __len__(self) -> int:
-        """Counted again after a second, where counting takes a while."""
+        """The count is at most one second old. Few subscriptions are counted each time."""
         count, at = self._counted
         if count < COUNTED_ALWAYS or time.monotonic() > at + 1.0:
             count = subscriptions.numbers_of_all(self._connection)[0]
@@ -312,7 +313,7 @@ class StoredSubscriptions(LiveSubscriptions):
 
 
 COUNTED_ALWAYS = 10_000
-"""Up to so many subscriptions are counted each time: that takes a millisecond."""
+"""Up to this many subscriptions are counted each time, which takes a millisecond."""
 
 
 def _live(row: Row[Any]) -> Live:
@@ -328,33 +329,35 @@ def _slots(matcher: Matcher) -> npt.NDArray[np.int64]:
 
 @dataclass(slots=True)
 class State:
-    """Owned by the broker's thread. Other threads may read only `vocabulary`, a reference to a frozen object."""
+    """The state in memory. It belongs to the broker's thread. Other threads may read only `vocabulary`, a reference to
+    a frozen object."""
 
     live_subscriptions: LiveSubscriptions
-    """Every subscription that is not purged, and the matcher of those that match."""
+    """Every subscription that is not purged, with the matcher of those that match."""
     new_matcher: Callable[[Vocabulary], Matcher]
-    """Makes an empty matcher by the settings, without operators."""
+    """Makes an empty matcher with the engine and limits of the settings, without operators."""
     declarations: Declarations = field(default_factory=Declarations)
     """The declarations of the vocabulary, without its ontologies."""
     operators: Registry = EMPTY
     """The operators that subscriptions may call. The matcher knows them and does not call them."""
     parked_under: str = ""
-    """The vocabulary version of the last parked candidate. Its ontologies and declarations are on disk."""
+    """The version of the vocabulary of the last parked candidate. Its ontologies and declarations are on disk."""
     snapshot: str | None = None
-    """The token of the snapshot on disk that the store names. The store notes every change after it. None: nothing is
-    noted, and no snapshot may be used."""
+    """The token of the snapshot on disk that the store names. The store records every later change. None: nothing is
+    recorded, and no snapshot may be used."""
     changes_since_snapshot: int = 0
-    """How many changes the store has noted since that snapshot."""
+    """How many changes the store has recorded since that snapshot."""
     commits: int = 0
     put_in_force: int = 0
-    """The last commit of this server that put a vocabulary or operators in force."""
+    """The last commit of this server that activated a vocabulary or operators."""
     sequence: int = 0
     last_accepted_at: float = 0.0
     shards: int = 0
-    """In how many parts the subscriptions are matched, beside this; 0: they are matched here."""
+    """The number of shards that match the subscriptions; 0 if the broker's matcher matches them."""
 
     def empty_matcher(self, vocabulary: Vocabulary) -> Matcher:
-        """A matcher without subscriptions that knows the operators and does not call them. Any thread."""
+        """Returns a matcher without subscriptions that knows the operators and does not call them. May be called in any
+        thread."""
         matcher = self.new_matcher(vocabulary)
         for operator in self.operators.known.values():
             matcher.declare(operator)

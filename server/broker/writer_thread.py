@@ -1,11 +1,11 @@
 """The writer thread: takes the queued commands, runs them as one group, commits once and answers.
 
     queue ──▶ commands ──▶ Group ──commit──▶ the event loop, once a group: listeners, then answers
-                              └─fails─▶ every command of the group gets StoreUnavailable; nothing has happened
+                              └─fails─▶ every command of the group gets StoreUnavailable; nothing was changed
 
-After a commit that failed the connection is never used again: the ledger is read on a new one, and says whether the
-group is on disk. If not, its changes of the state are undone; if it is, they stand (without an announcement,
-since they were not acknowledged). Until that is known, every command is refused.
+After a failed commit the connection is never used again. The ledger is read on a new connection: it says whether the
+group is on disk. If it is not, the group's changes of the state are undone. If it is, they are kept, but its commands
+are not acknowledged. Until this is known, every command is refused.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ _log = logging.getLogger("kindcast.broker")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Work for the thread, and who waits for its result. `weight` is its size in events; `reads_only` work must not
-    touch `Group.connection`. Commands in a row that have a `publication` are carried out as one."""
+    """Work for the thread, and the future for its result. `weight` is its size in events. Work with `reads_only` must
+    not use `Group.connection`. Consecutive commands with a `publication` are executed as one."""
 
     work: Callable[[Group], Any]
     answer: "asyncio.Future[Any]"
@@ -52,11 +52,11 @@ class Command:
 
 
 Answer = tuple[Command, Any, BaseException | None]
-"""A command with its result, or with the error that it ended in."""
+"""A command with its result or its error."""
 
 
 class BrokerThread:
-    """The owner of the matcher and of the connection that writes."""
+    """The thread that owns the matcher and the writing connection."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class BrokerThread:
         observe_commit: Callable[[float, int], None] = lambda seconds, events: None,
         observe_matching: Callable[[float, int], None] = lambda seconds, events: None,
     ) -> None:
-        """Called on the event loop that its answers go to. `listeners` may grow later. `read_all` makes a state from
-        the store, where it may have other servers; `server` is the name of this one among them."""
+        """Must be called on the event loop that gets the answers. `listeners` may grow later. `read_all` restores a
+        state from the store, if there may be other servers. `server` is the name of this server among them."""
         self._database = database
         self._connection = connection
         self._state = state
@@ -96,7 +96,7 @@ class BrokerThread:
         self._others = None if read_all is None else OtherServers(server, state, sweeper, read_all, self._tell_applied)
         self._thread = threading.Thread(target=self._run, name="kindcast-broker", daemon=True)
         self.trouble: str | None = None
-        """Why the last group was lost, until one is committed again."""
+        """Why the last group was lost; None after the next commit."""
 
     @property
     def alive(self) -> bool:
@@ -106,14 +106,15 @@ class BrokerThread:
         self._thread.start()
 
     def submit(self, command: Command) -> None:
-        """Put a command at the end of the queue. Any thread. Raises `StoreUnavailable` when the thread has ended."""
+        """Appends a command to the queue. May be called in any thread. Raises `StoreUnavailable` if the thread has
+        ended."""
         with self._door:
             if self._closed:
                 raise StoreUnavailable("the server is stopping")
             self._queue.put(command)
 
     async def stop(self) -> None:
-        """Finish what is queued, then end."""
+        """Executes the queued commands, then ends the thread."""
         if self.alive:
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
@@ -141,7 +142,8 @@ class BrokerThread:
                 self._connection.close()
 
     def _take(self) -> tuple[list[Command], bool]:
-        """What waits, up to the size of a group; waits for the first command or the next sweep."""
+        """Takes the waiting commands, up to the size of a group. Waits for the first command or the next sweep. Returns
+        also whether the thread must stop."""
         commands: list[Command] = []
         weight = 0
         patience = max(0.0, self._sweeper.due_at() - CLOCK.now())
@@ -158,7 +160,7 @@ class BrokerThread:
         return commands, True
 
     def _keep(self, stopping: bool) -> None:
-        """The queue is empty: time to write a snapshot of what is on disk."""
+        """Called when the queue is empty: updates the witness and writes a snapshot if one is due."""
         if self._doubtful is not None:
             return
         if self._database.witness is not None:
@@ -174,13 +176,13 @@ class BrokerThread:
             self._snapshots.keep_newest()
 
     def _name(self, token: str) -> bool:
-        """The store names the snapshot that was just written. Whether it does for certain; else the one before is good
-        still."""
+        """Stores the name of the snapshot that was just written. Returns whether this is certain; if not, the previous
+        snapshot is still valid."""
         named, commits = False, self._state.commits
 
         def work(group: Group) -> None:
             nonlocal named
-            with contextlib.suppress(StoreUnavailable):  # the log has it
+            with contextlib.suppress(StoreUnavailable):  # it is logged
                 named = group.run(partial(_name_snapshot, token=token, commits=commits))
 
         return self._carry_out(work) and named
@@ -196,7 +198,7 @@ class BrokerThread:
         ahead = None if self._others is None else _match_ahead(self._state, commands)
 
         def work(group: Group) -> None:
-            answers.clear()  # of a try under a state that was outdated
+            answers.clear()  # of an attempt with an outdated state
             self._sweeper.sweep(group)
             for publications, some in groupby(commands, lambda each: each.publication is not None):
                 if publications:
@@ -208,8 +210,8 @@ class BrokerThread:
             self._refuse(commands)
 
     def _publish_waiting(self, group: Group, commands: Sequence[Command], ahead: Ahead | None) -> list[Answer]:
-        """Publications that wait, as one: in one savepoint, and with one statement for all of a kind. If that fails,
-        one by one, so that each answers for its own."""
+        """Executes waiting publications as one, in one savepoint and with one statement of each kind. If that fails,
+        executes them one by one, so that each gets its own error."""
         waiting = [each for each in commands if not each.answer.cancelled()]
         if len(waiting) < 2 and (not waiting or ahead is None):
             return _one_by_one(group, waiting)
@@ -223,8 +225,8 @@ class BrokerThread:
         return [(command, result, None) for command, result in zip(waiting, results, strict=True)]
 
     def _carry_out(self, work: Callable[[Group], None], commands: int = 0, answers: Sequence[Answer] = ()) -> bool:
-        """One group, its commit where it wrote anything, and then the `answers` that `work` has made. Whether it is on
-        disk, or had nothing to write."""
+        """Executes one group, commits it if it wrote anything, and sends the `answers` that `work` made. Returns
+        whether the group is on disk or had nothing to write."""
         group = self._new_group()
         try:
             while True:
@@ -256,14 +258,14 @@ class BrokerThread:
         return Group(self._connection, self._state, self._others)
 
     def _begin_again(self, group: Group) -> None:
-        """The state is outdated: undo what the group has changed of it, and read it again."""
+        """Undoes the changes of the group and reads the outdated state again."""
         assert self._others is not None
         group.undo()
         self._connection.rollback()
         self._others.read_again(self._connection)
 
     def _follow(self, others: OtherServers) -> None:
-        """Apply commits of other servers. What cannot be read now is read by the next group."""
+        """Applies commits of other servers. If they cannot be read now, the next group reads them."""
         try:
             try:
                 others.follow(self._connection)
@@ -271,11 +273,12 @@ class BrokerThread:
                 others.read_again(self._connection)
         except (SQLAlchemyError, ServerError) as error:
             _log.error("commits of other servers could not be read; trying again: %s", error)
-            self._doubtful = self._new_group()  # nothing is in doubt, but the connection
+            self._doubtful = self._new_group()  # only the connection is in doubt
             self._settle()
 
     def _settle(self) -> bool:
-        """Find out, on a new connection, whether the doubtful group is on disk, and make the state say the same."""
+        """Determines, on a new connection, whether the doubtful group is on disk, and makes the state agree. Returns
+        False if the database cannot be reached."""
         group = self._doubtful
         assert group is not None
         try:
@@ -309,7 +312,7 @@ class BrokerThread:
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _tell(self, group: Group, answers: Sequence[Answer] = ()) -> None:
-        """Have the event loop notify the listeners, and answer. It is woken once."""
+        """Wakes the event loop once, to notify the listeners and to send the answers."""
         calls: list[Callable[[], None]] = []
         if touched := group.all_touched():
             calls += [partial(each, touched) for each in self._listeners]
@@ -326,7 +329,7 @@ class BrokerThread:
             self._loop.call_soon_threadsafe(_told, calls, answers)
 
     def _tell_applied(self, applied: Applied) -> None:
-        """Have the event loop notify the listeners of commits of other servers."""
+        """Wakes the event loop to notify the listeners of commits of other servers."""
         calls: list[Callable[[], None]] = []
         if applied.touched:
             calls += [partial(each, applied.touched) for each in self._listeners]
@@ -341,11 +344,11 @@ class BrokerThread:
             self._loop.call_soon_threadsafe(_settle_futures, answers)
 
     def _refuse(self, commands: list[Command]) -> None:
-        """Nothing of them has happened."""
+        """Refuses commands of which nothing was done."""
         self._answer([(command, None, StoreUnavailable()) for command in commands])
 
     def _refuse_rest(self) -> None:
-        """Fail the waiting commands of a thread that has ended."""
+        """Refuses the waiting commands after the thread has ended."""
         with self._door:
             self._closed = True
         refused: list[Answer] = []
@@ -359,15 +362,15 @@ class BrokerThread:
 
 
 def _match_ahead(state: State, commands: Sequence[Command]) -> Ahead | None:
-    """What the first publications match by the state as it is."""
+    """Matches the publications at the head of the queue with the present state."""
     first = takewhile(lambda each: each.publication is not None, commands)
     publications = [each.publication for each in first if each.publication is not None and not each.answer.cancelled()]
     return Ahead(state, publications) if publications else None
 
 
 def _name_snapshot(group: Group, *, token: str, commits: int) -> bool:
-    """The store names the snapshot that was just written, after so many commits, and notes from now on what changes.
-    Not where another server has committed meanwhile."""
+    """Stores the name of the snapshot that was just written after `commits` commits. From now on, changes are recorded.
+    Returns False if another server has committed meanwhile."""
     connection, state = group.connection, group.state
     if state.commits != commits:
         return False
@@ -388,7 +391,7 @@ def _one_by_one(group: Group, commands: Sequence[Command]) -> list[Answer]:
 
 def _run_one(group: Group, command: Command) -> Answer:
     if command.answer.cancelled():
-        return command, None, None  # its caller is gone, and was promised nothing
+        return command, None, None  # its caller no longer waits, and was promised nothing
     try:
         if command.reads_only:
             return command, command.work(group), None
@@ -400,7 +403,8 @@ def _run_one(group: Group, command: Command) -> Answer:
 
 
 def _told(calls: Sequence[Callable[[], None]], answers: Sequence[Answer]) -> None:
-    """On the event loop. An exception in a listener is logged, and stops nothing."""
+    """Calls the listeners, then answers. Runs on the event loop. An exception in a listener is logged and does not stop
+    the others."""
     for call in calls:
         try:
             call()

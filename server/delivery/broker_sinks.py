@@ -2,14 +2,14 @@
 
     courier --Delivery--> BrokerSender.send --guard--> link to the broker --confirmed--> Outcome --> courier
 
-A message is delivered when the broker has confirmed it. The guard is that of webhooks: the host is resolved once, every
-address must be public, and the connection goes to the address that was checked. A link never connects again by itself
-and follows no list of other servers. Kafka cannot be guarded so, since its clients connect to whatever brokers a
-cluster names; so Kafka needs a host that the administrator allowed.
+A message is delivered when the broker has confirmed it. The guard is the same as for webhooks: the host is resolved
+once, every address must be public, and the connection uses the checked address. A link never reconnects by itself and
+ignores lists of other servers. Kafka cannot be guarded in this way, because its clients connect to any broker that the
+cluster names. So Kafka needs a host that the administrator has allowed.
 
-The courier sends one message of a subscription at a time, and holds the lease of the subscription when it does.
+The courier sends one message of a subscription at a time, while it holds the lease of the subscription.
 
-The libraries are the extra `connect`; they are imported when a subscription first names their protocol.
+The libraries are the extra `connect`. They are imported when a subscription first uses their protocol.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ __all__ = ["BROKER_PROTOCOLS", "BrokerProtocol", "BrokerSender", "check_settings
 log = logging.getLogger(__name__)
 
 MAX_LINKS = 256
-"""Open connections to brokers; above it the longest unused one is closed."""
+"""The maximum number of open connections to brokers. Above it, the connection that was unused longest is closed."""
 
 IDLE_SECONDS = 60.0
-"""A link that was unused for so long is closed when another one is asked for."""
+"""A link that was unused for this long is closed when another link is needed."""
 
 MAX_NAME_LENGTH = 255
 _NAME = re.compile(r"[^\x00-\x20\x7f]+")
@@ -60,9 +60,10 @@ _NAME = re.compile(r"[^\x00-\x20\x7f]+")
 
 @dataclass(frozen=True, slots=True)
 class BrokerProtocol:
-    """`place`: the member of protocolsettings that says where messages go; `forbidden`: characters that it may not
-    hold; `reserved`: how it may not begin, because the broker takes commands there; `settings`: its other members;
-    `library`: the module that is needed."""
+    """The rules of one protocol. `place` is the member of protocolsettings with the destination of messages.
+    `forbidden` are the characters that a destination must not contain, and `reserved` the prefixes that it must not
+    have, because the broker takes commands there. `settings` are the other members, and `library` is the module that is
+    needed."""
 
     binding: Binding
     place: str
@@ -83,7 +84,7 @@ MODES = ("structured", "binary")
 
 
 def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredential: Mapping[str, Any]) -> None:
-    """What a subscription says about how to send. Raises `SinkRefused`."""
+    """Checks the delivery options of a subscription. Raises `SinkRefused`."""
     protocol = BROKER_PROTOCOLS[name]
     if find_spec(protocol.library) is None:
         raise SinkRefused(f"this server cannot deliver by {name}: {MISSING}")
@@ -110,7 +111,7 @@ def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredenti
 
 
 def check_url(name: Name, url: str, *, allow_private: bool, allowed_hosts: Sequence[str]) -> tuple[BrokerUrl, bool]:
-    """The URL of a sink, and whether its host is allowed whatever its address. Raises `SinkRefused`."""
+    """Checks the URL of a sink. Returns it, and whether its host is allowed with any address. Raises `SinkRefused`."""
     if len(url) > MAX_SINK_LENGTH:
         raise SinkRefused(f"the sink has {len(url)} characters; at most {MAX_SINK_LENGTH} are allowed")
     try:
@@ -139,7 +140,7 @@ def check_url(name: Name, url: str, *, allow_private: bool, allowed_hosts: Seque
 
 
 def _login(name: Name, credential: Mapping[str, Any]) -> tuple[str, str | None]:
-    """User and password."""
+    """Returns user and password."""
     match credential:
         case {"credentialtype": "PLAIN", "identifier": str(user), "secret": str(secret)}:
             return user, secret
@@ -149,24 +150,24 @@ def _login(name: Name, credential: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 class Link(Protocol):
-    """A connection to one broker. Any number of `send` at once."""
+    """A connection to one broker. `send` may run any number of times concurrently."""
 
     async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
-        """Returns when the broker has the message. Raises `BrokerLost`, `BrokerRefused`."""
+        """Sends a message and returns when the broker has confirmed it. Raises `BrokerLost`, `BrokerRefused`."""
 
     async def close(self) -> None:
-        """Raises nothing."""
+        """Closes the connection. Raises nothing."""
 
 
 class OpenedLink(Link, Protocol):
-    """A link that connects before it sends."""
+    """A link that must connect before it sends."""
 
     async def open(self) -> None:
-        """Raises `BrokerLost`, `BrokerRefused`."""
+        """Connects to the broker. Raises `BrokerLost`, `BrokerRefused`."""
 
 
 class BrokerSender:
-    """The sender of one protocol. One event loop."""
+    """The sender of one protocol. Runs on one event loop."""
 
     def __init__(
         self,
@@ -180,16 +181,16 @@ class BrokerSender:
         self._name, self._timeout = name, timeout
         self._allow_private, self._allowed_hosts = allow_private, tuple(allowed_hosts)
         self._resolver = resolver if resolver is not None else SystemResolver()
-        self._links: OrderedDict[str, tuple[Link, float]] = OrderedDict()  # the longest unused first
+        self._links: OrderedDict[str, tuple[Link, float]] = OrderedDict()  # least recently used first
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing: set[asyncio.Task[None]] = set()
 
     def ready_at(self, sink: str) -> float:
-        """Always now."""
+        """Returns 0: a message may always be sent now."""
         return 0.0
 
     async def send(self, delivery: Delivery) -> Outcome:
-        """One attempt; ends within the timeout and raises nothing but cancellation."""
+        """Makes one attempt. Ends within the timeout and raises nothing except cancellation."""
         try:
             async with asyncio.timeout(self._timeout):
                 check_settings(self._name, delivery.protocolsettings, delivery.sinkcredential)
@@ -203,7 +204,7 @@ class BrokerSender:
         except BrokerLost:
             detail = "no connection to the broker, or the connection broke"
         except Exception as error:
-            # The texts of the libraries' errors hold URLs with passwords: the log has the places alone.
+            # Error messages of the libraries contain URLs with passwords, so only the traceback is logged.
             places = "".join(traceback.format_tb(error.__traceback__))
             log.error("an attempt at a broker failed unexpectedly: %s\n%s", type(error).__name__, places)
             detail = "the attempt failed because of an error in the server: see the log of the server"
@@ -212,7 +213,7 @@ class BrokerSender:
         return Outcome(kind="failed", at=time.time(), detail=detail)
 
     async def close(self) -> None:
-        """No attempt may be under way."""
+        """Closes all links. No attempt may be running."""
         for key, (link, _) in list(self._links.items()):
             self._drop(key, link)
         if self._closing:
@@ -221,8 +222,8 @@ class BrokerSender:
             self._resolver.close()
 
     async def _hand_over(self, delivery: Delivery) -> None:
-        """By the link that is there. Where that has broken since it was used, by another one: a broker that closes
-        connections nobody uses does not make the attempt fail."""
+        """Sends over the open link. If that has broken since its last use, sends over a new one, so that an attempt
+        does not fail because the broker closed an unused connection."""
         protocol, settings = BROKER_PROTOCOLS[self._name], delivery.protocolsettings
         if settings.get("mode") == "binary":
             content = protocol.binding.binary(delivery.body)
@@ -234,7 +235,7 @@ class BrokerSender:
             try:
                 return await link.send(str(settings[protocol.place]), content, delivery.message_id, settings)
             except BrokerRefused:
-                raise  # this message; others may pass
+                raise  # only this message is refused
             except BrokerLost:
                 self._drop(key, link)
                 if new:
@@ -244,7 +245,7 @@ class BrokerSender:
                 raise
 
     async def _link(self, key: str, delivery: Delivery) -> tuple[Link, bool]:
-        """The link of a sink and credential, and whether it is new."""
+        """Returns the link of a sink and credential, and whether it is new."""
         lock = self._opening.get(key)
         if lock is None:
             lock = self._opening[key] = asyncio.Lock()
@@ -258,11 +259,11 @@ class BrokerSender:
     def _close_unused(self) -> None:
         for key, (link, used_at) in list(self._links.items()):
             if time.monotonic() - used_at < IDLE_SECONDS and len(self._links) < MAX_LINKS:
-                return  # the others were used later
+                return  # the others were used more recently
             self._drop(key, link)
 
     def _drop(self, key: str, link: Link) -> None:
-        """Closes a link, in a task of its own, since an attempt does not wait for that."""
+        """Closes a link in a separate task, so that an attempt does not wait for that."""
         if self._links.get(key, (None,))[0] is link:
             del self._links[key]
             task = asyncio.get_running_loop().create_task(link.close())
@@ -277,7 +278,7 @@ class BrokerSender:
             user, password = _login(self._name, delivery.sinkcredential)
             url = replace(url, user=user, password=password)
         if self._name == "KAFKA":
-            return _KafkaLink(url, self._timeout)  # at hosts that the administrator allowed
+            return _KafkaLink(url, self._timeout)  # only hosts that the administrator allowed
         host, port = url.hosts[0]
         try:
             addresses = await self._resolver(host, port)
@@ -316,7 +317,7 @@ class _MqttLink:
 
 
 class _NatsLink:
-    """Publishes to streams, whose answers are confirmations; `Nats-Msg-Id` is the same on every attempt."""
+    """Publishes to JetStream streams, which confirm messages. `Nats-Msg-Id` is the same at every attempt."""
 
     def __init__(self, url: BrokerUrl, address: str, timeout: float) -> None:
         self._url, self._address, self._timeout = url, address, timeout
@@ -347,7 +348,7 @@ class _NatsLink:
 
 
 class _AmqpLink:
-    """Publishes persistent messages that must reach a queue, with confirms. An address is a queue, or
+    """Publishes persistent messages with publisher confirms. Each must reach a queue. An address is a queue, or
     `exchange/routing.key`."""
 
     def __init__(self, url: BrokerUrl, address: str, timeout: float) -> None:
@@ -389,8 +390,8 @@ class _AmqpLink:
 
 
 class _KafkaLink:
-    """An idempotent producer, which connects when it sends. The key of a record is the event's `partitionkey`, else the
-    subscription: records of one key go to one partition, where they keep their order. A thread of its own takes the
+    """An idempotent producer. It connects when it sends. The key of a record is the event's `partitionkey`, else the
+    subscription. Records with one key go to one partition, where they keep their order. A separate thread receives the
     confirmations."""
 
     def __init__(self, url: BrokerUrl, timeout: float) -> None:
@@ -398,13 +399,13 @@ class _KafkaLink:
 
         from kindcast.server.connectors.kafka import client_settings
 
-        milliseconds = max(int(timeout * 900), 100)  # it has given up before the attempt is over
+        milliseconds = max(int(timeout * 900), 100)  # the producer gives up before the attempt ends
         self._loop = asyncio.get_running_loop()
         self._producer = Producer(
             client_settings(url)
             | {
-                "enable.idempotence": True,  # with it acks=all, and an order that repetitions inside do not change
-                "partitioner": "murmur2_random",  # as Kafka's own clients
+                "enable.idempotence": True,  # implies acks=all, and keeps the order when the producer retries
+                "partitioner": "murmur2_random",  # as in Kafka's own clients
                 "message.timeout.ms": milliseconds,
                 "socket.timeout.ms": milliseconds,
                 "linger.ms": 0,
@@ -448,12 +449,12 @@ class _KafkaLink:
         while not self._closed.is_set():
             self._producer.poll(KAFKA_POLL_SECONDS)
         self._producer.purge()
-        self._producer.poll(0)  # those who wait hear that it is purged
+        self._producer.poll(0)  # waiting senders are told that their messages are purged
         del self._producer  # ends its threads
         self._call(self._ended.set)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
@@ -461,7 +462,8 @@ KAFKA_POLL_SECONDS = 0.2
 
 
 def _key_of(content: Content) -> str | None:
-    """`kindcastsubscription` stands in every message of a subscription but those of the server itself."""
+    """Returns the key of a record. `kindcastsubscription` is in every message of a subscription except the server's
+    own."""
     names = ("partitionkey", "kindcastsubscription")
     if content.content_type == STRUCTURED:
         event = msgspec.json.decode(content.body, type=dict[str, msgspec.Raw])

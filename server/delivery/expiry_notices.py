@@ -3,9 +3,9 @@
     store ──who ends within a day and was not told?──▶ one attempt each ──taken──▶ noted as told
                                                           └─failed─▶ again, as webhooks are, until it ends
 
-A notice has a `webhook-id` of its own, made of the subscription and its end: one that is sent again after a crash has
-the same. It has no cursor, moves none, and is neither a success nor a failure of the subscription. Readers without a
-sink see the end in what they read (`message.Page`, `stream`).
+The `webhook-id` of a notice is derived from the subscription and its end time, so it is the same if the notice is sent
+again after a crash. A notice has no cursor and moves none. It is neither a success nor a failure of the subscription.
+Readers without a sink see the end time in their answers (`message.Page`, `stream`).
 """
 
 import asyncio
@@ -28,26 +28,26 @@ __all__ = ["EXPIRING_TYPE", "ExpiryNotices", "is_wanted"]
 EXPIRING_TYPE = "io.kindcast.subscription.expiring"
 
 LOOK_SECONDS = 300.0
-"""Between two looks at the store. A look reads all subscriptions once: some 0.1 s for 100,000."""
+"""The pause between two reads of the store. A read scans all subscriptions: some 0.1 s for 100,000."""
 TOGETHER = 100
-"""Noted as told together; a sink that hangs holds up the others of its group for one attempt."""
+"""The number of notices that are recorded together. A sink that hangs delays the others of its group by one attempt."""
 AT_ONCE = 32
-"""Notices under way."""
+"""The maximum number of notices that are sent at the same time."""
 
 _log = logging.getLogger(__name__)
 
 
 class ExpiryNotices:
-    """One per process, on its event loop."""
+    """The notices of one process. Runs on its event loop."""
 
     def __init__(self, broker: Broker, outbox: Outbox, schedule: RetrySchedule) -> None:
         self._broker = broker
         self._outbox = outbox
         self._schedule = schedule
-        self._failed: dict[tuple[int, float], tuple[int, float]] = {}  # (number, end) → failures, the next attempt
+        self._failed: dict[tuple[int, float], tuple[int, float]] = {}  # (number, end) → (failures, next attempt)
 
     async def run(self) -> None:
-        """Looks every five minutes, until it is cancelled."""
+        """Sends due notices every five minutes, until it is cancelled."""
         while True:
             try:
                 await self.look()
@@ -75,7 +75,7 @@ class ExpiryNotices:
             after = last
 
     def _waits(self, subscriber: Subscriber) -> bool:
-        """Whether an attempt failed, and the next one is not due."""
+        """Whether an attempt failed and the next one is not due yet."""
         return self._failed.get((subscriber.number, subscriber.expires_at), (0, 0.0))[1] > time.time()
 
     async def _tell(self, subscribers: list[Subscriber]) -> None:
@@ -92,7 +92,8 @@ class ExpiryNotices:
             await self._broker.execute(lambda connection: self._note(connection, told))
 
     async def _told(self, subscriber: Subscriber) -> tuple[int, float, int] | None:
-        """Number, end and fence, once nothing more is to be said to this owner; None where it is to be tried again."""
+        """Sends one notice. Returns number, end time and fence if the notice is done (sent, given up or not wanted);
+        None if it must be tried again."""
         key = subscriber.number, subscriber.expires_at
         failures, _ = self._failed.get(key, (0, 0.0))
         if (fence := self._broker.leases.fence(subscriber.number)) is None:
@@ -115,5 +116,5 @@ class ExpiryNotices:
 
 
 def is_wanted(subscriber: Subscriber) -> bool:
-    """Unless `protocolsettings` say otherwise."""
+    """Whether the subscription wants a notice, which `protocolsettings` can switch off."""
     return (subscriber.protocolsettings or {}).get(EXPIRY_NOTICE, True) is not False

@@ -1,7 +1,7 @@
-"""Messages to subscribers, the same by pull, stream and webhook: the event with the cursor and bindings of a match.
+"""Messages to subscribers, the same for pull, stream and webhook: an event with the cursor and bindings of a match.
 
-The event is stored as JSON text and passed on as it is, never parsed again, unless a subscription chose some of it; so
-a message has the same bytes on every attempt, and costs a copy.
+The event is stored as JSON text and sent unchanged. It is parsed only if the subscription chose some of its attributes.
+So a message has the same bytes at every attempt, and costs one copy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,15 +35,14 @@ __all__ = [
 ]
 
 
-# Cursors: validation of a reader's position, by one rule for pull, acknowledgement and stream.
+# Cursors: the check of a reader's position, with one rule for pull, acknowledgement and stream.
 #
-# A cursor is the position of the last message that the reader has seen, as text; it only means something to the
-# subscription that it came from. What cannot be a cursor of this server is refused, and one from before the oldest
-# kept
-# message is too: going on silently would hide a loss.
+# A cursor is the position of the last message that the reader has seen, as text. It is valid only for its own
+# subscription. Text that cannot be a cursor of this server is refused, and so is a cursor before the oldest kept
+# message, because continuing silently would hide a loss.
 
 MAX_CURSOR_DIGITS = 18
-"""Below 2⁶³, which the store can hold."""
+"""The value is less than 2⁶³, so the store can hold it."""
 
 
 class InvalidCursor(ServerError):
@@ -51,8 +50,8 @@ class InvalidCursor(ServerError):
 
 
 class CursorGone(ServerError):
-    """Messages after this cursor are older than the retention and were deleted. `oldest`: from where on all are
-    there."""
+    """Messages after this cursor are older than the retention and were deleted. `oldest` is the cursor after which all
+    messages are stored."""
 
     def __init__(self, after: int, oldest: int) -> None:
         super().__init__(
@@ -63,7 +62,7 @@ class CursorGone(ServerError):
 
 
 def subscriber_of(connection: Connection, id: str) -> Subscriber:
-    """The subscription of this id. Raises `UnknownSubscription`."""
+    """Returns the subscription with this id. Raises `UnknownSubscription`."""
     subscriber = find_subscriber(connection, id)
     if subscriber is None:
         raise UnknownSubscription(id)
@@ -71,14 +70,15 @@ def subscriber_of(connection: Connection, id: str) -> Subscriber:
 
 
 def parse_cursor(connection: Connection, text: str) -> int:
-    """The position that a cursor names. Raises `InvalidCursor` for other text, and for one that was not given yet."""
+    """Returns the position that a cursor names. Raises `InvalidCursor` for other text, and for a position that was not
+    assigned yet."""
     if not (text.isascii() and text.isdigit()) or len(text) > MAX_CURSOR_DIGITS or int(text) > end_of_log(connection):
         raise InvalidCursor
     return int(text)
 
 
 def start_of(connection: Connection, subscriber: Subscriber, after: str | None) -> int:
-    """The position to read after: the cursor given, else what was acknowledged. Raises `InvalidCursor`,
+    """Returns the position to read after: that of the given cursor, else the acknowledged one. Raises `InvalidCursor`,
     `CursorGone`."""
     start = subscriber.start if after is None else parse_cursor(connection, after)
     if start < (subscriber.discarded_through or 0):
@@ -92,7 +92,7 @@ _NO_BINDINGS = msgspec.Raw(b"[]")
 
 
 class Retracted(msgspec.Struct, frozen=True):
-    """The event that is withdrawn, as it was delivered before."""
+    """The event that is withdrawn, with its source, id and sequence number at its delivery."""
 
     source: str
     id: str
@@ -100,10 +100,11 @@ class Retracted(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`cursor`: what to acknowledge, or to go on after. `bindings`: what operators found, a list of objects. `late`: an
-    operator had to be asked first, so events that were published later may have come before; or the event is older than
-    the subscription. `retracted`: no event for
-    this subscription, but the news that one it got before is withdrawn, by `event`."""
+    """A message to a subscriber. `cursor` is the value to acknowledge or to continue after. `bindings` is a list of
+    objects with the results of operators. `late`: the match was decided after the event was accepted, because an
+    operator had to be called or the event is older than the subscription. So later events may have been delivered
+    before it. `retracted`: this is no match of `event`, but the news that `event` withdraws an earlier event that the
+    subscription got."""
 
     cursor: str
     event: msgspec.Raw
@@ -115,8 +116,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Page(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a pull. `cursor` is that of the last message, or the one asked for when there is none. `expiring`:
-    when the subscription ends, within a day of its end."""
+    """The answer to a pull. `cursor` is that of the last message, or the requested one if there is no message.
+    `expiring` is the end time of the subscription, if it ends within a day."""
 
     events: list[Message]
     cursor: str
@@ -124,14 +125,14 @@ class Page(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def expiring(subscriber: Subscriber) -> str | None:
-    """When a subscription ends, as text; None where that is more than a day ahead, or over."""
+    """Returns the end time of a subscription as text; None if it is more than a day ahead, or in the past."""
     left = subscriber.expires_at - CLOCK.now()
     return instant(subscriber.expires_at) if 0 < left <= NOTICE_SECONDS else None
 
 
 def chosen(body: str, attributes: Sequence[str] | None) -> str:
-    """The event with the members of its data that were chosen, and all context attributes. A dotted name goes into
-    objects, and into each object of a list. Data that is no object, or a list of them, has none of them.
+    """Returns the event with the chosen members of its data and all context attributes. A dotted name selects in nested
+    objects, and in each object of a list. Other data than objects and lists of objects is left out.
 
     >>> chosen('{"id":"1","data":{"a":1,"b":{"c":2,"d":3}}}', ["b.c", "x"])
     '{"id":"1","data":{"b":{"c":2}}}'
@@ -166,8 +167,8 @@ def message_of(
     attributes: Sequence[str] | None = None,
     shown: Callable[[str], str] = str,
 ) -> Message:
-    """The message for one match of a subscription (its id), with the attributes that it chose. `shown` leaves out of
-    the event what its reader may not see."""
+    """Returns the message for one match of the subscription with this id, with its chosen attributes. `shown` removes
+    from the event what its reader may not see."""
     return Message(
         cursor=str(match.position),
         event=msgspec.Raw(chosen(shown(match.body), attributes).encode()),
@@ -182,8 +183,8 @@ def message_of(
 
 
 def message_id(subscription: str, match: StoredMatch) -> str:
-    """The `webhook-id`: one for each event and subscription, and one for each retraction; the same on every attempt,
-    also after a restart.
+    """Returns the `webhook-id`. There is one for each event and subscription, and one for each retraction. It is the
+    same at every attempt, also after a restart.
 
     >>> message_id("s1", StoredMatch(9, 7, "{}", None, "v"))
     'msg_s1_7'
@@ -197,7 +198,8 @@ def as_cloudevent(
     attributes: Sequence[str] | None = None,
     shown: Callable[[str], str] = str,
 ) -> str:
-    """The stored event, which is a JSON object, with the members of the message as extension attributes before it.
+    """Returns the stored event, a JSON object, with the members of the message as extension attributes at its
+    beginning.
 
     >>> as_cloudevent("s1", StoredMatch(9, 9, '{"specversion":"1.0"}', None, "v"))
     '{"kindcastcursor":"9","kindcastsubscription":"s1","specversion":"1.0"}'
@@ -210,8 +212,8 @@ def as_cloudevent(
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """What the server itself says of a subscription, in the form of a message. It has no cursor: it is no match, and
-    there is nothing to acknowledge."""
+    """A notice of the server about a subscription, in the form of a message. It has no cursor, because it is no match
+    and cannot be acknowledged."""
 
     event: msgspec.Raw
     bindings: msgspec.Raw
@@ -220,14 +222,15 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 EXPIRY_NOTICE = "expiry_notice"
-"""The member of protocolsettings, of every protocol, that turns the notice of the end off."""
+"""The member of protocolsettings, for every protocol, that switches off the notice of the subscription's end."""
 
 SOURCE = "/v1/subscriptions/"
-"""Before the id of the subscription: the source of the events of notices."""
+"""The source of the events of notices, followed by the id of the subscription."""
 
 
 def notice_of(subscription: str, type: str, id: str, at: float, data: Mapping[str, Any]) -> Notice:
-    """A notice about a subscription: a CloudEvent of this type. `id` is the id of the event and of the webhook.
+    """Returns a notice about a subscription: a CloudEvent of this type. `id` is the id of the event and the
+    `webhook-id`.
 
     >>> notice_of("s1", "io.kindcast.subscription.test", "n1", 0.0, {}).event[:44]
     b'{"specversion":"1.0","id":"n1","source":"/v1'
@@ -245,13 +248,13 @@ def notice_of(subscription: str, type: str, id: str, at: float, data: Mapping[st
 
 
 def notice_as_cloudevent(notice: Notice) -> str:
-    """The event of a notice, with its subscription as an extension attribute."""
+    """Returns the event of a notice, with its subscription as an extension attribute."""
     more = msgspec.json.encode({"kindcastsubscription": notice.subscription}).decode()
     return more[:-1] + "," + bytes(notice.event).decode().removeprefix("{")
 
 
 def encode(value: Message | Page | Notice) -> bytes:
-    """JSON, in one line unless the stored event has several."""
+    """Encodes a value as JSON, in one line unless the stored event has several lines."""
     return _encoder.encode(value)
 
 

@@ -4,9 +4,9 @@
     start ──────────all that wait────▶                                   │ failed: come again at …
                                           timers ◀───────────────────────┘
 
-The queue itself is not here: it is the matches after `acked` in the store. So there is nothing to restore after a
-crash, nothing to lose, and a subscription that is resumed or renewed simply goes on. Everything runs in one task group
-on the event loop; couriers share the senders' connections and the endpoints' slots.
+The outbox has no queue of its own: the queue is the matches after `acked` in the store. So nothing must be restored
+after a crash and nothing can be lost, and a resumed or renewed subscription continues where it stopped. Everything runs
+in one task group on the event loop. Couriers share the connections of the senders and the slots of the endpoints.
 """
 
 import asyncio
@@ -61,24 +61,24 @@ __all__ = ["Endpoints", "Outbox", "RetrySchedule", "Trial", "progress_queue"]
 
 log = logging.getLogger(__name__)
 
-# When a failed webhook is tried again. The delays are the setting `webhook_delays_seconds`; jitter spreads the attempts
-# of webhooks that failed at the same time.
+# The retry schedule of failed webhooks. The delays are the setting `webhook_delays_seconds`. Jitter spreads the
+# attempts of webhooks that failed at the same time.
 
 LONGEST_WISH_SECONDS = 86_400.0
-"""A sink's Retry-After is obeyed up to one day; a longer one would park the subscription out of sight."""
+"""The longest Retry-After of a sink that is obeyed. A longer one would stop the subscription without notice."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrySchedule:
-    """`delays[n]`: seconds to wait after n + 1 failures in a row; after more failures we give up. `jitter`: the share
-    by which a delay may be longer."""
+    """`delays[n]` is the number of seconds to wait after n + 1 failures in a row. After more failures the webhook is
+    disabled. A delay is lengthened by a random share of up to `jitter`."""
 
     delays: Sequence[float]
     jitter: float
 
     def delay(self, failures: int, retry_after: float | None = None) -> float | None:
-        """Seconds to the next attempt after this many failures in a row, never before the sink wants it; None when that
-        was the last attempt.
+        """Returns the seconds until the next attempt after this many failures in a row, but not less than
+        `retry_after`. Returns None if that was the last attempt.
 
         >>> RetrySchedule(delays=(5.0, 60.0), jitter=0.0).delay(1, retry_after=20.0)
         20.0
@@ -92,33 +92,33 @@ class RetrySchedule:
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 # Limits on concurrent requests, per endpoint and in total.
 #
-# An endpoint is scheme, host and port; all subscriptions that point there share its slots, and its pause after a
-# 429 or 502. The slots over all endpoints are split into three lanes, so that sinks that never answer can only fill
-# their own lane:
+# An endpoint is scheme, host and port. All subscriptions with sinks there share its slots, and its pause after a 429 or
+# 502. The slots of all endpoints are divided into three lanes, so that sinks that never answer can fill only their own
+# lane:
 #
 #     proven     one half      the endpoint has answered lately, whatever it said
 #     new        a quarter     it has not answered yet
 #     failing    a quarter     the subscription's last attempt failed
 #
-# Attempts to endpoints that are slow, or whose answers do not end, or that failed, also begin one after the other:
-# what they cost before they hang is work of this process, which those who answer at once must not wait for.
+# Attempts to endpoints that are slow, that failed, or whose answers do not end, also begin one after the other.
+# Beginning an attempt is work of this process, and deliveries to fast endpoints must not wait for it.
 
 ENDPOINT_SHARE = 8
-"""One endpoint gets at most one slot in so many, whatever the settings say: half of the smallest lanes."""
+"""One endpoint gets at most one of this many slots, whatever the settings say: half of the smallest lanes."""
 
 HANGING_SECONDS = 1.0
-"""An attempt that has no answer for so long leaves its lane to others, and goes on among those who hang."""
+"""An attempt without an answer for this long gives its place in the lane to others, and is counted as hanging."""
 MAX_HANGING = 1_024
-"""Such attempts at one time: each holds a connection and one message."""
+"""The maximum number of hanging attempts. Each holds a connection and one message."""
 
 MAX_PROVEN = 100_000
-"""Endpoints remembered as proven; when there are more, the list is cleared."""
+"""The maximum number of endpoints remembered as proven or as slow. When there are more, the list is cleared."""
 
 SLOW_AT_ONCE = 2
-"""Attempts to slow endpoints that begin at one time: a connection and a signature for each take as much of the process
-as a delivery that succeeds, and those who answer at once must not wait for them."""
+"""How many attempts to slow endpoints may begin at the same time. Connecting and signing cost as much as a successful
+delivery, and deliveries to fast endpoints must not wait for them."""
 BEGIN_SECONDS = 0.1
-"""After which such an attempt has begun, and the next one may."""
+"""After this time such an attempt counts as begun, and the next one may begin."""
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class _Endpoint:
 
 
 class Endpoints:
-    """The slots. On one event loop. Endpoints without users and without a pause are forgotten."""
+    """The slots of all endpoints. Runs on one event loop. Endpoints without users and without a pause are forgotten."""
 
     def __init__(self, at_once: int, at_once_per_endpoint: int) -> None:
         quarter = max(1, at_once // 4)
@@ -145,7 +145,7 @@ class Endpoints:
 
     @asynccontextmanager
     async def slot(self, endpoint: str, *, failing: bool) -> AsyncIterator[None]:
-        """Waits for a slot of the endpoint first, and only then for one of the lane: a courier that waits for a busy
+        """Waits for a slot of the endpoint, and only then for a place in the lane. So a courier that waits for a busy
         endpoint holds nothing that others need."""
         known = self._endpoint(endpoint)
         known.users += 1
@@ -163,7 +163,8 @@ class Endpoints:
 
     @asynccontextmanager
     async def _place(self, lane: asyncio.Semaphore) -> AsyncIterator[None]:
-        """A place of the lane; after a moment one among those who hang, if there is one."""
+        """A place in the lane. After `HANGING_SECONDS` the attempt is counted as hanging, if there is room, and the
+        place is free for others."""
         await lane.acquire()
         loop, hangs = asyncio.get_running_loop(), False
         timer: asyncio.TimerHandle
@@ -189,7 +190,7 @@ class Endpoints:
 
     @asynccontextmanager
     async def _turn(self, *, slow: bool) -> AsyncIterator[None]:
-        """Slow ones begin one after the other."""
+        """A turn to begin. Attempts to slow endpoints begin one after the other."""
         if not slow:
             yield
             return
@@ -210,8 +211,8 @@ class Endpoints:
             end()
 
     def note(self, endpoint: str, *, answered: bool, slow: bool = False) -> None:
-        """Whether an attempt got an answer, good or bad: an endpoint that says nothing has to prove itself again.
-        `slow`: it took long, or did not end."""
+        """Records whether an attempt got an answer, good or bad. An endpoint without an answer must prove itself again.
+        `slow`: the answer took long, or did not end."""
         if slow and len(self._slow) >= MAX_PROVEN:
             self._slow.clear()
         (self._slow.add if slow else self._slow.discard)(endpoint)
@@ -220,12 +221,12 @@ class Endpoints:
         (self._proven.add if answered else self._proven.discard)(endpoint)
 
     def pause(self, endpoint: str, seconds: float) -> None:
-        """Sends nothing to the endpoint for a while."""
+        """Pauses all requests to the endpoint for some seconds."""
         known = self._endpoint(endpoint)
         known.rests_until = max(known.rests_until, time.time() + seconds)
 
     def rests_until(self, endpoint: str) -> float:
-        """When the endpoint may be called again, in seconds since 1970; 0 when it may now."""
+        """Returns when the pause of the endpoint ends, in seconds since 1970; 0 if there is none."""
         known = self._known.get(endpoint)
         return known.rests_until if known is not None and known.rests_until > time.time() else 0.0
 
@@ -239,37 +240,37 @@ class Endpoints:
 
 
 # ── courier ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-# One subscription's webhook queue, strictly in order: the next message leaves when the one before has arrived.
+# The webhook queue of one subscription, strictly in order: a message is sent after the previous one was delivered.
 #
 #     read state and a page ──▶ slot of the endpoint ──▶ Sender.send ──▶ progress ──▶ next message
 #                                                         │ failed
 #                                                               ▼
 #                                         status, next time (on disk) ──▶ the outbox sets a timer
 #
-# It ends when nothing waits, when the subscription is no longer to be called, or at the first failure. All of its
-# state is on disk, except the progress being written.
+# A courier ends when nothing waits, when the sink must not be called any more, or at the first failure. All its state
+# is on disk, except the progress that is being written.
 
 PAGE_MESSAGES = 64
 PAGE_BYTES = 1 << 20
-"""Held per queue at most, save for one event that is larger."""
+"""The maximum memory of one queue, unless one event is larger."""
 
 LONGEST_SHARED_PAUSE_SECONDS = 60.0
-"""How long the 429 or 502 of one subscription holds up the others at its endpoint. Short, because an endpoint may be a
-large host whose customers have nothing to do with each other; the subscription itself obeys Retry-After in full."""
+"""How long the 429 or 502 of one subscription stops the others at its endpoint. It is short, because an endpoint may be
+a large host with unrelated customers. The subscription itself obeys Retry-After in full."""
 
 
 READS_AT_ONCE = 2
-"""Of the store, by all couriers together: a burst for thousands of webhooks must leave connections to those who
-pull. Those whose endpoint is slow read one after the other, so that the others do not wait for them."""
+"""How many couriers may read the store at the same time, so that a burst for thousands of webhooks leaves connections
+for readers who pull. Couriers of slow endpoints read one after the other, so that the others do not wait for them."""
 
 QUIET_SECONDS = 0.02
-"""For which such a one waits for the others to be done, before it begins all the same."""
+"""How long the courier of a slow endpoint waits for the other couriers to finish before it reads."""
 
 
 @dataclass(slots=True)
 class Courier:
-    """Delivers for any number of subscriptions, each in its own task. On one event loop. Once `stopping`, nothing
-    new leaves."""
+    """Delivers for any number of subscriptions, each in its own task, on one event loop. After `stopping` is set,
+    nothing more is sent."""
 
     broker: Broker
     senders: Mapping[str, Sender]
@@ -280,15 +281,16 @@ class Courier:
     _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
     _reading_for_slow: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     _failed_group: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Number → first and last position of the request that failed: it is tried again with the same messages."""
-    _slow: set[int] = field(default_factory=set)  # numbers of subscriptions whose endpoint was slow the last time
-    _prompt: int = 0  # how many of the others are under way
+    """Subscription number → first and last position of the failed request. It is tried again with the same messages."""
+    _slow: set[int] = field(default_factory=set)  # subscriptions whose endpoint was slow at the last attempt
+    _prompt: int = 0  # number of running couriers of the other subscriptions
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def deliver(self, number: int, announced: asyncio.Event) -> float | None:
-        """Delivers what waits for a subscription; `announced` is set when something about it was committed.
+        """Delivers the waiting messages of a subscription. `announced` is set when a commit concerns the subscription.
 
-        Returns when to come again, in seconds since 1970; None when there is nothing to come for until an announcement.
+        Returns when to call this again, in seconds since 1970; None if there is nothing to do before the next
+        announcement.
         """
         if number in self._slow:
             return await self._deliver(number, announced)
@@ -315,19 +317,20 @@ class Courier:
             if (due := self._due(subscriber, errors)) > time.time():
                 return due
             written: asyncio.Future[None] | None = None
-            if subscriber.last_success is not None and not errors:  # learned before a restart, perhaps
+            if subscriber.last_success is not None and not errors:  # perhaps from before a restart
                 self.endpoints.note(_endpoint(subscriber), answered=True)
             for group in _groups(subscriber, page, self._failed_group.get(number)):
                 async with self.endpoints.slot(_endpoint(subscriber), failing=errors > 0):
-                    # Waiting for the slot may have taken long: paused, deleted, acknowledged by hand meanwhile?
+                    # Waiting for the slot may have taken long: was the subscription paused, deleted or acknowledged
+                    # meanwhile?
                     if announced.is_set() or self.stopping:
                         announced.clear()
-                        whole = False  # it may have been announced for a message that the page does not have
+                        whole = False  # the announcement may be about a message after the page
                         asked = _batch(subscriber)
                         if (subscriber := await self._called(number)) is None:
                             return None
                         if _batch(subscriber) != asked:
-                            return time.time()  # the page is to be grouped otherwise
+                            return time.time()  # the page must be grouped differently
                     if not (group := [match for match in group if match.position > subscriber.start]):
                         continue
                     if (fence := self.broker.leases.fence(number)) is None:
@@ -360,11 +363,11 @@ class Courier:
             if written is not None:
                 await written
             if whole and not announced.is_set():
-                return None  # whatever came since the page was read would have been announced
+                return None  # later messages would have been announced
 
     async def _stopped_by(self, number: int, damaged: RecordDamaged) -> float | None:
-        """The next message is damaged: that counts as a failed attempt, so that its subscriber sees why nothing comes,
-        until it is repaired, acknowledged by hand, or given up."""
+        """Handles a damaged next message. It counts as a failed attempt, so that the subscriber sees why nothing comes.
+        This ends when the message is repaired or acknowledged, or the webhook is disabled."""
         if (subscriber := await self._called(number)) is None:
             return None
         errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
@@ -378,8 +381,9 @@ class Courier:
         return step.next_attempt_at
 
     def _due(self, subscriber: Subscriber, errors: int) -> float:
-        """When the next attempt may begin, in seconds since 1970: the schedule's time, the end of a pause, or of the
-        time that the subscriber, or the sink, wants between two requests."""
+        """Returns when the next attempt may begin, in seconds since 1970: the latest of the time of the retry schedule,
+        the end of the endpoint's pause, and the next times allowed by the subscription's throttling and by the sink's
+        rate."""
         planned = subscriber.next_attempt_at if errors else None
         ready_at = self.senders[subscriber.protocol or DEFAULT_PROTOCOL].ready_at(subscriber.sink or "")
         return max(
@@ -387,7 +391,7 @@ class Courier:
         )
 
     async def _called(self, number: int) -> Subscriber | None:
-        """The subscription, if its sink is to be called at all."""
+        """Returns the subscription if its sink may be called, else None."""
         if self.stopping:
             return None
         async with self._turn(number):
@@ -396,11 +400,11 @@ class Courier:
             )
 
     def _reader(self, subscriber: Subscriber) -> Reader:
-        """Who gets its messages: whoever made it."""
+        """Returns the reader whose roles decide what is hidden: the creator of the subscription."""
         return Reader(self.broker.roles_of(subscriber.created_by), lambda: self.broker.vocabulary)
 
     def _if_visible(self, connection: Connection, subscriber: Subscriber | None) -> Subscriber | None:
-        """The subscription, if its sink is to be called, and may be told of its matches."""
+        """Returns the subscription if its sink may be called and its creator may see its matches, else None."""
         called = _if_called(subscriber)
         if called is not None:
             try:
@@ -410,8 +414,8 @@ class Courier:
         return called
 
     async def _read(self, number: int, after: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
-        """The subscription, if its sink is to be called; its next messages after a position; and whether they are all
-        that wait. One look at the store."""
+        """Returns the subscription (None if its sink may not be called), its next messages after a position, and
+        whether these are all that wait. Reads the store once."""
 
         def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
             subscriber = self._if_visible(connection, find_subscriber(connection, number))
@@ -430,7 +434,7 @@ class Courier:
 
     @asynccontextmanager
     async def _turn(self, number: int) -> AsyncIterator[None]:
-        """To read."""
+        """A turn to read the store."""
         if number not in self._slow:
             async with self._reading:
                 yield
@@ -442,7 +446,7 @@ class Courier:
             yield
 
     def _step(self, subscriber: Subscriber, match: StoredMatch, outcome: Outcome, errors: int, fence: int) -> Progress:
-        """What the outcome means for the subscription, which had failed `errors` times in a row before."""
+        """Returns the effect of an outcome on a subscription that had failed `errors` times in a row before."""
         status, reason, next_attempt_at = "active", None, None
         if outcome.kind != "delivered":
             errors += 1
@@ -472,8 +476,8 @@ class Courier:
 
 
 def _throttled_until(subscriber: Subscriber) -> float:
-    """When the subscriber wants the next request, at the earliest; an attempt in the future, of a clock that was set
-    back, says nothing."""
+    """Returns the earliest time of the next request by the subscription's throttling. A last attempt in the future is
+    ignored: the clock was set back since."""
     if subscriber.throttling is None:
         return 0.0
     last = max(subscriber.last_success or 0.0, subscriber.last_failure or 0.0)
@@ -487,14 +491,15 @@ def _if_called(subscriber: Subscriber | None) -> Subscriber | None:
 
 
 def _batch(subscriber: Subscriber) -> int | None:
-    """How many messages one request may have; None where each is sent alone."""
+    """Returns the maximum number of messages in one request; None if each is sent alone."""
     return (subscriber.protocolsettings or {}).get("batch")
 
 
 def _groups(
     subscriber: Subscriber, page: list[StoredMatch], failed: tuple[int, int] | None
 ) -> Iterator[list[StoredMatch]]:
-    """The page in requests. One that `failed` before, by its first and last position, has the same messages again."""
+    """Yields the page in groups, one per request. A request that `failed` before, given by its first and last position,
+    has the same messages again."""
     size, start = _batch(subscriber) or 1, 0
     while start < len(page):
         end = start + size
@@ -506,8 +511,8 @@ def _groups(
 
 
 def _delivery(subscriber: Subscriber, group: Sequence[StoredMatch], shown: Callable[[str], str]) -> Delivery:
-    """The request with these messages: one as it is, or a list of them where the subscriber asks for batches;
-    `shown` leaves out of events what is hidden from it."""
+    """Makes the request with these messages: a single message, or a list if the subscriber wants batches. `shown`
+    removes what is hidden from the subscriber from an event."""
     bare = _is_bare(subscriber)
 
     def body(match: StoredMatch) -> bytes:
@@ -528,12 +533,12 @@ def _noticed(subscriber: Subscriber, id: str, notice: Notice) -> Delivery:
 
 
 def _answered(outcome: Outcome) -> bool:
-    """Brokers confirm without a status."""
+    """Whether the endpoint answered. Brokers confirm without a status code."""
     return outcome.status_code is not None or outcome.kind == "delivered"
 
 
 def _is_bare(subscriber: Subscriber) -> bool:
-    """Whether its sink gets the CloudEvent itself, without the message around it."""
+    """Whether the sink gets the CloudEvent itself, without the message around it."""
     if PROTOCOLS[subscriber.protocol or DEFAULT_PROTOCOL].bare:
         return True
     return (subscriber.protocolsettings or {}).get("format") == "cloudevents"
@@ -555,8 +560,8 @@ def _addressed(subscriber: Subscriber, id: str, body: bytes, *, batch: bool = Fa
 
 
 def _endpoint(subscriber: Subscriber) -> str:
-    """What its sink shares with others. A sink that is refused today (it was not when it was stored) stands for
-    itself."""
+    """Returns the endpoint of the sink. A sink that is refused today, though it was accepted when it was stored, is its
+    own endpoint."""
     sink = subscriber.sink or ""
     try:
         return check_sink(sink, allow_private=True).endpoint
@@ -568,29 +573,29 @@ def _endpoint(subscriber: Subscriber) -> str:
 
 
 FAULT_PAUSE_SECONDS = 30.0
-"""After an error of our own a subscription is tried again so much later."""
+"""The pause of a subscription after an internal error."""
 
 UNAVAILABLE_PAUSE_SECONDS = 1.0
-"""The same while the database cannot be reached."""
+"""The pause while the database cannot be reached."""
 
 LONGEST_TIMER_SECONDS = 3_600.0
-"""A timer looks again at least once an hour: clocks are set, machines sleep."""
+"""The longest timer. After it the time is checked again, because clocks may be set and machines may sleep."""
 
 STOP_SECONDS = 2.0
-"""For attempts under way at shutdown. What they deliver later is delivered again after the restart."""
+"""How long running attempts may take at shutdown. What they deliver later is delivered again after the restart."""
 
 
 def _pause_of(error: Exception) -> float:
-    """Until the next try where the database cannot be reached; 0.0 for another error."""
+    """Returns the pause if the error means that the database cannot be reached; 0.0 for other errors."""
     away = isinstance(error, StoreUnavailable) and not isinstance(error, StoreDamaged)
     return UNAVAILABLE_PAUSE_SECONDS if away else 0.0
 
 
 def progress_queue(broker: Broker) -> WriteQueue[Progress]:
-    """Results of attempts, on their way to disk.
+    """Returns the queue of results of attempts that are being written to disk.
 
-    A courier sends the next message while the last result is still being written. Before it ends, it waits for its
-    last result, so that the next courier starts from what is on disk.
+    A courier sends the next message while the last result is still being written. Before it ends, it waits for its last
+    result, so that the next courier starts from what is on disk.
     """
 
     def record(connection: Connection, steps: list[Progress]) -> set[int]:
@@ -610,39 +615,40 @@ def progress_queue(broker: Broker) -> WriteQueue[Progress]:
 
 
 class SinkNumbers:
-    """Which subscriptions may have a sink: those that had one when the store was read, and those that were changed
-    since. The matches of all others, which are most where readers pull, cost no look into the store. One byte for each
-    number that was ever given."""
+    """The subscriptions that may have a sink: those that had one when the store was last read, and those that changed
+    since. So matches of other subscriptions, which are the most if readers pull, need no query. Memory: one byte for
+    each number that was ever assigned."""
 
     def __init__(self) -> None:
         self._may = np.zeros(1_024, dtype=np.bool_)
         self._changed: set[int] = set()
 
     def add(self, changed: Collection[int]) -> None:
-        """These were changed. Most groups publish, and change none."""
+        """Notes changed subscriptions. Most groups change none."""
         if changed:
             self._changed.update(changed)
             self._mark(changed, may=True)
 
     def among(self, numbers: Numbers) -> list[int]:
-        """Those of `numbers` that may have one; each as often as it stands there."""
+        """Returns those of `numbers` that may have a sink, with duplicates."""
         may: list[int] = numbers[self._may[np.minimum(numbers, self._may.size - 1)]].tolist()
         return may
 
     def take_changed(self) -> set[int]:
-        """Those that were changed since the last call: the next read of the store tells which of them have a sink."""
+        """Returns the subscriptions that changed since the last call. The next read of the store shows which of them
+        have a sink."""
         changed, self._changed = self._changed, set()
         return changed
 
     def learn(self, asked: set[int], found: set[int]) -> None:
-        """What a read has found out. Those that were changed again meanwhile stay."""
+        """Records the result of a read. Subscriptions that changed again meanwhile are kept."""
         self._mark(asked - found - self._changed, may=False)
         self._mark(found, may=True)
 
     def _mark(self, numbers: Iterable[int], *, may: bool) -> None:
         some = np.fromiter(numbers, dtype=np.int64)
         most = int(some.max(initial=0))
-        if most >= self._may.size - 1:  # the last one stands for all greater numbers: nobody has it
+        if most >= self._may.size - 1:  # the last entry stands for all greater numbers, and is False
             more = max(most + 2, 2 * self._may.size) - self._may.size
             self._may = np.concatenate([self._may, np.zeros(more, dtype=np.bool_)])
         self._may[some] = may
@@ -653,7 +659,7 @@ TEST_TYPE = "io.kindcast.subscription.test"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How the delivery of a notice ended; `seconds`: until the status of the answer was there, or it had failed."""
+    """The result of sending a notice. `seconds` is the time until the status of the answer, or until the failure."""
 
     message_id: str
     outcome: Outcome
@@ -661,7 +667,7 @@ class Trial:
 
 
 class Outbox:
-    """One per process. `run` is its life; everything else is called on the same event loop."""
+    """The outbox of one broker. `run` delivers until `stop`. All methods must be called on the same event loop."""
 
     def __init__(self, broker: Broker, settings: Settings) -> None:
         self._broker = broker
@@ -674,7 +680,7 @@ class Outbox:
             self._progress,
             RetrySchedule(settings.webhook_delays_seconds, settings.webhook_jitter),
         )
-        self._announced: set[int] | None = None  # None: look at all of them
+        self._announced: set[int] | None = None  # None: all subscriptions
         self._longest_wait = settings.webhook_timeout_seconds
         self._sinks = SinkNumbers()
         self._knows_sinks = False
@@ -686,7 +692,7 @@ class Outbox:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def announce(self, touched: Touched) -> None:
-        """Something about these subscriptions was committed."""
+        """Called after a commit with the subscriptions that it concerns."""
         if self._under_way:
             for number in [each for each in self._under_way if each in touched]:
                 self._under_way[number].set()
@@ -699,7 +705,7 @@ class Outbox:
         self._woken.set()
 
     def look_again(self) -> None:
-        """At all that waits: leases may be free."""
+        """Looks at all waiting matches again, because leases may be free."""
         self._announced = None
         self._woken.set()
 
@@ -709,14 +715,15 @@ class Outbox:
         self._woken.set()
 
     async def test(self, subscriber: Subscriber) -> Trial:
-        """Makes one attempt to deliver a test message, whatever the status of the subscription. The sink must be
-        there."""
+        """Makes one attempt to deliver a test message, in any status of the subscription. The subscription must have a
+        sink."""
         id = f"msg_{subscriber.id}_test{secrets.token_hex(8)}"
         return await self.notify(subscriber, TEST_TYPE, id, {"subscription": subscriber.id})
 
     async def notify(self, subscriber: Subscriber, type: str, id: str, data: Mapping[str, Any]) -> Trial:
-        """Makes one attempt to send a notice, a CloudEvent of this type, which is no match and changes nothing of the
-        subscription. Waits for a slot of the endpoint no longer than an attempt may take. The sink must be there."""
+        """Makes one attempt to send a notice, a CloudEvent of this type. It is no match and changes nothing in the
+        subscription. It waits for a slot of the endpoint at most as long as an attempt may take. The subscription must
+        have a sink."""
         notice = notice_of(subscriber.id, type, id, time.time(), data)
         failing = subscriber.consecutive_errors > 0
         try:
@@ -752,8 +759,8 @@ class Outbox:
             await sender.close()
 
     async def _waiting(self) -> list[int]:
-        """Which of the announced subscriptions have something to deliver. One that waits for its next attempt, or for
-        the next one that it wants, has a timer; another match changes nothing of that."""
+        """Returns the announced subscriptions with something to deliver. A subscription with a timer waits for its
+        retry or its throttling, and another match does not change that."""
         announced, self._announced = self._announced, set()
         changed, due_at = self._sinks.take_changed(), None if announced is None else time.time()
         if announced is not None:
@@ -781,7 +788,7 @@ class Outbox:
         return []
 
     def _start(self, number: int, group: asyncio.TaskGroup) -> None:
-        """Starts a courier, unless one is running: `announce` has woken that one."""
+        """Starts a courier for a subscription, unless one is running; `announce` has woken that one."""
         if (timer := self._timers.pop(number, None)) is not None:
             timer.cancel()
         if number not in self._under_way and not self._stopping:
@@ -791,7 +798,8 @@ class Outbox:
             task.add_done_callback(self._tasks.discard)
 
     async def _deliver(self, number: int, group: asyncio.TaskGroup) -> None:
-        """One courier's way, again as long as something was announced while it was under way; then its timer."""
+        """Runs a courier, again while something was announced meanwhile, and then sets the timer of the
+        subscription."""
         announced = self._under_way[number]
         try:
             again = await self._courier.deliver(number, announced)

@@ -21,10 +21,10 @@ class Sender(Protocol):
     """Sends messages by one protocol. It runs on one event loop; `send` may run any number of times at once."""
 
     async def send(self, delivery: Delivery) -> Outcome:
-        """Makes one attempt. Ends within the timeout of the settings and raises nothing but cancellation."""
+        """Makes one attempt. Ends within the timeout of the settings and raises nothing except cancellation."""
 
     def ready_at(self, sink: str) -> float:
-        """When the sink takes the next message, in seconds since 1970; 0 when it may come now."""
+        """Returns when the sink accepts the next message, in seconds since 1970; 0 if it does now."""
 
     async def close(self) -> None:
         """Closes all connections. No attempt may be running."""
@@ -32,9 +32,9 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryProtocol:
-    """`check(protocolsettings, sinkcredential)` and `check_url(sink, settings)` raise `SinkRefused` when a subscription
-    is created or changed; `open_sender` makes the sender of one server. `bare`: whether messages are always
-    CloudEvents, without a message around them. `settings`: the members of protocolsettings."""
+    """The functions of one protocol. `check(protocolsettings, sinkcredential)` and `check_url(sink, settings)` raise
+    `SinkRefused` when a subscription is created or changed. `open_sender` makes the sender of one server. `settings`
+    are the members of protocolsettings. `bare`: messages are always CloudEvents, without a message around them."""
 
     check: Callable[[Mapping[str, Any], Mapping[str, Any]], None]
     check_url: Callable[[str, Settings], None]

@@ -1,10 +1,11 @@
-"""How a subscriber receives from its cursor: pull with long poll, server-sent events, WebSocket; acknowledgement.
+"""Readers of a subscription's queue: pull with long poll, server-sent events, WebSocket, and acknowledgement.
 
     pull(after, limit, wait) ──▶ messages, cursor      as often as wanted: reading changes nothing
     stream, WebSocket        ──▶ messages as they come, from the same cursor
     acknowledge(cursor)      ──▶ acked                 the next reader starts there, also after a restart
 
-A reader without messages sleeps until the broker announces a commit that concerns its subscription; nothing polls.
+A reader without messages sleeps until the broker announces a commit that concerns its subscription. Nothing polls the
+store.
 """
 
 import asyncio
@@ -56,16 +57,16 @@ __all__ = [
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
-"""Messages of one pull."""
+"""The maximum number of messages of one pull."""
 
 MAX_PAGE_BYTES = 16 << 20
-"""Of the events in one pull: a page ends early rather than filling the memory of both sides."""
+"""The maximum size of the events of one pull. A page ends early rather than fill the memory of both sides."""
 
 
 async def pull(
     broker: Broker, wakeups: Wakeups, id: str, reader: Reader, *, after: str | None, limit: int, wait: float
 ) -> Page:
-    """The next messages. Waits up to `wait` seconds for the first one; an empty page means that nothing came.
+    """Returns the next messages. Waits up to `wait` seconds for the first one. An empty page means that none came.
 
     Raises `UnknownSubscription`, `HiddenAttribute`, `InvalidCursor`, `CursorGone`.
     """
@@ -96,8 +97,8 @@ async def pull(
 
 
 async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: Claim | str | None) -> int:
-    """Acknowledges everything up to the cursor; returns the subscription's cursor, which never moves back. On disk when
-    it returns.
+    """Acknowledges everything up to the cursor. Returns the subscription's cursor, which never moves back. The cursor
+    is on disk when this returns.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `InvalidCursor`.
     """
@@ -116,22 +117,22 @@ End = Literal["shutdown", "deleted", "expired", "damaged", "hidden"]
 
 PAGE_MESSAGES = 256
 PAGE_BYTES = 1 << 20
-"""Held per stream at most, save for one event that is larger."""
+"""The maximum memory of one stream, unless one event is larger."""
 
 RETRY_MILLISECONDS = 1_000
-"""What we ask a reader to wait before it connects again."""
+"""How long a reader is asked to wait before it connects again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiring:
-    """The subscription ends within a day, then."""
+    """The news that the subscription ends within a day, at the time `at`."""
 
     at: str
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a stream begins. `over`: the subscription has expired and there is nothing left to send."""
+    """The start of a stream. `over`: the subscription has expired and there is nothing left to send."""
 
     subscriber: Subscriber
     after: int
@@ -140,7 +141,7 @@ class Start:
 
 
 async def find_start(broker: Broker, id: str, after: str | None, reader: Reader) -> Start:
-    """Checks what the reader asks for, before the answer begins. Raises `UnknownSubscription`, `HiddenAttribute`,
+    """Checks the request of a reader before the answer begins. Raises `UnknownSubscription`, `HiddenAttribute`,
     `InvalidCursor`, `CursorGone`."""
 
     def read(connection: Connection) -> Start:
@@ -156,13 +157,13 @@ async def find_start(broker: Broker, id: str, after: str | None, reader: Reader)
 async def follow(
     broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float
 ) -> AsyncIterator[list[StoredMatch] | Expiring | End | None]:
-    """What a reader gets from `start` on: pages of matches; once that the subscription will end, for each end; None
-    when nothing has come for so many seconds; last the reason why there is no more. A page is read when the one before
-    was taken."""
+    """Yields what a reader gets from `start` on: pages of matches; once for each end time, that the subscription will
+    end soon; None when nothing has come for `ping_seconds`; and finally the reason why the stream ends. The next page
+    is read after the previous one was taken."""
     number, after, told = start.subscriber.number, start.after, None
 
     def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch]]:
-        start.reader.check(connection, number)  # it may have been declared meanwhile
+        start.reader.check(connection, number)  # an attribute may have been hidden meanwhile
         found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
         return find_subscriber(connection, number), found
 
@@ -200,7 +201,8 @@ async def follow(
 
 
 async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float) -> AsyncIterator[bytes]:
-    """The lines of the answer, from `start` until the subscription ends, the server stops or the reader leaves."""
+    """Yields the lines of the answer, from `start` until the subscription ends, the server stops or the reader
+    leaves."""
     yield format_sse_event(retry=RETRY_MILLISECONDS)
     async for step in follow(broker, wakeups, start, ping_seconds):
         if step is None:
@@ -231,8 +233,8 @@ class BadFrame(ServerError):
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
-    """A frame of the reader. `ticket`: of the subscription, where the handshake could not carry it; it stands for the
-    frames that follow as well."""
+    """A frame of the reader. `ticket` is that of the subscription, if the handshake could not carry it. It is also used
+    for later frames."""
 
     ack: str | None = None
     ticket: str | None = None
@@ -249,8 +251,8 @@ async def serve_websocket(
     problem: Callable[[Exception], dict[str, object]],
     charge: Callable[[], None],
 ) -> None:
-    """Accepts the connection and serves it until the reader leaves or the subscription ends. `problem`: what an error
-    looks like to a client. `charge` is called for each frame of the reader: raises `LimitReached`."""
+    """Accepts the connection and serves it until the reader leaves or the subscription ends. `problem` converts an
+    error to what a client sees. `charge` is called for each frame of the reader and raises `LimitReached`."""
     bare = CLOUDEVENTS in websocket.scope["subprotocols"]
     await websocket.accept(CLOUDEVENTS if bare else None)
     sending = asyncio.create_task(_send(delivery, websocket, start, bare))

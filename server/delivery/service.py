@@ -23,7 +23,7 @@ __all__ = ["DeliveryService", "running_delivery"]
 
 @dataclass(frozen=True, slots=True)
 class DeliveryService:
-    """What the routes need."""
+    """The parts of the delivery service that the routes use."""
 
     broker: Broker
     wakeups: Wakeups
@@ -35,8 +35,8 @@ class DeliveryService:
 async def running_delivery(
     broker: Broker, settings: Settings, *, hears_signals: bool = True
 ) -> AsyncIterator[DeliveryService]:
-    """Delivers for as long as the block runs. At its end, streams and long polls end, attempts under way get a moment,
-    and what came of them is written; so the broker must still run."""
+    """A context manager that delivers while its block runs. At the end, streams and long polls end, and running
+    attempts get a moment to finish. Their results are written, so the broker must still run."""
     wakeups = Wakeups()
     outbox = Outbox(broker, settings)
     wakeups.follow(outbox.announce)
@@ -61,8 +61,8 @@ async def running_delivery(
 def _closing_on_signal(wakeups: Wakeups) -> Iterator[None]:
     """Ends streams as soon as the process is told to stop.
 
-    The HTTP server says so to the application only when all answers are complete, and a stream never is: so it has to
-    hear the signal itself. The server's own handler is called as before. Elsewhere than in the main thread there are no
+    The HTTP server tells the application only when all answers are complete, and a stream never is. So the application
+    must handle the signal itself. The handler of the server is still called. Outside the main thread there are no
     signals, and nothing is done.
     """
     if threading.current_thread() is not threading.main_thread():

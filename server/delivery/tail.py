@@ -1,10 +1,10 @@
-"""The live tail: accepted events with their matching subscriptions, for people who watch.
+"""The live tail: accepted events with their matching subscriptions, for users who watch them.
 
     store ──one look each interval──▶ Look ──each event encoded once──▶ a message a filter ──▶ all followers of it
 
-It is a sample above `EVENTS_PER_SECOND`, and says how many it left out. It promises nothing: who must have every event
-subscribes. All followers of a tenant share one reader, whatever they follow, so twenty open pages look into the store
-as often as one. A follower that does not read holds `WAITING` messages at most.
+Above `EVENTS_PER_SECOND` it is a sample, with the number of events left out. It guarantees nothing: to get every event,
+create a subscription. All followers of a tenant share one reader, with any filters. So twenty open pages read the store
+as often as one. At most `WAITING` messages are kept for a follower that does not read.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ EVENTS_PER_SECOND = 50
 INTERVAL_SECONDS = 0.25
 PER_INTERVAL = int(EVENTS_PER_SECOND * INTERVAL_SECONDS)
 SUBSCRIPTIONS = 20
-"""Named with one event; `matched` counts them all."""
+"""The maximum number of subscriptions named with an event. `matched` counts all."""
 BODY_CHARACTERS = 8_192
-"""Of an event that is sent along; `GET /v1/events/{sequence}/trace` has larger ones."""
+"""The maximum length of an event that is included. `GET /v1/events/{sequence}/trace` returns longer ones."""
 WAITING = 8
-"""Messages that may wait for a follower that does not read; the oldest are left out, and counted."""
+"""The maximum number of messages that wait for a follower that does not read. The oldest are dropped and counted."""
 
 
 class Filter(NamedTuple):
-    """Events of one source, or all where it is None; with their payload, or without; for somebody with these roles."""
+    """A filter: events of one source (None: of all), with or without their payload, for a reader with these roles."""
 
     source: str | None
     payload: bool
@@ -48,7 +48,7 @@ class Filter(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Events as a list in JSON, and how many there were, also of those that the sample leaves out."""
+    """Events as a JSON list, how many are `shown`, and how many `came`, including those that the sample leaves out."""
 
     events: bytes
     shown: int
@@ -56,26 +56,27 @@ class Message(NamedTuple):
 
 
 class Follower:
-    """One open stream. On the event loop."""
+    """One open stream. For the event loop only."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[Message | None] = asyncio.Queue(WAITING)
         self._missed = 0
 
     def tell(self, message: Message) -> None:
-        """Never waits: of a follower that does not read, the oldest message is dropped, and its events are counted."""
+        """Adds a message without waiting. If the follower does not read, the oldest message is dropped and its events
+        are counted."""
         if self._waiting.full() and (dropped := self._waiting.get_nowait()) is not None:
             self._missed += dropped.came
         self._waiting.put_nowait(message)
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Ends the stream."""
         while not self._waiting.empty():
             self._waiting.get_nowait()
         self._waiting.put_nowait(None)
 
     async def next(self) -> bytes | None:
-        """The next message as a server-sent event; None at the end."""
+        """Returns the next message as a server-sent event; None at the end."""
         message = await self._waiting.get()
         if message is None:
             return None
@@ -84,7 +85,7 @@ class Follower:
 
 
 class LiveTail:
-    """The followers of one tenant, by filter, and the one reader that they share. On the event loop."""
+    """The followers of one tenant, by filter, and the reader that they share. For the event loop only."""
 
     def __init__(self, broker: Broker, wakeups: Wakeups) -> None:
         self._broker = broker
@@ -94,7 +95,8 @@ class LiveTail:
         wakeups.also_closes(self._close)
 
     async def watch(self, wanted: Filter, ping_seconds: float) -> AsyncIterator[bytes]:
-        """The lines of one answer: messages with events from now on, until the server stops or the follower leaves."""
+        """Yields the lines of one answer: messages with events from now on, until the server stops or the follower
+        leaves."""
         now = await self._broker.read(last_sequence)
         follower = Follower()
         self._followers.setdefault(wanted, set()).add(follower)
@@ -123,7 +125,7 @@ class LiveTail:
             del self._followers[wanted]
 
     async def _read(self, after: int) -> None:
-        """Reads for all followers for as long as there are any."""
+        """Reads events for all followers, while there are any."""
         try:
             while self._followers and not self._wakeups.closed:
                 await asyncio.sleep(INTERVAL_SECONDS)
@@ -141,7 +143,8 @@ class LiveTail:
             self._reading = None
 
     async def _look(self, after: int, wanted: Collection[Filter]) -> tuple[int, dict[Filter, Message]]:
-        """The sequence up to which it looked, and what came for each filter. Raises `StoreUnavailable`."""
+        """Returns the sequence number up to which events were read, and the message for each filter. Raises
+        `StoreUnavailable`."""
         vocabulary = self._broker.vocabulary
 
         def read(connection: Connection) -> tuple[int, dict[Filter, Message]]:
@@ -163,8 +166,8 @@ def _ended(reading: asyncio.Task[None]) -> None:
 
 
 class Look:
-    """The newest events after a sequence, in one snapshot of the store. What several filters have in common is read and
-    encoded once."""
+    """The newest events after a sequence number, in one snapshot of the store. What several filters have in common is
+    read and encoded once."""
 
     def __init__(self, connection: Connection, vocabulary: Vocabulary, after: int = 0) -> None:
         self._connection = connection
@@ -175,7 +178,7 @@ class Look:
         self._encoded: dict[tuple[int, bool, Roles], msgspec.Raw] = {}
 
     def messages(self, wanted: Collection[Filter]) -> dict[Filter, Message]:
-        """What came for each filter; nothing for those for which nothing came."""
+        """Returns the message for each filter that has events."""
         rows = {each: self._rows(each, PER_INTERVAL) for each in {each.source for each in wanted}}
         self._read_recipients([row for some in rows.values() for row in some])
         counts = {
@@ -195,7 +198,7 @@ class Look:
         return found
 
     def newest(self, wanted: Filter, limit: int) -> list[msgspec.Raw]:
-        """The newest events that fit, in their order, as JSON."""
+        """Returns the newest events that pass the filter, in order, as JSON."""
         rows = self._rows(wanted.source, limit)
         self._read_recipients(rows)
         return self._events(rows, wanted._replace(roles=self._seen_as(wanted.roles)))
@@ -208,7 +211,7 @@ class Look:
         self._recipients = first_recipients(self._connection, matched, limit=SUBSCRIPTIONS)
 
     def _seen_as(self, roles: Roles) -> Roles:
-        """None for all from whom nothing is hidden: they see the same."""
+        """Returns None for all roles from which nothing is hidden, because they see the same."""
         return None if self._vocabulary.view_of_roles(roles) is None else roles
 
     def _events(self, rows: Sequence[Row[Any]], wanted: Filter) -> list[msgspec.Raw]:
@@ -223,15 +226,15 @@ class Look:
         return found
 
     def _judge(self, rows: Sequence[Row[Any]], roles: Roles) -> None:
-        """Which of those that got these events somebody with these roles may see: those whose matches tell of nothing
-        that is hidden."""
+        """Determines which recipients of these events a reader with these roles may see: those whose expression uses no
+        hidden attribute."""
         got = {number for row in rows for number in self._recipients.get(row.sequence, ())}
         if unknown := [each for each in got if (roles, each) not in self._visible]:
             seen = Reader(roles, lambda: self._vocabulary).visible(self._connection, unknown)
             self._visible |= {(roles, each): each in seen for each in unknown}
 
     def _event(self, row: Row[Any], roles: Roles, *, payload: bool) -> dict[str, Any]:
-        """As somebody with these roles may see it."""
+        """Returns an event as a reader with these roles may see it."""
         view = self._vocabulary.view_of_roles(roles)
         body = row.body if view is None or not payload else view.readable(row.body)
         got = self._recipients.get(row.sequence, {})

@@ -1,7 +1,7 @@
 """Wake-ups: after each commit the broker wakes the readers of the subscriptions concerned.
 
-A wake-up carries no message: it only says "look". So it cannot be lost as long as the waiting clear first and look
-second:
+A wake-up carries no message. It only tells a reader to look into the store. So none is lost if a waiting reader first
+clears its event and then looks:
 
     with wakeups.watch(number) as woken:
         while True:
@@ -27,8 +27,8 @@ class TooManyReaders(BrokerBusy):
 
 
 class Wakeups:
-    """The waiting, by subscription number. `watching` counts them; `closed` turns true once, at shutdown, and wakes
-    all."""
+    """The waiting readers, by subscription number. `watching` is their number. `closed` becomes true once, at shutdown,
+    and wakes all of them."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -38,7 +38,7 @@ class Wakeups:
         self._closers: list[Callable[[], None]] = []
 
     def announce(self, touched: Touched) -> None:
-        """Something about these subscriptions was committed: matches, a status, a deletion."""
+        """Wakes the readers of these subscriptions after a commit: matches, a status, a deletion."""
         if self._waiting:
             for number in [each for each in self._waiting if each in touched]:
                 for woken in self._waiting[number]:
@@ -47,16 +47,16 @@ class Wakeups:
             follower(touched)
 
     def follow(self, follower: Callable[[Touched], None]) -> None:
-        """Calls the follower with every announcement."""
+        """Registers a function that is called with every announcement."""
         self._followers.append(follower)
 
     def also_closes(self, closer: Callable[[], None]) -> None:
-        """Calls the closer, on the loop, when this is closed."""
+        """Registers a function that is called, on the event loop, when this is closed."""
         self._closers.append(closer)
 
     @contextmanager
     def watch(self, number: int) -> Iterator[asyncio.Event]:
-        """An event that is set whenever this subscription is announced, and at shutdown."""
+        """A context manager with an event that is set when this subscription is announced, and at shutdown."""
         woken = asyncio.Event()
         self._waiting.setdefault(number, set()).add(woken)
         self.watching += 1
@@ -69,7 +69,7 @@ class Wakeups:
                 del self._waiting[number]
 
     def close(self) -> None:
-        """Ends every stream and long poll. On the loop; may be called again."""
+        """Ends every stream and long poll. Must be called on the event loop. May be called again."""
         self.closed = True
         for waiting in self._waiting.values():
             for woken in waiting:

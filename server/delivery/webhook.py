@@ -1,9 +1,10 @@
 """The webhook sender: one attempt signs, posts and judges the answer. No queue, no schedule, no database.
 
-Follows Standard Webhooks 1.0.0 (headers `webhook-id`, `webhook-timestamp`, `webhook-signature`) and the CloudEvents
-webhook rules: 2xx is success, a redirect is a failure and is never followed, 410 ends the deliveries, 429/502/504 ask
-for a pause, and Retry-After is obeyed. One deadline covers name resolution, connection, TLS and answer. Of the answer
-only the status counts: its body is read up to a small bound, to use the connection again, and thrown away.
+It follows Standard Webhooks 1.0.0 (headers `webhook-id`, `webhook-timestamp`, `webhook-signature`) and the CloudEvents
+webhook rules. 2xx is success. A redirect is a failure and is never followed. 410 ends the deliveries. 429, 502, 503 and
+504 ask for a pause, and Retry-After is obeyed. One deadline covers name resolution, connection, TLS and answer. Only
+the status of the answer counts. Its body is read up to a small limit, so that the connection can be reused, and is
+ignored.
 
     courier --Delivery--> WebhookSender.send --Connections--> sink --status--> Outcome --> courier
 """
@@ -31,28 +32,29 @@ __all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
 log = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = 65_536
-"""Of an answer's body: enough to finish any sensible one and keep the connection, too little to fill our memory."""
+"""How much of an answer's body is read: enough for any sensible answer, so that the connection can be kept, and too
+little to fill the memory."""
 
 DRAIN_SECONDS = 1.0
-"""For which the body of an answer is read, after its status has told the outcome."""
+"""How long the body of an answer is read, after its status has decided the outcome."""
 
 SHORT_DRAIN_SECONDS = 0.1
-"""The same of an endpoint whose last answer did not end."""
+"""The same for an endpoint whose last answer did not end."""
 
 MAX_UNFINISHED = 100_000
-"""Endpoints remembered whose answers do not end; when there are more, they are forgotten."""
+"""The maximum number of remembered endpoints whose answers do not end. When there are more, the list is cleared."""
 
 MAX_DRAINED = 1_024
-"""Attempts and answers at one time above which no answer is drained: its connection is closed."""
+"""If there are more attempts and answers at the same time, answers are not read and their connections are closed."""
 
 MAX_HEADERS = 32
-"""Extra headers of one subscription."""
+"""The maximum number of extra headers of a subscription."""
 
 MAX_HEADER_LENGTH = 4_096
-"""Characters of an extra header's value; web servers refuse 8 KiB of headers in all."""
+"""The maximum length of the value of an extra header. Web servers refuse 8 KiB of headers in total."""
 
 SLOW_DOWN = frozenset({429, 502, 503, 504})
-"""Answers of a sink, or of a proxy before it, that has too much to do."""
+"""Status codes of a sink, or of a proxy before it, that is overloaded."""
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -63,10 +65,10 @@ _RESERVED_HEADERS = frozenset(
         *("webhook-id", "webhook-timestamp", "webhook-signature", "webhook-request-origin"),
     ]
 )
-"""What we, or the protocol, decide."""
+"""Headers that this server or the protocol sets."""
 
 MAX_BATCH = 1_000
-"""Messages in one request, where a subscriber asks for batches."""
+"""The maximum number of messages in one request, if a subscriber wants batches."""
 
 ORIGIN = b"WebHook-Request-Origin"
 NO_CONSENT = (
@@ -81,8 +83,8 @@ _USER_AGENT = "kindcast"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One message on its way to one sink. `message_id` is the same on every attempt; `secret` is `whsec_…`, and so is
-    `old_secret`, which signs as well while a rotation lasts."""
+    """A request to a sink with one message or a batch. `message_id` is the same at every attempt. `secret` has the form
+    `whsec_…`, and so has `old_secret`, which also signs during a rotation."""
 
     sink: str
     secret: str
@@ -93,15 +95,16 @@ class Delivery:
     protocolsettings: Mapping[str, Any] = field(default_factory=dict)
     sinkcredential: Mapping[str, Any] = field(default_factory=dict)
     traceparent: str | None = None
-    """The trace that the sink may go on with; a header of the subscriber's own wins."""
+    """The trace that the sink may continue. A header of this name from the subscriber has priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an attempt ended. `gone`: the sink wants no more (410). `detail` never repeats what the sink sent.
+    """The result of an attempt. `gone`: the sink wants no more messages (410). `detail` never contains text from the
+    sink.
 
-    `slow_down` asks for a pause of the whole endpoint; `retry_after` is the sink's own wish in seconds from now.
-    `unfinished`: an answer of the same endpoint, before this one, did not end.
+    `slow_down` asks for a pause of the whole endpoint. `retry_after` is the sink's Retry-After in seconds from now.
+    `unfinished`: an earlier answer of the endpoint did not end.
     """
 
     kind: Literal["delivered", "failed", "gone"]
@@ -114,14 +117,14 @@ class Outcome:
 
 
 CONSENT_SECONDS = 86_400.0
-"""For which a sink's consent counts; a restart asks again."""
+"""How long the consent of a sink is valid. After a restart the sink is asked again."""
 MAX_CONSENTS = 100_000
-"""Remembered; when there are more, all are asked for again."""
+"""The maximum number of remembered consents. When there are more, all are asked again."""
 
 
 @dataclass(slots=True)
 class _Consent:
-    """`pause`: the seconds between two requests that the sink allows, by its `WebHook-Allowed-Rate`."""
+    """The consent of a sink. `pause` is the number of seconds between two requests, from its `WebHook-Allowed-Rate`."""
 
     until: float
     pause: float
@@ -129,11 +132,11 @@ class _Consent:
 
 
 class WebhookSender:
-    """Posts messages over guarded connections. One event loop; any number of `send` at a time.
+    """Posts messages over guarded connections, on one event loop. `send` may run any number of times concurrently.
 
-    It opens no more connections than `send` is called concurrently: who calls sets the caps. With an `origin`, a sink
-    is asked for its consent before the first message (section 4 of CloudEvents' HTTP Webhook specification), so that
-    nobody can let this server send messages to a service that does not want them.
+    It opens at most one connection per running `send`, so the caller sets the limit. With an `origin`, a sink is asked
+    for its consent before the first message (section 4 of CloudEvents' HTTP Webhook specification). So nobody can make
+    this server send messages to a service that does not want them.
     """
 
     def __init__(
@@ -156,18 +159,18 @@ class WebhookSender:
 
     @property
     def under_way(self) -> int:
-        """Attempts, and answers that are being drained."""
+        """The number of running attempts, including answers that are being read."""
         return len(self._attempts)
 
     def ready_at(self, sink: str) -> float:
-        """When the rate that the sink allows lets the next message leave; 0 when it may now."""
+        """Returns when the rate of the sink allows the next message, in seconds since 1970; 0 if it may be sent now."""
         consent = self._consents.get(sink)
         if consent is None or not consent.pause or consent.sent_at > time.time():
             return 0.0
         return consent.sent_at + consent.pause
 
     async def send(self, delivery: Delivery) -> Outcome:
-        """One attempt; ends within the timeout and raises nothing but cancellation."""
+        """Makes one attempt. Ends within the timeout and raises nothing except cancellation."""
         told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         attempt = asyncio.create_task(self._attempt(delivery, told))
         self._attempts.add(attempt)
@@ -179,7 +182,7 @@ class WebhookSender:
             raise
 
     async def _attempt(self, delivery: Delivery, told: "asyncio.Future[Outcome]") -> None:
-        """Tells the outcome as soon as the status is here, and then drains the answer for a moment."""
+        """Sets the outcome when the status has arrived, and then reads the rest of the answer for a moment."""
         origin = delivery.sink.partition("://")[2].partition("/")[0]
         unfinished = origin in self._unfinished
         try:
@@ -212,7 +215,7 @@ class WebhookSender:
             _tell(told, _failure("the attempt failed because of an error in the server: see the log of the server"))
 
     async def close(self) -> None:
-        """Closes all connections; no `send` may be under way."""
+        """Closes all connections. No `send` may be running."""
         for attempt in list(self._attempts):
             attempt.cancel()
         if self._attempts:
@@ -220,7 +223,8 @@ class WebhookSender:
         await self._connections.close()
 
     async def _consents_to(self, url: str) -> bool:
-        """Whether the sink wants messages of this server, asked now unless it said so lately."""
+        """Whether the sink consents to messages of this server. It is asked now unless its last consent is still
+        valid."""
         now = time.time()
         if (consent := self._consents.get(url)) is None or consent.until <= now:
             sink = check_sink(url, allow_private=self._allow_private, any_https_port=self._any_https_port)
@@ -263,7 +267,8 @@ class WebhookSender:
 
 
 def _pause(rate: str | None) -> float:
-    """Seconds between two requests at a rate of `WebHook-Allowed-Rate`, requests a minute; 0 where it sets none.
+    """Returns the seconds between two requests for a `WebHook-Allowed-Rate` in requests per minute; 0 if there is no
+    limit.
 
     >>> _pause("120"), _pause("*"), _pause("0"), _pause(None)
     (0.5, 0.0, 60.0, 0.0)
@@ -274,7 +279,7 @@ def _pause(rate: str | None) -> float:
 
 
 def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[str, Any]) -> None:
-    """Checks what a subscription says about *how* to send, when it is created. Raises `SinkRefused`."""
+    """Checks the delivery options of a subscription when it is created. Raises `SinkRefused`."""
     if (method := protocolsettings.get("method", "POST")) not in _METHODS:
         raise SinkRefused(f"method {method!r} is not supported; use {' or '.join(_METHODS)}")
     if (format := protocolsettings.get("format", "message")) not in _FORMATS:
@@ -348,7 +353,7 @@ def _judge(answer: httpcore.Response) -> Outcome:
 
 
 def _retry_after(answer: httpcore.Response, now: float) -> float | None:
-    """Seconds, from either form of Retry-After; what cannot be read counts as absent."""
+    """Returns the seconds of a Retry-After header in either form; None if it is absent or cannot be read."""
     for name, value in answer.headers:
         if name.lower() == b"retry-after":
             text = value.decode("latin-1").strip()
@@ -356,14 +361,14 @@ def _retry_after(answer: httpcore.Response, now: float) -> float | None:
                 return float(text[:9])
             try:
                 return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-            except (ValueError, TypeError, OverflowError, IndexError, OSError):  # whatever a sink may write
+            except (ValueError, TypeError, OverflowError, IndexError, OSError):  # for any text that a sink may send
                 return None
     return None
 
 
 async def _drain(answer: httpcore.Response) -> None:
-    """Reads the rest of a short answer. The status has decided already, so a rest that breaks off changes nothing;
-    leaving early closes the connection."""
+    """Reads the rest of a short answer. The status has decided the outcome already, so an error here changes nothing.
+    If the answer is too long, the connection is closed."""
     length = 0
     try:
         async for chunk in answer.aiter_stream():
@@ -375,7 +380,7 @@ async def _drain(answer: httpcore.Response) -> None:
 
 
 def _tell(told: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
-    """After the status the outcome stands, however the rest of the answer comes."""
+    """Sets the outcome, unless it is set already."""
     if not told.done():
         told.set_result(outcome)
 

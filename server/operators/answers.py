@@ -4,8 +4,8 @@
                                   │    └────▶ QueuedClient: a service or a process answers later; the answer is cached
                                   └ no answer yet: `NotAnswered`; the planner goes on with calls that need not wait
 
-A question is not asked twice about the same event, not even in a later try (`AnswerCache`). For explanations
-`EventAnswers` waits for each answer instead.
+A call is not repeated for the same event, not even in a later try (`AnswerCache`). For explanations, `EventAnswers`
+waits for each answer instead.
 """
 
 import inspect
@@ -41,7 +41,8 @@ def missing(name: str) -> OperatorFailed:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an operator returned, and the seconds that it took; 0.0 for all but the first waiter of a shared call."""
+    """The result of an operator, and the seconds that it took. The seconds are 0.0 for all waiters of a shared call
+    except the first."""
 
     value: object
     seconds: float
@@ -54,21 +55,22 @@ class DirectClient:
     function: Callable[..., object]
 
     def status(self) -> dict[str, Any]:
-        """The same form as that of other clients; a direct call has no circuit breaker that could open."""
+        """Returns the state in the form of other clients. A direct call has no circuit breaker, so it is always
+        closed."""
         return {"circuit": {"state": "closed"}}
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Does nothing, because there is nothing to free."""
 
 
 class QueuedClient(Protocol):
     """The client of an operator that answers later: a remote service, or a plug-in in a child process."""
 
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
-        """Starts a call. Any thread. Cancel the future when the answer is no longer needed."""
+        """Starts a call. May be called in any thread. Cancel the future if the answer is no longer needed."""
 
     def status(self) -> dict[str, Any]:
-        """The state of the circuit breaker and the number of calls, as the API shows them."""
+        """Returns the state of the circuit breaker and the number of calls, as the API shows them."""
 
     def close(self) -> None:
         """Ends the client. No call may be started afterwards."""
@@ -90,8 +92,8 @@ class _Kept:
 
 
 class AnswerCache:
-    """The answers about events that are being decided or that wait for a further try, so that no question is asked
-    twice. It is kept in memory, for at most `MOST` events; the oldest go first. It runs on one event loop."""
+    """The answers about events that are being decided or that wait for a further try, so that no call is repeated. It
+    is in memory, for at most `MOST` events; the oldest are dropped first. For one event loop."""
 
     MOST = 10_000
 
@@ -103,9 +105,9 @@ class AnswerCache:
 
     @contextmanager
     def of(self, event: int, ids: Iterable[str]) -> Iterator[tuple[dict[Question, object], set[str]]]:
-        """For the task that decides the candidates `ids` of an event: its answers, to be read and extended, and the set
-        in which the task notes the candidates that are tried again. The answers are dropped when no task and no further
-        try needs them."""
+        """A context manager for the task that decides the candidates `ids` of an event. It yields the known answers,
+        which the task extends, and the set in which the task notes the candidates that are tried again. The answers are
+        dropped when no task and no further try needs them."""
         kept = self._kept.setdefault(event, _Kept())
         self._kept.move_to_end(event)
         kept.postponed.difference_update(ids)
@@ -121,8 +123,8 @@ class AnswerCache:
 
 
 class EventAnswers:
-    """Asks operators about one event. Used by one thread at a time. `woken` is called, in any thread, for each answer
-    that arrives after `NotAnswered` was raised for it."""
+    """Calls operators about one event. Only one thread at a time may use it. `woken` is called, in any thread, for each
+    answer that arrives after `NotAnswered` was raised for it."""
 
     def __init__(
         self,
@@ -140,14 +142,14 @@ class EventAnswers:
         self._failed: dict[Question, OperatorFailed] = {}
 
     def ask(self, name: str, event: Event, arguments: tuple[Any, ...]) -> object:
-        """The answer of an operator. Raises `NotAnswered`, `OperatorFailed`, and whatever a built-in operator
-        raises."""
+        """Returns the answer of an operator. Raises `NotAnswered`, `OperatorFailed`, and any error of a built-in
+        operator."""
         client = self._clients.get(name)
         if client is None:
             raise missing(name)
         if isinstance(client, DirectClient):
             return client.function(event, *arguments)
-        question = (client, repr(arguments))  # plain values: what looks alike is alike
+        question = (client, repr(arguments))  # plain values: equal texts mean equal arguments
         if question in self._answers:
             return Remembered(self._answers[question])
         if question in self._failed:
@@ -176,7 +178,7 @@ class EventAnswers:
         return bool(self._answers)
 
     def knows(self, name: str, arguments: tuple[object, ...]) -> bool:
-        """Whether an operator has answered this before."""
+        """Whether the answer of an operator to these arguments is known."""
         client = self._clients.get(name)
         return client is not None and (client, repr(arguments)) in self._answers
 
@@ -193,7 +195,8 @@ class EventAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The function of an operator on the server: asks through the `EventAnswers` of the event in this thread."""
+    """The function of an operator on the server. It calls the operator through the `EventAnswers` of the current
+    thread."""
 
     name: str
     __signature__: inspect.Signature = field(repr=False)
@@ -208,7 +211,7 @@ class Deferred:
 
 @contextmanager
 def answering_from(event_answers: EventAnswers) -> Iterator[None]:
-    """In this thread, operators are asked through `event_answers` for as long as the block runs."""
+    """A context manager: while the block runs, operators are called through `event_answers` in this thread."""
     before = getattr(_here, "event_answers", None)
     _here.event_answers = event_answers
     try:

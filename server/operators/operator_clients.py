@@ -2,8 +2,8 @@
 
     start ──▶ running? ──▶ cached? ──▶ queue full? ──▶ circuit ──▶ call, with deadline ──▶ Answered, or OperatorFailed
 
-Equal questions share one call, whatever event or subscription they are for. The call is cancelled when no waiter is
-left. Calls run on the event loop of the server; other threads use `start`.
+Equal calls for any events and subscriptions are made once and shared. A call is cancelled when no waiter is left. Calls
+run on the event loop of the server; other threads use `start`.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 MAX_ANSWER_BYTES = 65_536
-"""Of an answer's body: a thousand bindings fit, and a service gone mad cannot fill our memory."""
+"""The maximum size of an answer: enough for a thousand bindings, and small enough that a faulty service cannot fill the
+memory."""
 
 
 class _Holds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +50,7 @@ class _Bindings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RemoteOperator:
-    """Asks one service. On one event loop; limits are `QueuedClient`'s."""
+    """Calls one remote service. Runs on one event loop. `SharedCalls` sets the limits."""
 
     def __init__(self, name: str, registration: Registration, connections: Connections, *, allow_private: bool) -> None:
         self._name = name
@@ -58,7 +59,8 @@ class RemoteOperator:
         self._allow_private = allow_private
 
     async def __call__(self, event: Event, arguments: tuple[Any, ...]) -> object:
-        """A bool, or a list of bindings. A connection that breaks is tried again. Raises `OperatorFailed`."""
+        """Returns a bool or a list of bindings. If the connection breaks, the call is tried again. Raises
+        `OperatorFailed`."""
         body = self._question(event, arguments)
         tries = 1 + self._registration.retries
         while True:
@@ -111,7 +113,8 @@ class RemoteOperator:
 
 
 def _read(body: bytes) -> object:
-    """The answer as an operator's function returns it. Raises `OperatorFailed` for what is no answer."""
+    """Returns the answer in the form that the function of an operator returns. Raises `OperatorFailed` if the body is
+    not an answer."""
     try:
         return _holds.decode(body).holds
     except msgspec.ValidationError:
@@ -156,7 +159,8 @@ _bindings = msgspec.json.Decoder(_Bindings)
 #    └────────── answered ────────┴─────────────────────────────┘
 
 FAILURES = 5
-"""Failures in a row that open the circuit: fewer may be chance; more would delay candidates by as many timeouts."""
+"""The number of failures in a row that open the circuit. A lower number may be chance; a higher one would delay
+candidates by as many timeouts."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 """The pause doubles from the first to the longest: a short failure costs one second, a broken service gets one call
@@ -172,9 +176,9 @@ class Circuit:
         self._until: float | None = None
         self._probe: asyncio.Future[None] | None = None
         self.failures = 0
-        """In a row."""
+        """The number of failures in a row."""
         self.reason = ""
-        """Of the last failure."""
+        """The reason of the last failure."""
 
     @property
     def state(self) -> Literal["closed", "open", "half_open"]:
@@ -184,7 +188,7 @@ class Circuit:
 
     @property
     def until(self) -> float | None:
-        """When the pause is over; None while there is none."""
+        """The end of the pause; None if there is none."""
         return self._until
 
     async def enter(self) -> None:
@@ -201,12 +205,12 @@ class Circuit:
             return
 
     def succeeded(self) -> None:
-        """The operator answered."""
+        """Records that the operator answered."""
         self.failures, self._pause, self._until = 0, FIRST_PAUSE_SECONDS, None
         self.left()
 
     def failed(self, reason: str) -> None:
-        """The operator failed, or did not answer in time."""
+        """Records that the operator failed or did not answer in time."""
         self.failures += 1
         self.reason = reason
         if self._probe is not None:
@@ -216,7 +220,7 @@ class Circuit:
         self.left()
 
     def left(self) -> None:
-        """The call ended without a verdict on the operator, for example because it was cancelled."""
+        """Records that the call ended without a result, for example because it was cancelled."""
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(None)
         self._probe = None
@@ -225,21 +229,22 @@ class Circuit:
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MOST_KEPT = 10_000
-"""Cached answers of one operator."""
+"""The maximum number of cached answers of one operator."""
 
 WAITING_EACH = 8
-"""Waiting calls per running call. Further calls are refused, so that one slow operator can neither fill the memory nor
-take all places among the events that are being decided."""
+"""The maximum number of waiting calls per possible running call. Further calls are refused. So one slow operator can
+neither fill the memory nor block all events that are being decided."""
 SHORTEST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds after which a refused call is tried again."""
+"""The shortest and longest time before a refused call is tried again, in seconds."""
 
 Call = Callable[[Event, tuple[Any, ...]], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`seconds`: a call may take; `concurrency`: calls at one time; `keep_seconds`: how long an answer stands for the
-    same question; `attributes`: what the operator sees of an event, which makes the question (None: all)."""
+    """The limits of one operator: the `seconds` that a call may take, the number of concurrent calls, and how long an
+    answer is cached. `attributes` are the attributes of an event that the operator sees, and so a part of the cache key
+    (None: all)."""
 
     seconds: float
     concurrency: int
@@ -282,7 +287,8 @@ class SharedCalls:
         self._failed = 0
 
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
-        """Starts a call, or shares the running call with the same question. Any thread."""
+        """Starts a call, or shares a running call with the same attributes and arguments. May be called in any
+        thread."""
         seen = event if self.limits.attributes is None else [name for name in self.limits.attributes if name in event]
         plain = {name: tuple(event[name]) for name in sorted(seen)}
         key = hashlib.blake2b(repr((plain, arguments)).encode(errors="surrogatepass"), digest_size=32).digest()
@@ -312,8 +318,8 @@ class SharedCalls:
                 flight.task.cancel()
 
     def _land(self, key: bytes, flight: _Flight, done: "Future[Answered]") -> None:
-        """Gives the result to all waiters. Only the first gets the seconds, so that the planner learns from a call
-        once."""
+        """Gives the result to all waiters. Only the first gets the seconds, so that the planner counts the cost of a
+        call once."""
         with self._guard:
             if self._flights.get(key) is flight:
                 del self._flights[key]
@@ -334,7 +340,7 @@ class SharedCalls:
                 done.set_result(Answered(answered.value, 0.0))
 
     async def _ask(self, key: bytes, event: Mapping[str, tuple[Any, ...]], arguments: tuple[Any, ...]) -> Answered:
-        """The answer, from the cache or by a call. Raises `OperatorFailed`."""
+        """Returns the answer, from the cache or by a call. Raises `OperatorFailed`."""
         if (kept := self._kept.get(key)) is not None and kept[0] > time.monotonic():
             return Answered(kept[1], 0.0)
         if self._waiting >= WAITING_EACH * self.limits.concurrency:
@@ -349,7 +355,7 @@ class SharedCalls:
             self._waiting -= 1
 
     def status(self) -> dict[str, Any]:
-        """The state of the circuit breaker and the number of calls."""
+        """Returns the state of the circuit breaker and the number of calls."""
         circuit: dict[str, Any] = {"state": self.circuit.state}
         if self.circuit.failures:
             circuit |= {"failures_in_a_row": self.circuit.failures, "last_failure": self.circuit.reason}
@@ -370,14 +376,14 @@ class SharedCalls:
         except TimeoutError:
             raise self._failure(f"did not answer within {self.limits.seconds:g} s", "timed_out") from None
         except OperatorFailed as error:
-            if error.for_good:  # it works, and says that this question has no answer
+            if error.for_good:  # the operator works and says that there is no answer
                 self.circuit.succeeded()
                 raise
             raise self._failure(str(error), error.kind, error.after) from None
         except asyncio.CancelledError:
             self.circuit.left()
             raise
-        except Exception as error:  # whatever it is, it is the operator's failure and nobody else's
+        except Exception as error:  # any other error is a failure of the operator
             raise self._failure(f"failed: {type(error).__name__}: {error}") from error
         finally:
             self._running -= 1
@@ -405,8 +411,7 @@ class SharedCalls:
 
 
 class OperatorClients:
-    """The clients of all operators of a server, on its event loop. A client, with its circuit breaker, is kept as long
-    as
+    """The clients of all operators of a server, on its event loop. A client, with its circuit breaker, is kept while
     the registry has the same entry."""
 
     def __init__(self, settings: Settings) -> None:
@@ -417,7 +422,7 @@ class OperatorClients:
 
     @property
     def by_name(self) -> Mapping[str, OperatorClient]:
-        """The client of each operator, by name. It is a copy, which any thread may keep."""
+        """The client of each operator, by name. It is a copy and may be kept in any thread."""
         return {name: client for name, (_, client) in self._made.items()}
 
     def follow(self, registry: Registry) -> None:
@@ -465,7 +470,7 @@ class OperatorClients:
 
 
 class _Plugin:
-    """A plug-in's function: in its own processes where possible, so that a call that hangs can be killed."""
+    """Calls the function of a plug-in, in child processes if possible, so that a call that hangs can be killed."""
 
     def __init__(self, operator: Operator, seconds: float) -> None:
         self._operator = _isolated(replace(operator, timeout=seconds, batch=None))
@@ -498,5 +503,5 @@ class _Plugin:
 def _isolated(operator: Operator) -> Operator:
     try:
         return replace(operator, isolated=True)
-    except InvalidDeclaration:  # a function inside a function: no other process could find it
+    except InvalidDeclaration:  # a nested function, which another process could not import
         return operator

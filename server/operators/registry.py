@@ -1,7 +1,8 @@
-"""The registry of operators: built in, from plug-ins, remote; and the registry that a start reads from the store.
+"""The registry of operators: built-in, from plug-ins, and remote. A start restores it from the store.
 
-Immutable; a change replaces it as a whole. `available` is what new subscriptions may call. `known` also has, for every
-operator that was removed while stored subscriptions still call it, one that never answers: their events wait for it.
+A registry is immutable; a change replaces it. `available` has the operators that new subscriptions may call. `known`
+also has a placeholder for every removed operator that stored subscriptions still call. It never answers, so their
+events wait for it.
 """
 
 import inspect
@@ -43,7 +44,7 @@ __all__ = [
     "restore_registry",
 ]
 
-# What an administrator registers as a remote operator, checked; and the declaration that the matcher knows of it.
+# The registration of a remote operator by an administrator, its checks, and its declaration for the matcher.
 
 MAX_HEADERS = 16
 MAX_HEADER_LENGTH = 4_096
@@ -53,9 +54,9 @@ MAX_CONCURRENCY = 256
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an administrator says of a remote operator. `arguments`: how many constants and `@attributes` a call has, or
-    the least and the most; `attributes`: which attributes of the event it is sent (None: all); the numbers are priors
-    and limits."""
+    """The registration of a remote operator. `arguments` is the number of constants and `@attributes` in a call, or the
+    lowest and highest number. `attributes` are the attributes of the event that are sent (None: all). The other numbers
+    are priors of the planner and limits."""
 
     url: str
     version: str = "1"
@@ -71,13 +72,13 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     headers: dict[str, str] = {}
 
     def shown(self) -> dict[str, Any]:
-        """As anybody may see it: values of headers may be secrets."""
+        """Returns the registration without the values of headers, which may be secrets."""
         told: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         return told | {"headers": dict.fromkeys(self.headers, "(hidden)")}
 
 
 def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Registration:
-    """A checked registration. Raises `InvalidDeclaration`, `SinkRefused`."""
+    """Checks a registration and returns it. Raises `InvalidDeclaration`, `SinkRefused`."""
     try:
         read = msgspec.convert(body, Registration, strict=True)
     except msgspec.ValidationError as error:
@@ -102,7 +103,7 @@ def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Regist
 
 
 def as_operator(name: str, registration: Registration) -> Operator:
-    """The declaration that the matcher knows. Raises `InvalidDeclaration`."""
+    """Returns the declaration for the matcher. Raises `InvalidDeclaration`."""
     least, most = _arity(registration)
     kind = inspect.Parameter.POSITIONAL_ONLY
     parameters = [inspect.Parameter("event", kind)]
@@ -137,11 +138,11 @@ def _is_header(header: tuple[str, str]) -> bool:
 #
 # operator_data (a folder, read at the start) ──┐
 #                                               ├─▶ OwnData ──▶ the built-in operators over it
-# uploads (kept in the store)  ─────────────────┘   an upload goes before what the folder has of its name
+# uploads (kept in the store)  ─────────────────┘   an upload has priority over the folder
 
 DataKind = Literal["regions", "tables", "windows"]
 Key = tuple[DataKind, str]
-"""A table has a name; of regions and windows there is one document each, named ""."""
+"""The kind and name of data. Tables have names. There is one document of regions and one of windows, named ""."""
 Piece = Regions | Table | Mapping[str, list[str]]
 
 MOST_TABLES = 1_000
@@ -150,11 +151,12 @@ CALLED: Mapping[DataKind, tuple[str, ...]] = {
     "tables": ("inTable", "lookUp"),
     "windows": ("inWindow",),
 }
-"""Which operator reads which data."""
+"""The operators that read each kind of data."""
 
 
 def read_piece(kind: DataKind, name: str, document: bytes) -> Piece:
-    """A document that was checked. Linear. Raises `InvalidDeclaration`, and `FailedForGood` where a library lacks."""
+    """Checks and reads a document. Cost: linear. Raises `InvalidDeclaration`, and `FailedForGood` if a library is
+    missing."""
     if kind == "regions":
         return Regions.from_geojson(document)
     if kind == "tables":
@@ -168,7 +170,7 @@ def read_piece(kind: DataKind, name: str, document: bytes) -> Piece:
 
 
 def piece_size(piece: Piece) -> int:
-    """Regions, rows, or windows."""
+    """Returns the number of regions, rows or windows."""
     return len(piece)
 
 
@@ -181,22 +183,22 @@ class OwnData:
 
     @property
     def pieces(self) -> Mapping[Key, Piece]:
-        """What counts."""
+        """The data in use: the uploads, and the data of the folder that no upload replaces."""
         return {**self.folder, **self.uploaded}
 
     def with_upload(self, key: Key, piece: Piece) -> "OwnData":
-        """One more, or another in place of the one of its name. Raises `InvalidDeclaration` for too many tables."""
+        """Returns the data with an upload added or replaced. Raises `InvalidDeclaration` for too many tables."""
         changed = replace(self, uploaded={**self.uploaded, key: piece})
         if len(changed.pieces) > MOST_TABLES:
             raise InvalidDeclaration(f"this server takes at most {MOST_TABLES:,} tables")
         return changed
 
     def without_upload(self, key: Key) -> "OwnData":
-        """Less one; what the folder has of its name counts again."""
+        """Returns the data without an upload. Data of the folder under this name is used again."""
         return replace(self, uploaded={each: piece for each, piece in self.uploaded.items() if each != key})
 
     def operators(self) -> list[Operator]:
-        """The built-in operators over all data. Their version tells what they were over."""
+        """Returns the built-in operators with all data. Their version depends on the data."""
         pieces = self.pieces
         windows = cast(Mapping[str, list[str]] | None, pieces.get(("windows", "")))
         regions = cast(Any, pieces.get(("regions", "")))
@@ -205,11 +207,11 @@ class OwnData:
 
 
 # ── operators of a subscription ───────────────────────────────────────────────────────────────────────────────────────
-# Which operators a stored subscription calls, seen from its tree: `{"op": ["locIn", "Bronx"]}`, wherever it stands.
+# The operators that a stored subscription calls, from its tree: `{"op": ["locIn", "Bronx"]}` at any depth.
 
 
 def operators_of(tree: Any) -> set[str]:
-    """Their names. Linear in the tree.
+    """Returns the names of the operators in a tree. Cost: linear in the tree.
 
     >>> sorted(operators_of({"all": [{"<": ["price", 5]}, {"not": {"op": ["near", "Bronx", "?d"]}}]}))
     ['near']
@@ -235,7 +237,7 @@ Kind = Literal["builtin", "plugin", "remote", "missing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An operator as it was declared, and where it runs. `registration` is that of a remote one."""
+    """An operator as it was declared, and where it runs. `registration` is that of a remote operator."""
 
     operator: Operator
     kind: Kind
@@ -248,38 +250,41 @@ class Registry:
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     data: OwnData = field(default_factory=OwnData)
-    """What the built-in ones know."""
+    """The data of the built-in operators."""
 
     @classmethod
     def of(cls, data: OwnData, plugins: Iterable[Operator]) -> "Registry":
-        """Those of this server's own; a plug-in wins over a built-in operator of its name."""
+        """Makes a registry of built-in operators and plug-ins. A plug-in replaces a built-in operator with the same
+        name."""
         entries = {each.name: Entry(operator=each, kind="builtin") for each in data.operators()}
         entries |= {each.name: Entry(operator=each, kind="plugin") for each in plugins}
         return cls(entries, data)
 
     @property
     def available(self) -> Mapping[str, Operator]:
-        """What a new subscription may call."""
+        """The operators that a new subscription may call."""
         return {name: _deferred(each) for name, each in self.entries.items() if each.kind != "missing"}
 
     @property
     def decided_at_once(self) -> Mapping[str, Operator]:
-        """For a matcher that nobody waits for: built-in ones are called where it runs, the others have no answer."""
+        """Operators for a matcher that must not wait: built-in operators are called in its thread, and the others have
+        no answer."""
         builtin = {name: each.operator for name, each in self.entries.items() if each.kind == "builtin"}
         return {**self.available, **builtin}
 
     @property
     def known(self) -> Mapping[str, Operator]:
-        """What stored subscriptions call."""
+        """All operators that stored subscriptions may call, including missing ones."""
         return {name: _deferred(each) for name, each in self.entries.items()}
 
     def with_remote(self, name: str, registration: Registration) -> "Registry":
-        """With one more remote operator, or another in place of one of its name. Raises `InvalidDeclaration`."""
+        """Returns the registry with a remote operator added or replaced. Raises `InvalidDeclaration`."""
         entry = Entry(operator=as_operator(name, registration), kind="remote", registration=registration)
         return replace(self, entries={**self.entries, name: entry})
 
     def with_data(self, data: OwnData) -> "Registry":
-        """With the built-in operators over other data; those whose data are the same stay as they are."""
+        """Returns the registry with other data for the built-in operators. Operators whose data is the same do not
+        change."""
         changed = dict(self.entries)
         for operator in data.operators():
             before = changed[operator.name]
@@ -288,11 +293,11 @@ class Registry:
         return replace(self, entries=changed, data=data)
 
     def without(self, name: str) -> "Registry":
-        """Less one operator."""
+        """Returns the registry without an operator."""
         return replace(self, entries={key: each for key, each in self.entries.items() if key != name})
 
     def with_missing(self, names: Iterable[str]) -> "Registry":
-        """With stand-ins for those of `names` that are not there."""
+        """Returns the registry with placeholders for those of `names` that are missing."""
         gone = {name: Entry(operator=_stand_in(name), kind="missing") for name in names if name not in self.entries}
         return replace(self, entries={**self.entries, **gone})
 
@@ -301,9 +306,9 @@ EMPTY = Registry()
 
 
 def _deferred(entry: Entry) -> Operator:
-    """The declaration with a function that asks through `kindcast.server.operators.answers`."""
+    """Returns the declaration with a function that calls the operator through `kindcast.server.operators.answers`."""
     operator = entry.operator
-    # How it is run is its caller's business; only what our own operators say of their answers is believed.
+    # The caller decides how it runs. Cache keys are trusted only from built-in operators.
     key = operator.cache_key if entry.kind == "builtin" else None
     function = Deferred(operator.name, operator.signature)
     return replace(operator, function=function, batch=None, timeout=None, isolated=False, cache_key=key)
@@ -317,26 +322,27 @@ def _stand_in(name: str) -> Operator:
 
 
 MOST_BYTES = 256 << 20
-"""Of one file: it is held in memory."""
+"""The maximum size of a file, which is read into memory."""
 
 
 def restore_registry(connection: Connection, settings: Settings) -> Registry:
     """All operators, with placeholders for operators that stored subscriptions call but that no longer exist.
 
-    Raises `StoreUnreadable` for data that cannot be read: an operator over half of it would decide wrongly.
+    Raises `StoreUnreadable` for data that cannot be read, because an operator with a part of its data would decide
+    wrongly.
     """
     plugins = load_operators() if settings.plugins else {}
     data = OwnData(folder_data(settings.operator_data), _uploaded(connection))
     registry = Registry.of(data, plugins.values())
     for row in operators.list_operators(connection):
         entry = registry.entries.get(row.name)
-        if entry is None:  # one that is installed meanwhile wins over a registration
+        if entry is None:  # an operator that was installed since has priority over a registration
             registry = registry.with_remote(row.name, _registration(row.body))
     return registry.with_missing(operators.count_uses(connection))
 
 
 def folder_data(folder: Path | None) -> dict[Key, Piece]:
-    """What is in a folder. Raises `StoreUnreadable`, naming the file."""
+    """Returns the data in a folder. Raises `StoreUnreadable`, which names the file."""
     if folder is None:
         return {}
     if not folder.is_dir():
@@ -366,7 +372,8 @@ def _uploaded(connection: Connection) -> dict[Key, Piece]:
 
 
 def first_expectations(path: Path | None) -> list[dict[str, Any]]:
-    """What an archive taught of operators, from a file. Raises `StoreUnreadable`, naming the file."""
+    """Reads the statistics of operators that were measured on an archive, from a file. Raises `StoreUnreadable`, which
+    names the file."""
     if path is None:
         return []
     try:

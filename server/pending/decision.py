@@ -1,12 +1,12 @@
 """The decision of one event's pending candidates, continued each time an operator's answer arrives.
 
-pending rows ──▶ the event's vocabulary, its late matcher ──▶ case ──▶ decided ones written at once
+pending rows ──▶ the event's vocabulary, its late matcher ──▶ case ──▶ decided candidates are written at once
                                                                ▲        │ some not answered yet
                                                                └─ woken ◀┘
 failed ──▶ the next time of the schedule, or given up
 
-If an operator fails, its candidates wait for the next try, which does not repeat calls that were answered. In the last
-try the other calls are still made: they may show that the event does not match.
+If an operator fails, its candidates wait for the next try, which does not repeat answered calls. In the last try the
+other calls are still made, because they may show that the event does not match.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ log = logging.getLogger("kindcast.parking")
 
 
 def decision_queue(broker: Broker) -> WriteQueue[LateDecisions]:
-    """Decisions on their way to disk."""
+    """Returns the queue of decisions that are being written to disk."""
 
     async def write(decisions: list[LateDecisions]) -> None:
         await broker.submit(lambda group: record_decisions(group, decisions))
@@ -70,7 +70,7 @@ class Schedule:
     delays: Sequence[float]
 
     def next_try(self, tries: int, now: float, *, not_before: float = 0.0) -> float | None:
-        """The time of the next try after so many failed ones; None if there is none.
+        """Returns the time of the next try after this many failed tries; None if there is none.
 
         >>> Schedule((1.0, 5.0)).next_try(1, 100.0), Schedule((1.0, 5.0)).next_try(3, 100.0)
         (101.0, None)
@@ -78,7 +78,7 @@ class Schedule:
         return None if tries > len(self.delays) else max(now + self.delays[tries - 1], not_before)
 
     def is_last(self, tries: int) -> bool:
-        """Whether the try after so many failed ones is the last."""
+        """Whether the try after this many failed tries is the last."""
         return tries >= len(self.delays)
 
 
@@ -100,7 +100,8 @@ async def decide_event(
     schedule: Schedule,
     reader: EventReader,
 ) -> None:
-    """Returns when every candidate is decided or postponed, on disk. If it is cancelled, the others stay parked."""
+    """Decides the candidates of one event. Returns when each is decided or postponed, on disk. If it is cancelled, the
+    others stay parked."""
     open = _Open(
         numbers={id: number for number, id, _ in parked.candidates},
         tries={id: tries for _, id, tries in parked.candidates},
@@ -112,7 +113,7 @@ async def decide_event(
         _queue_decisions(parked.event, damaged, open, queue, schedule)
         return
     if row is None:
-        return  # too old meanwhile: its candidates are gone with it
+        return  # the event was deleted because of its age, with its candidates
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     vocabulary = await late_matchers.versions.get(parked.version)
     event = arrived(reader.from_object(decode(row.body.encode())).event, row.accepted_at)
@@ -147,8 +148,8 @@ def _begin(
     *,
     patient: bool,
 ) -> Case | list[str] | None:
-    """The case; or which subscriptions the late matcher lacks (it may have been rebuilt); None where the event cannot
-    be read. In the thread of the late matchers."""
+    """Begins a case. Returns it, or a list of the subscriptions that the late matcher lacks (it may have been rebuilt),
+    or None if the event cannot be read. Runs in the thread of the late matchers."""
     late_matcher = late_matchers.at(vocabulary)
     lacking = late_matcher.lacks(ids)
     if lacking:
@@ -163,8 +164,8 @@ async def _begun(
     open: _Open,
     begin: Callable[[Sequence[str]], Case | list[str] | None],
 ) -> Case | None:
-    """The case, once the late matcher has the subscriptions of all candidates. Candidates of deleted subscriptions are
-    dropped."""
+    """Returns the case, after the late matcher has the subscriptions of all candidates; None if the event cannot be
+    read. Candidates of deleted subscriptions are dropped."""
     while True:
         found = await late_matchers.run(partial(begin, tuple(open.numbers)))
         if not isinstance(found, list):
@@ -178,7 +179,7 @@ async def _begun(
 def _queue_decisions(
     event: int, verdicts: Verdicts, open: _Open, queue: WriteQueue[LateDecisions], schedule: Schedule
 ) -> None:
-    """Queue the decisions made so far for writing."""
+    """Adds the decisions made so far to the queue."""
     now = time.time()
     matched = {id: match for id, match in verdicts.matched.items() if id in open.numbers}
     unmatched = [id for id in verdicts.unmatched if id in open.numbers]
@@ -203,7 +204,7 @@ def _queue_decisions(
 
 
 def _retry(event: int, number: int, failure: Failure, tries: int, schedule: Schedule, now: float) -> Retry:
-    """The row of a failed try. A call that was refused because the operator is busy does not count as a try."""
+    """Returns the row of a failed try. A call that was refused because the operator is busy does not count as a try."""
     after = now + (failure.after or 0.0)
     if failure.kind != "busy":
         tries += 1
@@ -230,6 +231,6 @@ def _trees(connection: Connection, numbers: Sequence[int]) -> dict[str, Any]:
 
 
 def wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
-    """Wakes the task of an event: an answer has arrived. Any thread."""
+    """Wakes the task of an event when an answer has arrived. May be called in any thread."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(woken.set)

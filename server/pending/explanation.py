@@ -1,7 +1,8 @@
-"""Explanations with operators: their answers about an event that is not published, and the planner's plans.
+"""Explanations with operators: their answers about an unpublished event, and the plans of the planner.
 
-It takes the path of published events: the same late matcher, the same planner with its statistics, and calls that are
-shared with running ones. An explanation of one subscription asks everything, and waits for it in a worker thread.
+Explanations use the code of published events: the same late matcher, the same planner with its statistics, and calls
+that are shared with running calls. An explanation of one subscription makes all its calls and waits for them in a
+worker thread.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from kindcast.server.pending.late_matchers import Case, LateMatchers, Verdicts
 from kindcast.server.store import subscriptions
 
 PREVIEW_SECONDS = 10.0
-"""For the tests of long texts of an event that is not published: whoever asks waits for them."""
+"""The time limit for tests of long texts of an unpublished event, because a user waits for them."""
 
 NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a published event is decided later")
 
@@ -29,15 +30,16 @@ __all__ = ["blocking_answers", "decide_now", "subscription_plan"]
 
 
 def blocking_answers(late_matchers: LateMatchers) -> EventAnswers:
-    """To be used with `answering_from`, in a thread that may wait. On the event loop."""
+    """Returns answers that wait for operators, for use with `answering_from` in a thread that may wait. Must be called
+    on the event loop."""
     return EventAnswers(late_matchers.operator_clients)
 
 
 async def decide_now(
     late_matchers: LateMatchers, vocabulary: Vocabulary, event: CanonicalEvent, ids: Sequence[str]
 ) -> tuple[Verdicts, dict[str, Any]]:
-    """The verdicts on these candidates in their first try, and the plan: which calls were made, in which order, why,
-    and what was saved. `ids` that are gone meanwhile do not match."""
+    """Returns the verdicts on these candidates in their first try, and the plan: which calls were made, in which order,
+    why, and how many were saved. Subscriptions in `ids` that were deleted meanwhile do not match."""
 
     def read(connection: Connection) -> dict[str, Any]:
         found = (subscriptions.find_subscription(connection, id) for id in ids)
@@ -76,9 +78,9 @@ async def decide_now(
 async def subscription_plan(
     late_matchers: LateMatchers, id: str, tree: Mapping[str, Any], vocabulary: Vocabulary
 ) -> dict[str, Any]:
-    """The calls of each clause of a subscription with operators in the order in which the planner asks them of an event
-    that is for no other one, what each is expected to cost and how often to hold, and how many clauses of all
-    subscriptions share it."""
+    """Returns, for each clause of a subscription with operators, its calls in the order of the planner for an event
+    without other candidates. Each call has its expected cost, the probability that it holds, and the number of clauses
+    of all subscriptions that share it."""
 
     def work() -> list[list[Link]]:
         late_matcher = late_matchers.at(vocabulary)

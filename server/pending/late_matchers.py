@@ -3,8 +3,8 @@
     event, candidates ──▶ cheap predicates again ──▶ planner ──▶ operators, through `EventAnswers`
                                                         └──▶ matched | does not match | undecided, and why
 
-All late matchers share the statistics of the operators. Everything here runs in one thread, which never waits: an
-operator that takes its time is asked elsewhere, and a `Case` goes on when it has answered.
+All late matchers share the statistics of the operators. They run in one thread, which never waits: slow operators are
+called elsewhere, and a `Case` continues when an answer arrives.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ __all__ = ["TURNED_AWAY", "Case", "LateMatcher", "LateMatchers", "TextSearches",
 
 @dataclass(slots=True)
 class Verdicts:
-    """What is known of the candidates of one event, by the id of the subscription. What operators have not answered yet
-    is undecided, with a failure of the kind `waiting`."""
+    """The verdicts on the candidates of one event, by the id of the subscription. A candidate whose operators have not
+    answered yet is undecided, with a failure of the kind `waiting`."""
 
     matched: dict[str, Match] = field(default_factory=dict)
     unmatched: list[str] = field(default_factory=list)
@@ -48,8 +48,8 @@ class Verdicts:
 
 
 class Case:
-    """Candidates of one event on their way to a decision. In the thread of the late matchers; it stays with the
-    operators and subscriptions of its beginning."""
+    """The decision of the candidates of one event, in progress. For the thread of the late matchers only. Later changes
+    of operators and subscriptions do not affect it."""
 
     def __init__(
         self,
@@ -69,17 +69,17 @@ class Case:
 
     @property
     def costly(self) -> Mapping[int, CostlyTest]:
-        """Tests of text to be asked outside this thread, before `advance`."""
+        """Text tests that must run outside this thread before `advance`."""
         return self._open.costly
 
     def settle(self, verdicts: Mapping[int, bool], otherwise: Failure | None = None) -> None:
-        """What these tests said. Where they said nothing, the candidate is undecided for the reason `otherwise`."""
+        """Adds the results of these tests. A candidate without a result is undecided for the reason `otherwise`."""
         self._open.settle(verdicts)
         self._not_searched = otherwise
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is yet to come."""
+        """Whether an answer is still missing."""
         return self._open.pending
 
     @property
@@ -88,7 +88,7 @@ class Case:
         return self._open.decision
 
     def advance(self) -> Verdicts:
-        """What can be said now. No call is made that the plan does not want by what was answered so far."""
+        """Returns the verdicts that are possible now. Only calls that the plan still needs are made."""
         with answering_from(self._event_answers):
             if not self._begun and self._event_answers.has_answers:
                 self._open.take_known(self._event_answers.knows)
@@ -105,7 +105,7 @@ class Case:
 
 
 class LateMatcher:
-    """One thread."""
+    """A matcher of the subscriptions with operators, under one version of the vocabulary. For one thread only."""
 
     def __init__(self, matcher: Matcher) -> None:
         self.matcher = matcher
@@ -116,12 +116,12 @@ class LateMatcher:
         return self.matcher.layer
 
     def lacks(self, ids: Collection[str]) -> list[str]:
-        """Subscriptions whose trees it has not seen."""
+        """Returns the subscriptions whose trees are not known here."""
         return [id for id in ids if id not in self.matcher and id not in self._meaningless]
 
     def learn_trees(self, trees: Mapping[str, Any]) -> None:
-        """Know these subscriptions. One whose tree has no meaning here (an operator takes other arguments now, say) is
-        undecided, for that reason."""
+        """Adds these subscriptions. A subscription whose tree has no meaning here, for example because an operator
+        takes other arguments now, is undecided for that reason."""
         for id, tree in trees.items():
             if id not in self.matcher:
                 try:
@@ -130,7 +130,8 @@ class LateMatcher:
                     self._meaningless[id] = Failure("failed", str(error))
 
     def canonical(self, event: Event) -> CanonicalEvent | None:
-        """The event under this version; None where it cannot be read (it could when it was accepted)."""
+        """Returns the canonical event under this version; None if it cannot be read, although it could when it was
+        accepted."""
         try:
             return self.matcher.canonicalise(event)
         except InvalidEvent:
@@ -146,8 +147,9 @@ class LateMatcher:
         steps: bool = False,
         learns: bool = True,
     ) -> Case:
-        """The way to the verdicts on `ids`, none of which it may lack. `patient`: what failed for now is left for a
-        later try; otherwise the other calls may still tell that it does not match."""
+        """Begins the decision about `ids`, all of which must be known here. `patient`: a candidate with a temporary
+        failure is left for a later try. Otherwise the other calls are still made, because they may show that it does
+        not match."""
         budget = SearchBudget(SEARCH_SECONDS)
         open = self.matcher.open_decision(event, ids, steps=steps, patient=patient, learns=learns, within=budget)
         meaningless = {id: self._meaningless[id] for id in ids if id in self._meaningless}
@@ -157,7 +159,7 @@ class LateMatcher:
 def late_matcher_factory(
     operators: Callable[[], Mapping[str, Operator]], experience: Experience, *, planner: str, depth: int
 ) -> Callable[[Vocabulary], LateMatcher]:
-    """A factory of late matchers, with the present operators and the statistics so far."""
+    """Returns a factory of late matchers with the present operators and statistics."""
     new_matcher = partial(Matcher, planner=planner, limits=EventLimits(depth=depth))
 
     def made(vocabulary: Vocabulary) -> LateMatcher:
@@ -171,20 +173,20 @@ def late_matcher_factory(
 # ── late matchers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 # The late matchers by version of the vocabulary, the one thread that runs them, and the operator clients.
 #
-# `run` is the only way in: a late matcher is only touched in that thread. When operators change, all late matchers
-# are rebuilt; the statistics stay.
+# Late matchers are used only in that thread, with `run`. When operators change, all late matchers are rebuilt. The
+# statistics stay.
 
-# The vocabulary that an event was accepted under: the active one, an earlier one, or one built again.
+# The vocabulary under which an event was accepted: the active one, an earlier one, or one that is rebuilt.
 
 KEPT_VOCABULARIES = 2
-"""Vocabularies kept beside the active one: they are large, and an old one is needed for as long as an operator is out
-of order when words change."""
+"""The number of vocabularies kept in addition to the active one. They are large. An old one is needed if the vocabulary
+changes while an operator is out of order."""
 
 _log = logging.getLogger("kindcast.parking")
 
 
 class Versions:
-    """On one event loop."""
+    """The vocabularies by version. For one event loop."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -192,9 +194,9 @@ class Versions:
         self._one_at_a_time = asyncio.Lock()
 
     async def get(self, version: str) -> Vocabulary:
-        """The vocabulary of this version. One whose parts are gone from the store (which refuses to let them go) is
-        replaced by the one in force, and the log says so. One from before the rules of matching changed
-        (`kindcast.semantic.vocabulary.vocabulary.MEANING`) has the same parts, and the present meaning."""
+        """Returns the vocabulary of this version. If its parts are missing in the store (which refuses to delete them),
+        the active vocabulary is used and this is logged. A vocabulary from before a change of the matching rules
+        (`kindcast.semantic.vocabulary.vocabulary.MEANING`) has the same parts with the present meaning."""
         self._keep(self._broker.vocabulary.version, self._broker.vocabulary)
         if version not in self._kept:
             async with self._one_at_a_time:
@@ -231,21 +233,22 @@ class Versions:
 T = TypeVar("T")
 
 KEPT = 3
-"""Late matchers of the active vocabulary, and of earlier ones that pending events still need."""
+"""The number of late matchers kept: of the active vocabulary, and of earlier ones that parked events still need."""
 
 
 SECOND_STEPS = 200_000_000
-"""Steps of a search that take a second, more or less."""
+"""The number of steps of a search that take about a second."""
 
 TURNED_AWAY = Failure("busy", "too many long texts are being searched", after=5.0)
 MAX_SEARCHED = 200
-"""Events whose texts are searched, or wait for it; the others stay on disk, so that they keep no operator waiting."""
+"""The maximum number of events whose texts are searched or wait to be searched. The others stay on disk, so that they
+do not delay operators."""
 
 
 class TextSearches:
-    """Tests of text that take too long for the writer's thread and for that of the late matchers. Two threads: one for
-    those of up to a second, one for all others. An event has one test at a time in them, so that events take turns.
-    RE2 lets other threads run while it searches. The threads do not keep the process from ending."""
+    """Runs text tests that take too long for the writer's thread and for that of the late matchers. There are two
+    threads: one for tests of up to a second, one for longer ones. An event has only one test at a time in them, so that
+    events take turns. RE2 releases the GIL while it searches. The threads do not prevent the end of the process."""
 
     def __init__(self) -> None:
         self._lanes = [queue.SimpleQueue[tuple[CostlyTest, asyncio.Future[bool]] | None]() for _ in range(2)]
@@ -255,7 +258,8 @@ class TextSearches:
         self._events = 0
 
     async def ask(self, tests: Mapping[int, CostlyTest]) -> dict[int, bool] | None:
-        """Whether each holds; None if too many events wait already. Cancelled, it leaves those that were not begun."""
+        """Returns whether each test holds; None if too many events wait already. If it is cancelled, the tests that
+        were not begun are skipped."""
         if self._events >= MAX_SEARCHED:
             return None
         self._events += 1
@@ -270,7 +274,7 @@ class TextSearches:
             self._events -= 1
 
     def close(self) -> None:
-        """No more is begun."""
+        """Begins no more tests."""
         for lane in self._lanes:
             lane.put(None)
 
@@ -283,7 +287,7 @@ class TextSearches:
                 told: Callable[[], None] = partial(_tell, answer, test.holds(), None)
             except Exception as error:
                 told = partial(_tell, answer, False, error)
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
                 self._loop.call_soon_threadsafe(told)
 
 
@@ -297,7 +301,7 @@ def _tell(answer: "asyncio.Future[bool]", holds: bool, error: Exception | None) 
 
 
 class LateMatchers:
-    """One per server. Coroutines on its event loop; `at` only inside `run`."""
+    """The late matchers of one server. The coroutines run on its event loop; `at` may be called only inside `run`."""
 
     def __init__(self, broker: Broker, settings: Settings, experience: Experience) -> None:
         self.broker = broker
@@ -306,7 +310,7 @@ class LateMatchers:
         self.experience = experience
         self.planner = settings.planner
         self.is_patient = bool(settings.operator_delays_seconds)
-        """Whether the first try of a candidate is followed by others."""
+        """Whether a candidate has more than one try."""
         self.answers = AnswerCache()
         self.texts = TextSearches()
         self._thread = ThreadPoolExecutor(1, "kindcast-decider")
@@ -319,17 +323,17 @@ class LateMatchers:
 
     @property
     def operator_clients(self) -> Mapping[str, OperatorClient]:
-        """The way to each operator that is there now. On the event loop."""
+        """The client of each present operator. For the event loop only."""
         self._follow()
         return self.clients.by_name
 
     async def run(self, work: Callable[[], T]) -> T:
-        """`work` in the thread of the late matchers."""
+        """Runs `work` in the thread of the late matchers."""
         self._follow()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def at(self, vocabulary: Vocabulary) -> LateMatcher:
-        """The late matcher of a version; a new one has no subscriptions yet."""
+        """Returns the late matcher of a version. A new one has no subscriptions yet."""
         late_matcher = self._matchers.get(vocabulary.version)
         if late_matcher is None:
             late_matcher = self._matchers[vocabulary.version] = self._made(vocabulary)
@@ -339,13 +343,13 @@ class LateMatchers:
         return late_matcher
 
     async def close(self) -> None:
-        """Nothing may run any more."""
+        """Closes the threads and the clients. Nothing may be running."""
         self.texts.close()
         self._thread.shutdown(wait=True, cancel_futures=True)
         await self.clients.close()
 
     def _follow(self) -> None:
-        """Take up operators that came or went."""
+        """Applies changes of the registered operators."""
         registry = self.broker.state.operators
         if registry is not self._registry:
             self._registry = registry

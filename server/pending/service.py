@@ -34,7 +34,7 @@ __all__ = ["LateMatchingService", "running_late_matching"]
 log = logging.getLogger("kindcast.parking")
 
 EVENTS_AT_ONCE = 1_000
-"""Events that are decided at one time: each holds its body in memory."""
+"""The maximum number of events that are decided at the same time. Each holds its body in memory."""
 ROWS_PER_READ = 2_000
 LONGEST_SLEEP_SECONDS = 30.0
 """After this time the store is read again in any case, because clocks are set and machines sleep."""
@@ -45,7 +45,7 @@ KEEP_SECONDS = 30.0
 
 
 class LateMatchingService:
-    """One per process. On one event loop."""
+    """The late matching of one process. Runs on one event loop."""
 
     def __init__(self, broker: Broker, settings: Settings, experience: Experience) -> None:
         self.broker = broker
@@ -62,7 +62,7 @@ class LateMatchingService:
         self._kept_evaluations = -1
 
     def announce(self) -> None:
-        """A candidate was parked. Any thread."""
+        """Called when a candidate was parked. May be called in any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)
 
@@ -87,7 +87,7 @@ class LateMatchingService:
                 await asyncio.wait(self._tasks)
             keeper.cancel()
             self._queue.close()
-        with contextlib.suppress(Exception):  # what is not kept is learned again
+        with contextlib.suppress(Exception):  # statistics that are lost are measured again
             await self.keep_learned()
         await self.late_matchers.close()
 
@@ -109,9 +109,9 @@ class LateMatchingService:
         """Starts tasks for the candidates that are due. Returns the seconds until the next ones are due."""
         try:
             if len(self._tasks) >= EVENTS_AT_ONCE:
-                return LONGEST_SLEEP_SECONDS  # a task that ends wakes us
+                return LONGEST_SLEEP_SECONDS  # the next task that ends wakes this
             if not await self.broker.leases.take([LATE_MATCHING]):
-                return LONGEST_SLEEP_SECONDS  # another server decides; when it ends, we are woken
+                return LONGEST_SLEEP_SECONDS  # another server decides; its end wakes this
             now = time.time()
             limit = ROWS_PER_READ + len(self._busy)
 
@@ -168,7 +168,7 @@ class LateMatchingService:
 
 @asynccontextmanager
 async def running_late_matching(broker: Broker, settings: Settings) -> AsyncIterator[LateMatchingService]:
-    """Decides for as long as the block runs; the broker must run before and after."""
+    """A context manager that decides candidates while its block runs. The broker must run before and after."""
     records = await broker.read(operators.find_learned)
     experience = Experience.from_records(records)
     experience.begin_with(first_expectations(settings.operator_priors))

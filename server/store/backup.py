@@ -7,9 +7,9 @@
     a backup ──copied beside, then renamed──▶ a data folder
              ──all rows in one transaction──▶ PostgreSQL, and back by a backup of that
 
-What is there afterwards is whole or not there: a backup and a data folder get their name when all is in them, and
-PostgreSQL commits once. Rows are copied as they are: cursors, tickets, ends, counters, matches, keys, and the numbers
-that were given last, so that none comes back.
+A backup or a restored server is complete or does not exist: a folder gets its name after everything is in it, and
+PostgreSQL commits once. Rows are copied unchanged: cursors, tickets, end times, counters, matches and keys. The last
+assigned numbers are copied too, so that no number is assigned twice.
 """
 
 import hashlib
@@ -63,18 +63,18 @@ ROWS_AT_ONCE = 500
 ROWS_CHECKED_AT_ONCE = 10_000
 MAX_DAMAGE = 20
 NOT_COPIED = {unsaved.name}
-"""What belongs to a cache of the data folder."""
+"""Tables that belong to a cache of the data folder."""
 
-assert discarded.metadata is metadata  # all of its tables are known here
+assert discarded.metadata is metadata  # all of its tables are imported here
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """What `backup.json` says: of the main database, and the SHA-256 of each file."""
+    """The content of `backup.json`: the state of the main database, and the SHA-256 of each file."""
 
     made_at: float
     program: str
     source: str
-    """sqlite | postgresql"""
+    """The kind of the source database: `sqlite` or `postgresql`."""
     layout: int
     commits: int
     sequence: int
@@ -85,9 +85,9 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def backup(database: str, data: Path, folder: Path) -> Backup:
-    """Copy all of a server into a new folder: the database of this URL, and what `data` has of tenants. Servers may run
-    meanwhile: each file is what one moment saw. Cost: all is read and written once. Raises `FileExistsError`,
-    `StoreUnreadable`, OSError."""
+    """Copies all data of a server into a new folder: the database with this URL, and the tenants in `data`. Servers may
+    run meanwhile: each file is a consistent snapshot. Cost: everything is read and written once. Raises
+    `FileExistsError`, `StoreUnreadable`, OSError."""
     url = normalised(database)
     _refuse_existing(folder)
     with _made_beside(folder) as beside:
@@ -119,7 +119,8 @@ def backup(database: str, data: Path, folder: Path) -> Backup:
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:
-    """In one step, so that it ends also where a server writes all the time: readers do not hold writers up."""
+    """Copies a SQLite database in one step, so that it also ends if a server writes all the time. Readers do not block
+    writers."""
     if not source.is_file() or not source.stat().st_size:
         raise StoreUnreadable(f"there is no database {source}")
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -129,13 +130,13 @@ def _copy_sqlite(source: Path, target: Path) -> None:
             closing(sqlite3.connect(target)) as writing,
         ):
             reading.backup(writing)
-            writing.execute("PRAGMA journal_mode=DELETE")  # one file; the server that opens it uses a log again
+            writing.execute("PRAGMA journal_mode=DELETE")  # one file without a log; a server switches the log on again
     except sqlite3.DatabaseError as error:
         raise StoreUnreadable(f"the database {source} cannot be copied: {error}") from error
 
 
 def _export(url: URL, folder: Path) -> None:
-    """All tables of a PostgreSQL database, as one snapshot sees them, into SQLite."""
+    """Copies all tables of a PostgreSQL database, from one snapshot, into SQLite files."""
     engine = create_engine(url, poolclass=NullPool, json_deserializer=msgspec.json.decode)
     try:
         with engine.connect() as source, source.begin():
@@ -163,10 +164,11 @@ def _export(url: URL, folder: Path) -> None:
 
 
 def restore(folder: Path, database: str | None, data: Path) -> Backup:
-    """Make a server of a backup: in the empty PostgreSQL database of this URL, or (None) in the data folder, which must
-    be empty or not there. A backup whose files are not what its manifest says is refused.
+    """Restores a server from a backup: into the empty PostgreSQL database with this URL or, if `database` is None, into
+    the data folder, which must be empty or missing. A backup whose files differ from its manifest is refused.
 
-    Raises `FileExistsError`, `StoreInUse`, `StoreUnreadable`, OSError."""
+    Raises `FileExistsError`, `StoreInUse`, `StoreUnreadable`, OSError.
+    """
     made = read_manifest(folder)
     if damage := _changed_files(folder, made):
         raise StoreUnreadable(f"the backup {folder} is damaged: {damage[0]}")
@@ -188,7 +190,7 @@ def restore(folder: Path, database: str | None, data: Path) -> Backup:
 
 
 def _import(folder: Path, made: Backup, url: URL) -> None:
-    """All rows, in one transaction."""
+    """Inserts all rows of a backup into PostgreSQL, in one transaction."""
     engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json)
     shown = url.render_as_string()
     try:
@@ -215,7 +217,7 @@ def _import(folder: Path, made: Backup, url: URL) -> None:
 
 
 def read_manifest(folder: Path) -> Backup:
-    """Raises `StoreUnreadable`."""
+    """Returns the content of the manifest of a backup. Raises `StoreUnreadable`."""
     try:
         return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Backup)
     except (OSError, msgspec.DecodeError) as error:
@@ -223,7 +225,7 @@ def read_manifest(folder: Path) -> Backup:
 
 
 def _check_layout(connection: Connection, what: str) -> None:
-    """Between databases of two kinds rows are copied as this version knows them."""
+    """Refuses other layouts: between databases of different kinds, rows are copied in the layout of this version."""
     layout, older = connection.execute(select(ledger.c.layout, ledger.c.older_through)).one()
     if layout != LAYOUT or older:
         raise StoreUnreadable(
@@ -245,7 +247,7 @@ def _copy_rows(source: Connection, target: Connection, tables: MetaData, there: 
 
 
 def _copy_last_number(source: Connection, target: Connection, table: Table) -> None:
-    """The one that was given last, perhaps to a row that is gone."""
+    """Copies the last automatically assigned number, perhaps of a deleted row."""
     column = table.autoincrement_column
     if column is None or not isinstance(column.autoincrement, bool):
         return
@@ -273,7 +275,8 @@ def _copy_last_number(source: Connection, target: Connection, table: Table) -> N
 
 @dataclass(slots=True)
 class Checked:
-    """`damage`, in words; `rows` of each kind that has digests or checksums; the totals."""
+    """The result of a check: the damage in words, the number of rows of each kind that has digests or checksums, and
+    the totals."""
 
     damage: list[str] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
@@ -281,9 +284,9 @@ class Checked:
 
 
 def check(database: str, data: Path | None = None) -> Checked:
-    """Read everything once, as one moment sees it, also while servers run: the files of a backup (where `data` is one)
-    against its manifest, SQLite's own check, each stored event and each list of matches against its digest, and the
-    ledger. Raises `StoreUnreadable`."""
+    """Reads and checks everything once, in one snapshot; servers may run meanwhile. Checks the files of a backup (if
+    `data` is one) against its manifest, the database with SQLite's own check, each stored event and list of matches
+    against its digest, and the totals of the ledger. Raises `StoreUnreadable`."""
     url, checked = normalised(database), Checked()
     if data is not None and (data / MANIFEST).exists():
         checked.damage += _changed_files(data, read_manifest(data))
@@ -291,7 +294,7 @@ def check(database: str, data: Path | None = None) -> Checked:
         path = Path(str(url.database))
         if not path.is_file() or not path.stat().st_size:
             raise StoreUnreadable(f"there is no database {path}")
-        seen = Witness(path_of(path)).read()  # before: commits go on
+        seen = Witness(path_of(path)).read()  # read this first, because commits go on
         source = reading(path)
     else:
         seen, source = None, reading(url)
@@ -333,8 +336,8 @@ def _refuse_existing(folder: Path) -> None:
 
 @contextmanager
 def _made_beside(folder: Path) -> Iterator[Path]:
-    """A folder that gets its name when the block has ended and all in it is on disk. What a kill leaves beside it is
-    removed by the next one of the same name."""
+    """A context manager for a folder that gets its name after the block has ended and everything in it is on disk. What
+    a killed process leaves behind is removed by the next call with the same name."""
     folder = folder.absolute()
     beside = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(beside, ignore_errors=True)
@@ -364,7 +367,7 @@ def _sha256(path: Path) -> str:
 
 
 def _changed_files(folder: Path, made: Backup) -> list[str]:
-    """Those that are not what the manifest says."""
+    """Returns the files that are missing or differ from the manifest, in words."""
     found = []
     for name, sha256 in made.files.items():
         path = folder / name
@@ -387,7 +390,7 @@ def _ledger_of(connection: Connection, what: object) -> tuple[int, int, int]:
 
 @contextmanager
 def reading(source: Path | URL) -> Iterator[Connection]:
-    """A connection that sees one moment, and can change nothing."""
+    """A context manager for a read-only connection with one snapshot."""
     url = source if isinstance(source, URL) else make_url(f"sqlite:///file:{source}?mode=ro&uri=true")
     engine = _engine(url)
     try:
@@ -401,7 +404,7 @@ def reading(source: Path | URL) -> Iterator[Connection]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Connection]:
-    """One transaction on a SQLite file, committed at the end of the block."""
+    """A context manager for one transaction on a SQLite file. It is committed at the end of the block."""
     engine = _engine(URL.create("sqlite", database=str(path)))
     try:
         with engine.begin() as connection:

@@ -1,12 +1,12 @@
-"""Digests, checksums and the witness file: stored data is what was accepted, and no commit is missing.
+"""Digests, checksums and the witness file. They show that stored data is unchanged and that no commit is missing.
 
     an event            its digest, from its body
     a list of matches   CRC-32 where it is short, Adler-32 (of zlib) where it is long; so are pages and bindings
     the file            PRAGMA quick_check, a table at a time
     the database        `Witness`: a file beside it holds the number of the last commit, written once a second
 
-Checks run whenever something is read, and over everything once after each start. Damaged data is never given out; the
-caller, the log, `/readyz` and `kindcast repair` report it.
+Data is checked whenever it is read, and all data once after each start. Damaged data is never returned. The answer, the
+log, `/readyz` and `kindcast repair` report it.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 SHOWN = 5
-"""Damaged records that `/readyz` names."""
+"""The maximum number of damaged records that `/readyz` names."""
 REMEMBERED = 1_000
 CORRUPT = (11, 26)
 """SQLITE_CORRUPT and SQLITE_NOTADB, in the lower byte of an extended code."""
@@ -61,20 +61,20 @@ _log = logging.getLogger("kindcast.store")
 
 
 class Damage:
-    """What was found damaged in one database. Any thread."""
+    """The damage found in one database. May be used in any thread."""
 
     def __init__(self, data: object) -> None:
-        """`data`: the folder to name."""
+        """`data` is the folder that messages name."""
         self._data = data
         self._lock = threading.Lock()
         self._records: dict[str, None] = {}
         self.of_file: str | None = None
-        """What is wrong with the database itself, so that it cannot be used."""
+        """What is wrong with the database as a whole, so that it cannot be used; else None."""
         self.progress: str | None = None
-        """How far the check after the start has come."""
+        """The progress of the check after the start."""
 
     def note(self, record: str) -> None:
-        """A record is damaged. Logged once."""
+        """Notes a damaged record. It is logged once."""
         with self._lock:
             if record in self._records or len(self._records) >= REMEMBERED:
                 return
@@ -82,7 +82,7 @@ class Damage:
         _log.error("damaged: %s; run kindcast repair --data %s", record, self._data)
 
     def note_file(self, what: str) -> None:
-        """The database is damaged."""
+        """Notes that the whole database is damaged."""
         if self.of_file is None:
             self.of_file = (
                 f"the database is damaged ({what}): stop the server and run kindcast repair --data {self._data}"
@@ -100,7 +100,8 @@ class Damage:
             return f"damaged: {shown}{more}; run kindcast repair --data {self._data}"
 
     def translated(self, error: Exception) -> Exception:
-        """What an error of the store means: `StoreDamaged` where the database, or its matches, cannot be read."""
+        """Translates an error of the store: to `StoreDamaged` if the database or its matches cannot be read. Notes the
+        damage."""
         if isinstance(error, DBAPIError) and _is_corrupt(error.orig):
             self.note_file(str(error.orig))
             return StoreDamaged(self.of_file)
@@ -120,7 +121,8 @@ def _is_corrupt(error: BaseException | None) -> bool:
 # ── everything, piece by piece ────────────────────────────────────────────────────────────────────────────────────────
 
 Check = Callable[[Connection, int, int], tuple[int | None, list[str]]]
-"""(connection, after, at most so many rows) → the last key, None where there was none, and what is damaged."""
+"""(connection, last key before, maximum number of rows) → the last checked key (None if there was none), and the
+damage."""
 
 
 def _check_events(connection: Connection, after: int, limit: int) -> tuple[int | None, list[str]]:
@@ -167,22 +169,22 @@ CHECKS: Sequence[tuple[str, Check, Any]] = (
     ("lists of matches", _check_lists, match_lists),
     ("pages of matches", _check_pages, posting_pages),
 )
-"""What has digests or checksums: its name, its check, its table."""
+"""The checks of data with digests or checksums: (name, check, table)."""
 
 
 def count_of(connection: Connection, table: Any) -> int:
-    """The rows of a table."""
+    """Returns the number of rows of a table."""
     count: int = connection.execute(select(func.count()).select_from(table)).scalar_one()
     return count
 
 
 def tables_of(connection: Connection) -> list[str]:
-    """The tables of a SQLite database; none for other databases, which have their own tools."""
+    """Returns the tables of a SQLite database. Returns none for other databases, which have their own tools."""
     return inspect(connection).get_table_names() if connection.dialect.name == "sqlite" else []
 
 
 def find_damage(connection: Connection, table: str, at_most: int) -> list[str]:
-    """What SQLite finds wrong with a table and its indexes. Reads all of it."""
+    """Returns what SQLite's own check finds wrong with a table and its indexes. Reads the whole table."""
     quoted = table.replace('"', '""')
     rows = connection.exec_driver_sql(f'PRAGMA quick_check("{quoted}")').scalars().all()
     return [each for each in rows if each != "ok"][:at_most]
@@ -191,11 +193,11 @@ def find_damage(connection: Connection, table: str, at_most: int) -> list[str]:
 WRITE_SECONDS = 1.0
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 MAX_DAMAGE = 20
-"""Lines of SQLite's own check that are shown."""
+"""The maximum number of shown lines of SQLite's own check."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What was seen last: `boot` names the machine's run that `offset` belongs to."""
+    """The content of the witness file. `boot` identifies the boot of the machine to which `offset` belongs."""
 
     commits: int
     boot: str
@@ -204,14 +206,15 @@ class Seen(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Witness:
-    """Of one database. The broker's thread. A witness that cannot be written is logged; nothing waits for it."""
+    """The witness file of one database: the number of the last commit. For the broker's thread. If it cannot be
+    written, this is logged and has no other effect."""
 
     path: Path
     _written: int = -1
     _not_before: float = 0.0
 
     def read(self) -> Seen | None:
-        """What it says; None without one, or where it was cut off itself."""
+        """Returns the content of the file; None if it is missing or incomplete."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=Seen)
         except FileNotFoundError:
@@ -221,7 +224,7 @@ class Witness:
             return None
 
     def saw(self, commits: int, *, now: bool = False) -> None:
-        """So many commits are on disk. Written once a second, or `now`."""
+        """Notes that this many commits are on disk. The file is written at most once a second, or `now`."""
         if commits == self._written or (time.monotonic() < self._not_before and not now):
             return
         self._not_before = time.monotonic() + WRITE_SECONDS
@@ -239,25 +242,25 @@ class Witness:
 
 
 def path_of(database: str | Path) -> Path:
-    """Where the witness of a database is."""
+    """Returns the path of the witness file of a database."""
     return Path(f"{database}.witness")
 
 
 def mark_of_keys(database: str | Path) -> Path:
-    """The file beside a database that is there as long as there are keys: a server that lost its keys must not start as
+    """Returns the path of the file that exists while there are keys. A server that lost its keys must not start like
     one that never had any."""
     return Path(f"{database}.keyed")
 
 
 def follow_clock(seen: Seen | None) -> None:
-    """Compare the clock with what was seen before, if the machine has run since."""
+    """Compares the clock with the witness, if the machine has not been restarted since."""
     CLOCK.restart(seen.offset if seen is not None and seen.boot and seen.boot == _boot() else None)
     CLOCK.now()
 
 
 def clock_ahead(database: Path) -> float | None:
-    """Seconds by which the clock has moved against the machine's own since a server last wrote to the database; None
-    where none has since the machine started."""
+    """Returns the seconds by which the clock was moved, compared with the machine's monotonic clock, since a server
+    last wrote to the database. Returns None if no server has written since the machine started."""
     seen = Witness(path_of(database)).read()
     if seen is None or not seen.boot or seen.boot != _boot():
         return None
@@ -265,16 +268,16 @@ def clock_ahead(database: Path) -> float | None:
 
 
 def unchanged(database: Path) -> str:
-    """The URI by which SQLite reads the file of a server that does not run. Without a write-ahead log it makes no file
-    beside it: one of another user would keep the server from starting."""
+    """Returns the URI with which SQLite reads the database of a stopped server. Without a write-ahead log, SQLite
+    creates no file beside it: such a file of another user would prevent the server from starting."""
     log = Path(f"{database}-wal")
     is_whole = not log.exists() or not log.stat().st_size
     return f"{database.absolute().as_uri()}?mode=ro{'&immutable=1' if is_whole else ''}"
 
 
 def examine(database: Path) -> dict[str, Any]:
-    """What SQLite finds wrong with the file, which stored events do not fit their digests, and how many commits the
-    witness knows that are not there. Reads everything once."""
+    """Checks the database of a stopped server: SQLite's own check, the digests of stored events and matches, and the
+    number of commits that the witness knows and the database lacks. Reads everything once."""
     damage: list[str] = []
     commits = 0
     if not database.is_file() or not database.stat().st_size:
@@ -284,7 +287,7 @@ def examine(database: Path) -> dict[str, Any]:
             try:
                 damage += [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGE})") if row[0] != "ok"]
                 commits = connection.execute("SELECT commits FROM ledger").fetchone()[0]
-                connection.text_factory = bytes  # a damaged text may be no text any more
+                connection.text_factory = bytes  # a damaged text may not be valid UTF-8
                 rows = connection.execute("SELECT sequence, body, digest FROM events")
                 wrong = [
                     sequence for sequence, body, digest in rows if not is_whole(body, str(digest, "utf-8", "replace"))
@@ -300,7 +303,7 @@ def examine(database: Path) -> dict[str, Any]:
 
 
 def _damaged_matches(connection: sqlite3.Connection) -> list[str]:
-    """Lists and pages of matches that cannot be read; databases of layouts up to 5 have none."""
+    """Returns the lists and pages of matches that cannot be read. Databases of layouts up to 5 have none."""
     there = {row[0].decode() for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "match_lists" not in there:
         return []
@@ -319,7 +322,7 @@ def _damaged_matches(connection: sqlite3.Connection) -> list[str]:
 
 
 def accept(database: Path) -> None:
-    """Forget what was seen, and that there were keys: the next start serves the remaining data."""
+    """Deletes the witness and the mark of keys, so that the next start serves the remaining data."""
     path_of(database).unlink(missing_ok=True)
     mark_of_keys(database).unlink(missing_ok=True)
 

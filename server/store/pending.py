@@ -4,8 +4,8 @@
                                  ▲                            └─ failed: postponed, or given up (next try NULL)
                                  └───────── retry_given_up
 
-A row and a match of the same event and subscription never coexist: the transaction that writes the match deletes the
-row, and writes only if there was one.
+A row and a match of the same event and subscription never coexist. The transaction that writes the match deletes the
+row, and writes the match only if there was a row.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 NUMBERS_PER_QUERY = 500
-"""Numbers in one IN list: far below every database's limit on parameters."""
+"""The maximum number of values in one IN list, far below the parameter limit of every database."""
 
 
 class ParkedRow(TypedDict):
@@ -57,7 +57,7 @@ class ParkedRow(TypedDict):
 
 
 class Retry(TypedDict):
-    """What a failed try changes. `of_next_try_at` is None if the candidate is given up."""
+    """The new values after a failed try. `of_next_try_at` is None if the candidate is given up."""
 
     of_event: int
     of_subscription: int
@@ -93,7 +93,7 @@ _UNDECIDED = (
 
 
 def insert_parked(connection: Connection, rows: Sequence[ParkedRow]) -> None:
-    """Stores candidates of events of the same transaction."""
+    """Stores candidates of events in the same transaction."""
     if rows:
         connection.execute(_INSERT, rows)
 
@@ -108,8 +108,8 @@ def take(connection: Connection, event: int, numbers: Collection[int]) -> set[in
 
 
 def postpone(connection: Connection, retries: Sequence[Retry], now: float) -> int:
-    """Stores failed tries of rows that still exist, and notes candidates that were given up on their subscription.
-    Returns how many were given up."""
+    """Stores failed tries of rows that still exist. For candidates that are given up, stores the reason in the
+    subscription. Returns how many were given up."""
     there: set[tuple[int, int]] = set()
     for event in {each["of_event"] for each in retries}:
         of_event = select(parked.c.subscription).where(parked.c.event == event, parked.c.next_try_at.is_not(None))
@@ -143,7 +143,8 @@ _MORE_MATCHED = (
 
 
 def note_late(connection: Connection, places: Sequence[tuple[int, int, int]], now: float) -> int:
-    """Stores the positions of late matches: (position, event, matches). Returns how many events had none before."""
+    """Stores the positions of late matches, each (position, event, number of matches). Returns how many of the events
+    had no match before."""
     if not places:
         return 0
     more: Counter[int] = Counter()
@@ -163,7 +164,7 @@ def note_late(connection: Connection, places: Sequence[tuple[int, int, int]], no
 
 
 def waited_for(connection: Connection, sequences: Sequence[int]) -> set[int]:
-    """Those of the events that have candidates."""
+    """Returns the events that have candidates."""
     found: set[int] = set()
     for some in _portions(sequences):
         query = select(parked.c.event).where(parked.c.event.in_(some)).distinct()
@@ -172,7 +173,7 @@ def waited_for(connection: Connection, sequences: Sequence[int]) -> set[int]:
 
 
 def matched_before(connection: Connection, sequences: Sequence[int]) -> dict[int, int]:
-    """How many subscriptions got each of these events, of those that are still stored."""
+    """Returns how many subscriptions got each of these events. Deleted events are left out."""
     found: dict[int, int] = {}
     for some in _portions(sequences):
         query = select(events.c.sequence, events.c.matched).where(events.c.sequence.in_(some))
@@ -181,7 +182,7 @@ def matched_before(connection: Connection, sequences: Sequence[int]) -> dict[int
 
 
 def retry_given_up(connection: Connection, now: float) -> int:
-    """Makes all candidates due that were given up, from their first try on. Returns how many there are."""
+    """Makes all given-up candidates due again and resets their tries. Returns how many there are."""
     result = connection.execute(update(parked).where(parked.c.next_try_at.is_(None)).values(next_try_at=now, tries=0))
     return result.rowcount
 
@@ -204,8 +205,8 @@ def keep_vocabulary(
     *,
     unmatched: int | None = None,
 ) -> None:
-    """Stores the ontologies and declarations of a vocabulary version, for later decisions under it. Deletes versions
-    that no candidate needs any more, and no event from `unmatched` on, which shards have yet to match."""
+    """Stores the ontologies and declarations of a version of the vocabulary, for later decisions under it. Deletes the
+    versions that no candidate needs, and no event from `unmatched` on, which shards have not matched yet."""
     known = connection.execute(select(vocabularies.c.version)).scalars().all()
     old = [each for each in known if each != version and not _is_needed(connection, each, unmatched)]
     if old:
@@ -219,7 +220,7 @@ def keep_vocabulary(
 
 
 def due(connection: Connection, now: float, *, limit: int) -> list[Row[Any]]:
-    """(event, subscription, id, vocabulary_version, tries) of the candidates that are due, longest waiting first."""
+    """Returns (event, subscription, id, vocabulary_version, tries) of the due candidates, longest waiting first."""
     columns: tuple[Column[Any], ...] = (
         parked.c.event,
         parked.c.subscription,
@@ -239,14 +240,15 @@ def due(connection: Connection, now: float, *, limit: int) -> list[Row[Any]]:
 
 
 def next_due(connection: Connection, *, after: float) -> float | None:
-    """The time of the next try after `after`."""
+    """Returns the time of the next try after `after`; None if there is none."""
     upcoming = select(func.min(parked.c.next_try_at)).where(parked.c.next_try_at > after)
     found: float | None = connection.execute(upcoming).scalar_one()
     return found
 
 
 def of_event(connection: Connection, sequence: int, *, limit: int) -> list[Row[Any]]:
-    """The candidates of an event: (id, reason, kind, tries, parked_at, next_try_at), oldest subscription first."""
+    """Returns the candidates of an event, each (id, reason, kind, tries, parked_at, next_try_at), oldest subscription
+    first."""
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.id,
         parked.c.reason,
@@ -266,19 +268,19 @@ def of_event(connection: Connection, sequence: int, *, limit: int) -> list[Row[A
 
 
 def count_waiting(connection: Connection, subscription: int) -> int:
-    """How many candidates of a subscription wait for an operator."""
+    """Returns how many candidates of a subscription wait for an operator."""
     mine = (parked.c.subscription == subscription) & parked.c.next_try_at.is_not(None)
     return connection.execute(select(func.count()).where(mine)).scalar_one()
 
 
 def vocabulary_parts(connection: Connection, version: str) -> Row[Any] | None:
-    """(ontologies, declarations) of a version, as `keep_vocabulary` stored them."""
+    """Returns (ontologies, declarations) of a version, as `keep_vocabulary` stored them; None if it is not stored."""
     return connection.execute(select(vocabularies).where(vocabularies.c.version == version)).one_or_none()
 
 
 def ontology_is_needed(connection: Connection, name: str, *, unmatched: int | None = None) -> int:
-    """How many candidates wait for a decision under a vocabulary that contains this ontology, and events from
-    `unmatched` on for shards."""
+    """Returns how many candidates wait for a decision under a vocabulary with this ontology, plus the events from
+    `unmatched` on that shards must match under one."""
     rows = connection.execute(select(vocabularies.c.version, vocabularies.c.ontologies))
     versions = [row.version for row in rows if any(part[0] == name for part in row.ontologies)]
     waiting = parked.c.vocabulary_version.in_(versions) & parked.c.next_try_at.is_not(None)

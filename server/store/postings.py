@@ -1,7 +1,7 @@
-"""Lists of subscription numbers, and pairs of subscription and position, as arrays and as bytes. No SQL.
+"""Encodings of lists of subscription numbers and of postings, that is, pairs of subscription and position. No SQL.
 
-match list    the subscriptions of one position, sorted        pack_lists ◀──▶ unpack
-postings      pairs (subscription, position), sorted by both   Postings.encoded ◀──▶ decoded
+match list the subscriptions of one position, sorted pack_lists ◀──▶ unpack postings pairs (subscription, position),
+sorted by both Postings.encoded ◀──▶ decoded
 """
 
 import zlib
@@ -17,30 +17,31 @@ __all__ = ["DamagedBytes", "Numbers", "Postings", "joined", "pack_lists", "unpac
 Numbers = npt.NDArray[np.int64]
 
 COMPRESSED_FROM = 64
-"""Numbers of a list from which it is stored as compressed differences."""
+"""A list with at least this many numbers is stored as compressed differences."""
 LEVEL = 1
-"""Of the compression. Higher ones take several times as long for some per cent."""
+"""The level of the compression. Higher levels take several times as long and save a few per cent."""
 PAIRS_A_PAGE = 32_768
-"""Of a page, unless one subscription has more: it stands in one page."""
+"""The number of pairs in a page. A subscription with more pairs is still in one page."""
 
 _UNCHECKED, _UNCHECKED_WIDE, _DIFFERENCES, _PLAIN, _WIDE = b"\0", b"\1", b"\2", b"\3", b"\4"
-"""The first byte of a list. The unchecked ones are of earlier versions, which stored no checksum with short lists."""
+"""The first byte of a list. Lists with the unchecked bytes come from earlier versions, which stored short lists without
+a checksum."""
 _CHECKSUM = 4
-"""Bytes, at the end of a short list."""
+"""The size of the checksum at the end of a short list, in bytes."""
 _WIDTHS = (np.dtype("<u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<u8"))
 
 
 class DamagedBytes(ValueError):
-    """Stored matches cannot be read: they are not what was stored."""
+    """Stored matches cannot be read, because their bytes have changed."""
 
 
 # ── one list ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def pack_lists(numbers: Numbers, bounds: Numbers) -> list[bytes]:
-    """Lists of ascending distinct numbers as bytes: list `i` is `numbers[bounds[i] : bounds[i + 1]]`. A short one takes
-    four bytes a number and four for its checksum; a long one is stored as differences, and takes some bits a number
-    where it is dense."""
+    """Encodes lists of ascending distinct numbers. List `i` is `numbers[bounds[i] : bounds[i + 1]]`. A short list takes
+    four bytes per number (eight if a number needs more than 32 bits) and four for its checksum. A long list is stored
+    as compressed differences, which takes some bits per number if it is dense."""
     wide = numbers.size > 0 and int(numbers.max()) >= 1 << 32
     mark, size, raw = (_WIDE, 8, numbers.astype("<i8")) if wide else (_PLAIN, 4, numbers.astype("<u4"))
     data, ends = raw.tobytes(), bounds.tolist()
@@ -53,7 +54,7 @@ def pack_lists(numbers: Numbers, bounds: Numbers) -> list[bytes]:
 
 
 def unpack(data: bytes) -> Numbers:
-    """The list that `pack_lists` stored. Raises `DamagedBytes`."""
+    """Decodes a list that `pack_lists` encoded. Raises `DamagedBytes`."""
     try:
         match data[:1]:
             case b"\3":
@@ -72,7 +73,7 @@ def unpack(data: bytes) -> Numbers:
 
 
 def _checked(data: bytes) -> bytes:
-    """The numbers of a short list. Raises `DamagedBytes`."""
+    """Returns the bytes of the numbers of a short list. Raises `DamagedBytes`."""
     numbers = data[1:-_CHECKSUM]
     if zlib.crc32(numbers).to_bytes(_CHECKSUM, "little") != data[-_CHECKSUM:]:
         raise DamagedBytes("a list of matches is damaged")
@@ -85,7 +86,8 @@ def _compressed(numbers: Numbers) -> bytes:
 
 
 def _column(values: Numbers) -> bytes:
-    """Values from 0 on: the first one, how many they are and their width; then the others."""
+    """Encodes values that are not negative: their count, the width of the others and the first value, and then the
+    others."""
     rest = values[1:]
     width = sum(int(rest.max(initial=0)) >= 1 << bits for bits in (8, 16, 32))
     head = np.array([values.size, width, values[0] if values.size else 0], dtype="<i8").tobytes()
@@ -93,7 +95,7 @@ def _column(values: Numbers) -> bytes:
 
 
 def _read_column(data: bytes, at: int) -> tuple[Numbers, int]:
-    """The values of a column, and where the next one begins."""
+    """Returns the values of a column, and the offset of the next column."""
     size, width, first = np.frombuffer(data, dtype="<i8", count=3, offset=at).tolist()
     values = np.empty(size, dtype=np.int64)
     at += 24
@@ -110,8 +112,8 @@ def _read_column(data: bytes, at: int) -> tuple[Numbers, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
-    """Pairs, sorted by subscription and then by position: two arrays `int64[pairs]`. `first` and `last` bound the
-    positions."""
+    """Pairs of subscription and position, sorted by both: two arrays `int64[pairs]`. The pairs cover the positions from
+    `first` to `last`."""
 
     subscriptions: Numbers
     positions: Numbers
@@ -120,7 +122,8 @@ class Postings:
 
     @classmethod
     def of_lists(cls, lists: Sequence[tuple[int, bytes]], first: int, last: int) -> "Postings":
-        """Of (position, packed list) in the order of positions. Costs 1 µs a list and 50 ns a pair."""
+        """Makes postings from (position, packed list) in the order of positions. Cost: 1 µs per list and 50 ns per
+        pair."""
         if all(data[:1] == _PLAIN for _, data in lists):
             numbers = [_checked(data) for _, data in lists]
             sizes = [len(each) >> 2 for each in numbers]
@@ -138,25 +141,25 @@ class Postings:
 
     @property
     def nbytes(self) -> int:
-        """Of memory."""
+        """The memory of the arrays in bytes."""
         return self.subscriptions.nbytes + self.positions.nbytes
 
     def of(self, subscription: int, after: int) -> Numbers:
-        """The positions of one subscription after a position, ascending. Costs two binary searches."""
+        """Returns the positions of one subscription after a position, ascending. Cost: two binary searches."""
         start, end = np.searchsorted(self.subscriptions, (subscription, subscription + 1))
         mine = self.positions[start:end]
         return mine[np.searchsorted(mine, after, side="right") :]
 
     def behind(self, position: int) -> "Postings":
-        """Those after a position."""
+        """Returns the pairs after a position."""
         if position < self.first:
             return self
         chosen = self.positions > position
         return Postings(self.subscriptions[chosen], self.positions[chosen], position + 1, self.last)
 
     def count_after(self, subscriptions: Numbers, after: Numbers) -> Numbers:
-        """How many positions each subscription has after its own bound. Costs some ns a pair, and a binary search each.
-        `subscriptions` need not be sorted."""
+        """Returns how many positions each subscription has after its own bound. Cost: a binary search per subscription,
+        and some ns per pair. `subscriptions` need not be sorted."""
         starts = np.searchsorted(self.subscriptions, subscriptions)
         ends = np.searchsorted(self.subscriptions, subscriptions, side="right")
         counts = ends - starts
@@ -165,13 +168,13 @@ class Postings:
             return counts
         low, high = after[some] < self.positions[starts[some]], after[some] >= self.positions[ends[some] - 1]
         counts[some[high]] = 0
-        for each in some[~low & ~high].tolist():  # their bound lies between the first and the last
+        for each in some[~low & ~high].tolist():  # the bound is between their first and last position
             mine = self.positions[starts[each] : ends[each]]
             counts[each] = mine.size - int(np.searchsorted(mine, after[each], side="right"))
         return counts
 
     def last_of(self, subscriptions: Numbers) -> Numbers:
-        """The last position of each subscription; 0 where it has none."""
+        """Returns the last position of each subscription; 0 if it has none."""
         if not len(self):
             return np.zeros(subscriptions.size, dtype=np.int64)
         ends = np.searchsorted(self.subscriptions, subscriptions, side="right") - 1
@@ -179,7 +182,7 @@ class Postings:
         return np.where(there, self.positions[ends], 0)
 
     def pages(self) -> Iterator["Postings"]:
-        """The same pairs in parts of some `PAIRS_A_PAGE`; a subscription is only in one part."""
+        """Yields the same pairs in parts of about `PAIRS_A_PAGE`. Each subscription is in one part only."""
         start, size = 0, len(self)
         while start < size:
             end = min(start + PAIRS_A_PAGE, size)
@@ -188,8 +191,8 @@ class Postings:
             start = end
 
     def encoded(self) -> bytes:
-        """As bytes: each subscription once, with the number of its positions; one or two bytes a position, compressed.
-        There must be a pair."""
+        """Encodes the pairs: each subscription once, with the number of its positions; a position takes one or two
+        bytes, compressed. There must be at least one pair."""
         starts = np.flatnonzero(np.diff(self.subscriptions, prepend=-1))
         counts = np.diff(starts, append=len(self))
         columns = (np.diff(self.subscriptions[starts], prepend=0), counts, self.positions - self.first)
@@ -197,7 +200,7 @@ class Postings:
 
     @classmethod
     def decoded(cls, data: bytes, first: int, last: int) -> "Postings":
-        """What `encoded` stored. Raises `DamagedBytes`."""
+        """Decodes what `encoded` returned. Raises `DamagedBytes`."""
         try:
             raw = zlib.decompress(data)
             differences, at = _read_column(raw, 0)
@@ -209,7 +212,7 @@ class Postings:
 
 
 def joined(parts: Sequence[Postings]) -> Postings:
-    """Postings of positions that follow each other, as one."""
+    """Merges postings of consecutive ranges of positions."""
     if len(parts) == 1:
         return parts[0]
     subscriptions = np.concatenate([each.subscriptions for each in parts])

@@ -1,11 +1,11 @@
-"""Several servers on one PostgreSQL: their shared log, which of them run, and who delivers for which subscription.
+"""Several servers on one PostgreSQL database: their shared log, the live servers, and the leases of subscriptions.
 
     ledger          its row is locked by each group until the commit: positions and commits have one order, without gaps
-    changes         what a commit changed beside events: subscriptions, the vocabulary, operators. Others apply it
-    own_commits     the last commit of each server: one whose answer was lost is looked for here
-    servers         a row for each that lives; it says until when, by the clock of the database
-    leases          which server delivers for a subscription, and the number of that turn
-    jobs            requests that are answered before they are done, so that every server can say how far they are
+    changes         what a commit changed besides events: subscriptions, vocabulary, operators. Other servers apply it
+    own_commits     the last commit of each server, to look up a commit whose answer was lost
+    servers         one row per live server, with the time until which it counts as live, by the clock of the database
+    leases          which server delivers for a subscription, and its fence
+    jobs            requests that are answered before they are done, so that every server can report their progress
 
 These tables are on PostgreSQL only: a SQLite database has one server.
 """
@@ -57,7 +57,7 @@ changes = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=True),
     Column("commit", BigInteger, nullable=False, index=True),  # `ledger.commits` after it
     Column("kind", String, nullable=False),
-    Column("subscription", BigInteger, nullable=False),  # its number; 0 where it is about something else
+    Column("subscription", BigInteger, nullable=False),  # its number; 0 if the change is about something else
     Column("id", String, nullable=False),  # of the subscription
 )
 
@@ -72,9 +72,9 @@ servers = Table(
     "servers",
     metadata,
     Column("id", String, primary_key=True),
-    Column("program", String, nullable=False),  # by what it matches: all that live have the same
+    Column("program", String, nullable=False),  # version and matching rules: the same at all live servers
     Column("alive_until", DateTime(timezone=True), nullable=False),
-    Column("applied", BigInteger, nullable=False),  # the commits up to which its vocabulary and operators are those
+    Column("applied", BigInteger, nullable=False),  # its vocabulary and operators are those of this commit
 )
 
 leases = Table(
@@ -82,7 +82,7 @@ leases = Table(
     metadata,
     Column("subscription", BigInteger, nullable=False),  # 0: late matching; below: shards
     Column("server", String, nullable=False),
-    Column("fence", BigInteger, nullable=False),  # grows with each other server that takes it
+    Column("fence", BigInteger, nullable=False),  # grows when another server takes the lease
     PrimaryKeyConstraint("subscription"),
 )
 
@@ -90,35 +90,35 @@ jobs = Table(
     "jobs",
     metadata,
     Column("id", String, primary_key=True),
-    Column("server", String, nullable=False),  # that runs it
-    Column("told", String, nullable=False),  # what its address answers, as JSON
+    Column("server", String, nullable=False),  # that runs the job
+    Column("told", String, nullable=False),  # the answer at the job's URL, as JSON
     Column("ended_at", DateTime(timezone=True), index=True),
 )
 
 SUBSCRIPTION = "subscription"
-"""A subscription was added, removed or changed: its row says what it is now."""
+"""A subscription was added, removed or changed. Its row has the new state."""
 TOLD = "told"
-"""Something of a subscription changed that matching does not depend on, its sink for example."""
+"""A change of a subscription that does not affect matching, for example of its sink."""
 ACTIVATION = "activation"
-"""Another vocabulary is in force."""
+"""Another vocabulary was activated."""
 OPERATORS = "operators"
 PARKED = "parked"
-"""Candidates wait for operators."""
+"""Candidates were parked or are due."""
 
 CHANNEL = "kindcast"
-"""Of NOTIFY. It only wakes: whoever misses it looks a moment later."""
+"""The channel of NOTIFY. It only wakes servers; a server that misses it looks a moment later."""
 KEPT_COMMITS = 100_000
-"""Whose changes are kept. A server that is further behind reads everything again."""
+"""The changes of this many commits are kept. A server that is further behind reads everything again."""
 LATE_MATCHING = 0
-"""In the place of a subscription: the lease of deciding candidates that wait for operators."""
+"""The key in `leases`, instead of a subscription, for deciding candidates that wait for operators."""
 
 
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-"""The first statement of a transaction that is to see one commit, and nothing after it."""
+"""The first statement of a transaction that must see one snapshot."""
 
 
 class Locked(NamedTuple):
-    """What the ledger says."""
+    """The values of the ledger that servers compare."""
 
     layout: int
     commits: int
@@ -141,39 +141,39 @@ _LEDGER = "SELECT layout, commits, sequence, snapshot FROM ledger"
 
 
 def lock_ledger(connection: Connection) -> Locked:
-    """Wait for the groups of other servers; from now on until this transaction ends nobody else commits a group, and
-    each statement sees all that were committed."""
+    """Waits for the groups of other servers and locks the ledger. Until this transaction ends, no other server commits
+    a group, and each statement sees all committed groups."""
     return Locked(*connection.exec_driver_sql(f"{_LEDGER} FOR UPDATE").one())
 
 
 def read_ledger(connection: Connection) -> Locked:
-    """Without a lock: what this transaction sees."""
+    """Reads the ledger without a lock, as this transaction sees it."""
     return Locked(*connection.exec_driver_sql(_LEDGER).one())
 
 
 def note_changes(connection: Connection, commit: int, noted: Iterable[Change]) -> None:
-    """Append to the log what this group changes."""
+    """Appends the changes of this group to the log."""
     rows = [(commit, *each) for each in noted]
     insert_rows(connection, changes.name, ("commit", "kind", "subscription", "id"), rows)
 
 
 def changes_after(connection: Connection, commit: int) -> list[Change]:
-    """What later commits changed, in their order."""
+    """Returns the changes of later commits, in order."""
     query = "SELECT kind, subscription, id FROM changes WHERE commit > %s ORDER BY number"
     return [Change(*row) for row in connection.exec_driver_sql(query, (commit,))]
 
 
 def commit_is_there(connection: Connection, server: str, commit: int) -> bool:
-    """Whether a group of this server is on disk that was to be this commit. Waits until its transaction has ended. The
-    names of transactions do not tell: after a crash PostgreSQL gives those that were not on disk once more."""
+    """Whether the group of this server that should be this commit is on disk. Waits until its transaction has ended.
+    Transaction ids are not used, because after a crash PostgreSQL reuses those that were not on disk."""
     lock_ledger(connection)
     mine = connection.exec_driver_sql("SELECT commit FROM own_commits WHERE server = %s", (server,))
     return mine.scalar_one_or_none() == commit
 
 
 def clean(connection: Connection, commits: int) -> None:
-    """Delete what nobody needs any more: old changes, leases of subscriptions that are gone, servers that ended long
-    ago. In a group."""
+    """Deletes old changes, leases of deleted subscriptions, servers that ended long ago, and their jobs. Must run in a
+    group."""
     connection.execute(text("DELETE FROM changes WHERE commit <= :least"), {"least": commits - KEPT_COMMITS})
     connection.execute(text("DELETE FROM servers WHERE alive_until < clock_timestamp() - interval '1 hour'"))
     connection.execute(text("DELETE FROM own_commits WHERE server NOT IN (SELECT id FROM servers)"))
@@ -202,24 +202,24 @@ _OTHERS = text(
 
 
 def take_leases(connection: Connection, me: str, numbers: Collection[int]) -> dict[int, int]:
-    """Those of these subscriptions for which this server delivers from now on, with their fences: nobody did, or one
-    that lives no more. In a group."""
+    """Takes the leases of these subscriptions that no live server has. Returns the subscriptions for which this server
+    delivers now, with their fences. Must run in a group."""
     connection.execute(_TAKE, {"me": me, "numbers": list(numbers)})
     return held_leases(connection, me, numbers)
 
 
 def release_lease(connection: Connection, me: str, number: int) -> None:
-    """This server delivers no more for a subscription. Its row stays, so that the fence grows. In a group."""
+    """Gives up the lease of a subscription. The row stays, so that the fence keeps growing. Must run in a group."""
     connection.exec_driver_sql("UPDATE leases SET server = '' WHERE subscription = %s AND server = %s", (number, me))
 
 
 def held_leases(connection: Connection, me: str, numbers: Collection[int]) -> dict[int, int]:
-    """Those of these subscriptions for which this server delivers, with their fences."""
+    """Returns the subscriptions for which this server delivers, with their fences."""
     return {number: fence for number, fence in connection.execute(_HELD, {"me": me, "numbers": list(numbers)})}
 
 
 def leased_to_others(connection: Connection, me: str, numbers: Collection[int]) -> set[int]:
-    """Those of these subscriptions for which another server delivers that lives."""
+    """Returns the subscriptions for which another live server delivers."""
     return set(connection.execute(_OTHERS, {"me": me, "numbers": list(numbers)}).scalars())
 
 
@@ -230,25 +230,27 @@ BEAT = (
     " VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s), %s)"
     " ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until"
 )
-"""Say that a server lives: its id, its program, for how many seconds, what it has applied."""
+"""The statement of a heartbeat. Its parameters: the id of the server, its program, for how many seconds it counts as
+live, what it has applied."""
 LIVING = "SELECT id, program FROM servers WHERE alive_until > clock_timestamp() ORDER BY id"
 LEAVE = "DELETE FROM servers WHERE id = %s"
 
 
 def note_applied(connection: Connection, id: str, commits: int) -> None:
-    """A server has the vocabulary and the operators of this commit."""
+    """Stores that a server has the vocabulary and the operators of this commit."""
     connection.exec_driver_sql("UPDATE servers SET applied = %s WHERE id = %s", (commits, id))
 
 
 def behind(connection: Connection, commits: int, but: str) -> int:
-    """How many servers live, `but` for one, that have not applied what this commit put in force."""
+    """Returns how many live servers, not counting `but`, have not applied the vocabulary and operators of this
+    commit."""
     query = "SELECT count(*) FROM servers WHERE alive_until > clock_timestamp() AND applied < %s AND id <> %s"
     return int(connection.exec_driver_sql(query, (commits, but)).scalar_one())
 
 
 class Member(NamedTuple):
-    """A server that lives. `applied`: the commit whose vocabulary and operators it has; `commit`: its own last one;
-    `leases`: for how many subscriptions it delivers."""
+    """A live server. `applied` is the commit whose vocabulary and operators it has, `commit` its own last commit, and
+    `leases` the number of subscriptions for which it delivers."""
 
     id: str
     program: str
@@ -259,7 +261,7 @@ class Member(NamedTuple):
 
 
 def members(connection: Connection) -> list[Member]:
-    """The servers that live, by id."""
+    """Returns the live servers, ordered by id."""
     query = (
         "SELECT servers.id, program, extract(epoch FROM alive_until - clock_timestamp())::float8, applied, own.commit,"
         " (SELECT count(*) FROM leases WHERE server = servers.id AND subscription > 0)"
@@ -270,7 +272,7 @@ def members(connection: Connection) -> list[Member]:
 
 
 def living(connection: Connection) -> Sequence[tuple[str, str]]:
-    """Id and program of each server that lives."""
+    """Returns the id and program of each live server."""
     return [(id, program) for id, program in connection.exec_driver_sql(LIVING)]
 
 
@@ -292,13 +294,14 @@ _FIND_JOB = (
 
 
 def store_job(connection: Connection, me: str, id: str, told: str, *, ended: bool, kept: int, seconds: float) -> None:
-    """Says how far a job of this server is; at its end those that ended long ago are forgotten. In a group."""
+    """Stores the progress of a job of this server. When it ends, jobs that ended long ago are deleted. Must run in a
+    group."""
     connection.execute(_STORE_JOB, {"id": id, "me": me, "told": told, "ended": ended})
     if ended:
         connection.execute(_FORGET_JOBS, {"kept": kept, "seconds": seconds})
 
 
 def find_job(connection: Connection, id: str) -> str | None:
-    """What was said of a job last. None where there is none, or its server ended before it."""
+    """Returns the last stored progress of a job; None if there is no such job, or if its server ended first."""
     told: str | None = connection.exec_driver_sql(_FIND_JOB, (id,)).scalar_one_or_none()
     return told

@@ -1,12 +1,12 @@
-"""Shards of the subscriptions, on PostgreSQL: how far each has matched the log, and what changed there beside events.
+"""Shards of the subscriptions, on PostgreSQL: the place of each shard in the log, and the log of changes of
+subscriptions.
 
     shards          a row for each: events up to `position` are matched, changes up to `applied` are in its stored state
     shard_changes   each change of a subscription, in order: what it was before, and what it is after the events up to
                     a position. Kept until its shard has passed it
 
-A subscription is in the shard of its number modulo the number of shards. Its row says what it is now; the changes after
-a shard's own position, taken back from the last one on, say what it was there. So a row that is deleted leaves its tree
-in the change.
+A subscription is in the shard of its number modulo the number of shards. Its row has its present state. To get the
+state at the place of a shard, the later changes are undone. So the change of a deleted row keeps its tree.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -61,15 +61,15 @@ shards = Table(
     "shards",
     metadata,
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("position", BigInteger, nullable=False),  # the last event that it matched
-    Column("applied", BigInteger, nullable=False),  # the last of `shard_changes` that it applied
+    Column("position", BigInteger, nullable=False),  # the last matched event
+    Column("applied", BigInteger, nullable=False),  # the last applied row of `shard_changes`
 )
 
 shard_changes = Table(
     "shard_changes",
     metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=True),
-    Column("position", BigInteger, nullable=False),  # it counts for the events after this one
+    Column("position", BigInteger, nullable=False),  # it applies to the events after this one
     Column("shard", Integer, nullable=False),
     Column("subscription", BigInteger, nullable=False),
     Column("id", String, nullable=False),
@@ -77,23 +77,24 @@ shard_changes = Table(
     Column("was_end", Double, nullable=False),
     Column("matching", Boolean, nullable=False),
     Column("ends_at", Double, nullable=False),
-    Column("tree", Text),  # of a subscription that was deleted
+    Column("tree", Text),  # of a deleted subscription
     Index("shard_changes_shard", "shard", "number"),
 )
 
 PAGE = 1_000
-"""Events, or changes, that a shard reads at one time."""
+"""The maximum number of events, or of changes, that a shard reads at one time."""
 
 
 class Place(NamedTuple):
-    """How far a shard is: the last event that it matched, and the last change that it applied."""
+    """The place of a shard in the log: the last event that it matched, and the last change that it applied."""
 
     position: int
     applied: int
 
 
 class ShardChange(NamedTuple):
-    """A change of a subscription, after the events up to `position`. `tree` is JSON text where it was deleted."""
+    """A change of a subscription, after the events up to `position`. `tree` is JSON text if the subscription was
+    deleted."""
 
     position: int
     subscription: int
@@ -106,7 +107,7 @@ class ShardChange(NamedTuple):
 
 
 class StoredSubscription(NamedTuple):
-    """A subscription that matches at a shard's place."""
+    """A subscription that matches at the place of a shard."""
 
     number: int
     id: str
@@ -115,8 +116,9 @@ class StoredSubscription(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What comes next in the log: events; the changes before the last of them, by number, or all where there are no
-    more events; the trees of the subscriptions that begin to match by them; and the commit at which it was read."""
+    """The next part of the log. `changes` are those before the last event, by number, or all if there are no events.
+    `trees` has the trees of the subscriptions that begin to match. `commits` is the commit at which the page was
+    read."""
 
     events: Sequence[Row[Any]]
     changes: Sequence[tuple[int, ShardChange]]
@@ -125,7 +127,8 @@ class Page(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """How far a shard is behind: so many events, the oldest of which was accepted then. `server` holds it."""
+    """How far a shard is behind: the number of events that wait, and when the oldest of them was accepted. `server`
+    holds the shard."""
 
     shard: int
     position: int
@@ -135,7 +138,7 @@ class Lag(NamedTuple):
 
 
 def lease_of(shard: int) -> int:
-    """In the place of a subscription: the lease of a shard."""
+    """Returns the key in `leases`, instead of a subscription, for a shard."""
     return -1 - shard
 
 
@@ -143,8 +146,8 @@ def lease_of(shard: int) -> int:
 
 
 def begin(connection: Connection, count: int | None, *, alone: bool) -> None:
-    """Make the shards of a database that has none; what it holds was matched when it was published. Raises `StoreInUse`
-    where it has another number of them. Not `alone`: other servers use it, and nothing is made."""
+    """Creates the shards of a database that has none; its events were matched when they were published. Raises
+    `StoreInUse` if it has another number of shards, or if it is not `alone`, that is, if other servers use it."""
     there = len(connection.execute(select(shards.c.number)).all())
     if there == (count or 0):
         return
@@ -161,13 +164,13 @@ def begin(connection: Connection, count: int | None, *, alone: bool) -> None:
 
 
 def log_changes(connection: Connection, changes: Iterable[ShardChange], count: int) -> None:
-    """Append to the log, in a group."""
+    """Appends changes to the log. Must run in a group."""
     columns = ("shard", *ShardChange._fields)
     insert_rows(connection, shard_changes.name, columns, [(each.subscription % count, *each) for each in changes])
 
 
 def page_after(connection: Connection, shard: int, place: Place) -> Page:
-    """The next events and changes for a shard. Raises `RecordDamaged` where the next event is."""
+    """Returns the next events and changes for a shard. Raises `RecordDamaged` if the next event is damaged."""
     found = list_events(connection, after=place.position, type=None, limit=PAGE)
     mine = (shard_changes.c.shard == shard) & (shard_changes.c.number > place.applied)
     query = select(shard_changes).where(mine).order_by(shard_changes.c.number)
@@ -182,7 +185,7 @@ def _change(row: Row[Any]) -> ShardChange:
 
 
 def _trees(connection: Connection, numbers: Collection[int]) -> dict[int, Any]:
-    """The trees of these subscriptions, also of those that were deleted since."""
+    """Returns the trees of these subscriptions, also of deleted ones."""
     wanted = sorted(numbers)
     found = {row.number: row.tree for row in subscription_rows.trees(connection, live_only=False, numbers=wanted)}
     gone = [number for number in wanted if number not in found]
@@ -194,7 +197,7 @@ def _trees(connection: Connection, numbers: Collection[int]) -> dict[int, Any]:
 
 
 def as_it_was(connection: Connection, shard: int, count: int, applied: int) -> Iterator[StoredSubscription]:
-    """The subscriptions of a shard that match after this change: the rows, without what came later."""
+    """Yields the subscriptions of a shard that match after the change `applied`: the rows with later changes undone."""
     later: dict[int, Row[Any]] = {}
     newer = (shard_changes.c.shard == shard) & (shard_changes.c.number > applied)
     for row in connection.execute(select(shard_changes).where(newer).order_by(shard_changes.c.number)):
@@ -215,30 +218,30 @@ def as_it_was(connection: Connection, shard: int, count: int, applied: int) -> I
 
 
 def find_place(connection: Connection, shard: int) -> Place:
-    """How far a shard is."""
+    """Returns the place of a shard."""
     return Place(*connection.execute(select(shards.c.position, shards.c.applied).where(shards.c.number == shard)).one())
 
 
 def move(connection: Connection, shard: int, place: Place) -> None:
-    """A shard is further, in the group that has its matches."""
+    """Stores the new place of a shard, in the group that stores its matches."""
     connection.execute(update(shards).where(shards.c.number == shard).values(place._asdict()))
 
 
 def deleted_after(connection: Connection, shard: int, applied: int) -> set[int]:
-    """The subscriptions of a shard that were deleted by later changes."""
+    """Returns the subscriptions of a shard that were deleted after the change `applied`."""
     mine = (shard_changes.c.shard == shard) & (shard_changes.c.number > applied) & shard_changes.c.tree.is_not(None)
     return set(connection.execute(select(shard_changes.c.subscription).where(mine)).scalars())
 
 
 def first_unmatched(connection: Connection) -> int | None:
-    """The first event that some shard has yet to match; None where there is none, and where there are no shards."""
+    """Returns the first event that a shard has not matched yet; None if there is none, or if there are no shards."""
     query = "SELECT sequence FROM events WHERE sequence > (SELECT min(position) FROM shards) ORDER BY sequence LIMIT 1"
     found: int | None = connection.exec_driver_sql(query).scalar_one_or_none()
     return found
 
 
 def clean(connection: Connection) -> None:
-    """Delete the changes that their shards have passed."""
+    """Deletes the changes that their shards have applied."""
     connection.exec_driver_sql(
         "DELETE FROM shard_changes USING shards WHERE shards.number = shard_changes.shard"
         " AND shard_changes.number <= shards.applied"
@@ -246,7 +249,7 @@ def clean(connection: Connection) -> None:
 
 
 def lags(connection: Connection) -> list[Lag]:
-    """How far each shard is behind. Costs a walk over the events that the slowest has yet to match."""
+    """Returns how far each shard is behind. Cost: a scan of the events that the slowest shard has not matched."""
     query = (
         "SELECT number, position,"
         " (SELECT count(*) FROM events WHERE sequence > position),"

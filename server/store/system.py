@@ -1,7 +1,7 @@
-"""The system's own database: keys, tenants, the audit log and what was used. It holds nothing of any tenant's data.
+"""The system database: keys, tenants, the audit log and usage. It holds no data of any tenant.
 
-SQLite: a file of its own beside the main one (`kindcast.system.db`), in WAL mode with `synchronous=FULL`, so that the
-command line can make keys while a server runs. PostgreSQL: tables `system_…` of the same database.
+With SQLite it is a separate file beside the main one (`kindcast.system.db`), in WAL mode with `synchronous=FULL`. So
+the command line can create keys while a server runs. With PostgreSQL it is the tables `system_…` of the same database.
 """
 
 import os
@@ -60,7 +60,7 @@ T = TypeVar("T")
 SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while the tables are made
 LAYOUT = 1
 REFUSALS = (401, 403)
-"""The outcomes of requests that were refused for who sent them."""
+"""The status codes of requests that were refused because of their sender."""
 metadata = MetaData()
 _Json = JSON(none_as_null=True)
 _Number = BigInteger().with_variant(Integer, "sqlite")
@@ -70,7 +70,7 @@ about = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
     Column("layout", Integer, nullable=False),
-    Column("changes", _Number, nullable=False),  # of keys and tenants: who remembers them looks here
+    Column("changes", _Number, nullable=False),  # counts changes of keys and tenants, for caches of them
 )
 keys = Table(
     "system_keys",
@@ -78,7 +78,7 @@ keys = Table(
     Column("id", String, primary_key=True),
     Column("hash", String, nullable=False),
     Column("role", String, nullable=False),
-    Column("tenant", String),  # NULL: an administrator of all
+    Column("tenant", String),  # NULL: a key for all tenants
     Column("name", Text, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),
@@ -92,7 +92,7 @@ tenants = Table(
     Column("name", String, primary_key=True),
     Column("created_at", Double, nullable=False),
     Column("limits", _Json, nullable=False),
-    Column("awake", Integer, nullable=False),  # 1: something may be due though nobody asks: opened by the next start
+    Column("awake", Integer, nullable=False),  # 1: work may be due without a request: opened at the next start
 )
 audit = Table(
     "system_audit",
@@ -123,7 +123,7 @@ usage = Table(
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a tenant."""
+    """A tenant, its limits, and whether it is opened at start."""
 
     name: str
     created_at: float
@@ -132,7 +132,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Who did what, from where, and with what result."""
+    """An entry of the audit log: who did what, from where, and with what result."""
 
     at: float
     tenant: str
@@ -144,10 +144,10 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SystemStore:
-    """Any number of threads; writes happen one after the other."""
+    """The system database. May be used by any number of threads. Transactions run one after the other."""
 
     def __init__(self, settings: Settings) -> None:
-        """Opens nothing yet."""
+        """Does not open the database; `open` does."""
         url = normalised(settings.database_url)
         self.path: Path | None = None
         self._mark_of_keys: Path | None = None
@@ -171,7 +171,7 @@ class SystemStore:
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Make the tables if they are not there. Raises `StoreUnreadable`, OSError."""
+        """Opens the database and creates missing tables. Raises `StoreUnreadable`, OSError."""
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ class SystemStore:
             raise StoreUnreadable(f"the database of the keys cannot be opened: {error.orig}") from error
 
     def close(self) -> None:
-        """May be called more than once."""
+        """Closes the database. May be called more than once."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -198,7 +198,7 @@ class SystemStore:
             self._engine.dispose()
 
     def run(self, work: Callable[[Connection], T]) -> T:
-        """`work` in a transaction, committed when it returns. Raises `StoreUnavailable`."""
+        """Runs `work` in a transaction and commits it. Raises `StoreUnavailable`."""
         with self._lock:
             if self._connection is None:
                 raise StoreUnavailable("the database of the keys is closed")
@@ -211,7 +211,7 @@ class SystemStore:
     # ── keys and tenants ────────────────────────────────────────────────────────────────────────────────────────────
 
     def check_keys(self) -> None:
-        """Whether the keys that there were are still there. Raises `KeysLost`."""
+        """Checks that a database that had keys still has some. Raises `KeysLost`."""
         if self._mark() or self.path is None or self._mark_of_keys is None or not self._mark_of_keys.exists():
             return
         raise KeysLost(
@@ -222,18 +222,18 @@ class SystemStore:
         )
 
     def _mark(self) -> bool:
-        """Whether there are keys; if so, the mark of that is made."""
+        """Returns whether there are keys. If so, creates the file that marks this."""
         there = self.run(lambda connection: connection.execute(select(func.count()).select_from(keys)).scalar_one()) > 0
         if there and self._mark_of_keys is not None:
             self._mark_of_keys.touch(mode=0o600)
         return there
 
     def changes(self) -> int:
-        """A number that grows with every change of keys or tenants."""
+        """Returns a number that grows with every change of keys or tenants."""
         return self.run(lambda connection: int(connection.execute(select(about.c.changes)).scalar_one()))
 
     def load(self) -> tuple[int, list[Key], list[Tenant]]:
-        """`changes`, all keys and all tenants."""
+        """Returns `changes`, all keys and all tenants."""
 
         def read(connection: Connection) -> tuple[int, list[Key], list[Tenant]]:
             changes = int(connection.execute(select(about.c.changes)).scalar_one())
@@ -244,8 +244,8 @@ class SystemStore:
         return self.run(read)
 
     def add_key(self, key: Key, *, replaces: str | None = None, until: float = 0.0) -> None:
-        """Store a key, and its tenant if it is new; what it `replaces` ends at `until`, or before. Raises `KeyMade`
-        where there is a key of its id."""
+        """Stores a key, and its tenant if it is new. The key that it `replaces` expires at `until`, unless it expires
+        earlier. Raises `KeyMade` if there is a key with this id."""
 
         def write(connection: Connection) -> None:
             if connection.execute(select(keys.c.id).where(keys.c.id == key.id)).first() is not None:
@@ -262,8 +262,8 @@ class SystemStore:
         self._mark()
 
     def delete_key(self, id: str, *, keep_ruler_at: float | None = None) -> bool:
-        """Whether there was one. With a time, raises `LastKey` where no other key that is valid then is one of an
-        administrator of all tenants."""
+        """Deletes a key. Returns whether it existed. If `keep_ruler_at` is given, raises `LastKey` if no other
+        administrator's key for all tenants is valid at that time."""
 
         def write(connection: Connection) -> bool:
             if keep_ruler_at is not None:
@@ -278,7 +278,7 @@ class SystemStore:
         return gone
 
     def add_tenant(self, name: str, limits: Mapping[str, float], now: float) -> None:
-        """Raises `TenantExists`."""
+        """Creates a tenant. Raises `TenantExists`."""
 
         def write(connection: Connection) -> None:
             if not _add_tenant(connection, name, now):
@@ -289,11 +289,11 @@ class SystemStore:
         self.run(write)
 
     def set_tenant_limits(self, name: str, limits: Mapping[str, float], now: float) -> None:
-        """Replaces its earlier limits. Raises `UnknownTenant`."""
+        """Replaces the limits of a tenant. Raises `UnknownTenant`."""
 
         def write(connection: Connection) -> None:
             if name == DEFAULT_TENANT:
-                _add_tenant(connection, name, now)  # it is there before anything is known of it
+                _add_tenant(connection, name, now)  # it exists before it has a row
             if not _set_limits(connection, name, limits):
                 raise UnknownTenant(name)
             _changed(connection)
@@ -301,8 +301,8 @@ class SystemStore:
         self.run(write)
 
     def delete_tenant(self, name: str, remove: Callable[[], None]) -> None:
-        """Forget a tenant and what it used, and `remove` its data before that is committed: where this fails, or the
-        process ends, the tenant is still there. Raises `UnknownTenant`, `TenantInUse`."""
+        """Deletes a tenant and its usage. Calls `remove`, which deletes its data, before the commit: if that fails or
+        the process ends, the tenant still exists. Raises `UnknownTenant`, `TenantInUse`."""
 
         def write(connection: Connection) -> None:
             _check_unused(connection, name)
@@ -314,11 +314,11 @@ class SystemStore:
         self.run(write)
 
     def check_unused(self, name: str) -> None:
-        """Whether a tenant can be deleted. Raises `UnknownTenant`, `TenantInUse`."""
+        """Checks that a tenant can be deleted. Raises `UnknownTenant`, `TenantInUse`."""
         self.run(lambda connection: _check_unused(connection, name))
 
     def set_awake(self, name: str, awake: bool) -> None:
-        """Note whether the next start is to open a tenant. Raises `UnknownTenant`."""
+        """Stores whether the next start opens a tenant. Raises `UnknownTenant`."""
         chosen = update(tenants).where(tenants.c.name == name).values(awake=int(awake))
         if not self.run(lambda connection: connection.execute(chosen).rowcount):
             raise UnknownTenant(name)
@@ -326,14 +326,14 @@ class SystemStore:
     # ── the audit log ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def record(self, entries: Sequence[AuditEntry]) -> None:
-        """Write entries; on disk when it returns."""
+        """Appends entries to the audit log. They are on disk when it returns."""
         rows = [msgspec.structs.asdict(each) for each in entries]
         self.run(lambda connection: connection.execute(insert(audit), rows))
 
     def audited(
         self, *, tenant: str | None, after: int, limit: int, who: str | None = None, since: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Entries in their order; `tenant` None: of all."""
+        """Returns entries of the audit log in order. `tenant=None` stands for all tenants."""
         query = select(audit).where(audit.c.number > after, audit.c.at >= since).order_by(audit.c.number).limit(limit)
         if tenant is not None:
             query = query.where(audit.c.tenant == tenant)
@@ -342,8 +342,9 @@ class SystemStore:
         return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
 
     def forget_audited(self, before: float, *, keep: int) -> int:
-        """Delete entries older than `before`, and all but the newest: of refused requests a tenth of `keep`, so that
-        who has no key cannot push out the others, and `keep` in all. Returns how many. Cost: a walk over the log."""
+        """Deletes entries older than `before`, and the oldest entries of the rest until `keep` are left. Entries of
+        refused requests may be at most a tenth of `keep`, so that somebody without a key cannot displace the others.
+        Returns how many were deleted. Cost: a scan of the log."""
 
         def write(connection: Connection) -> int:
             gone = connection.execute(delete(audit).where(audit.c.at < before)).rowcount
@@ -360,7 +361,7 @@ class SystemStore:
     # ── usage ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add_usage(self, day: str, counted: Iterable[tuple[str, str, Mapping[str, int]]]) -> None:
-        """Add to what (who, tenant) used on this day."""
+        """Adds to the usage of each (who, tenant) on a day."""
 
         def write(connection: Connection) -> None:
             for who, tenant, more in counted:
@@ -372,7 +373,7 @@ class SystemStore:
         self.run(write)
 
     def used(self, *, tenant: str | None, since: str) -> list[dict[str, Any]]:
-        """What was used from a day on, by day and key."""
+        """Returns the usage from a day on, by day, tenant and key."""
         query = select(usage).where(usage.c.day >= since).order_by(usage.c.day, usage.c.tenant, usage.c.who)
         if tenant is not None:
             query = query.where(usage.c.tenant == tenant)
@@ -380,7 +381,7 @@ class SystemStore:
 
 
 def _add_tenant(connection: Connection, name: str, now: float) -> bool:
-    """Whether it was not there before."""
+    """Creates a tenant if it does not exist. Returns whether it was created."""
     known = connection.execute(select(func.count()).where(tenants.c.name == name)).scalar_one()
     if not known:
         connection.execute(insert(tenants).values(name=name, created_at=now, limits={}, awake=0))
@@ -396,7 +397,7 @@ def _check_unused(connection: Connection, name: str) -> None:
 
 
 def _set_limits(connection: Connection, name: str, limits: Mapping[str, float]) -> bool:
-    """Whether there is such a tenant."""
+    """Sets the limits of a tenant. Returns whether the tenant exists."""
     return connection.execute(update(tenants).where(tenants.c.name == name).values(limits=dict(limits))).rowcount > 0
 
 
@@ -405,7 +406,7 @@ def _tenant(row: Row[Any]) -> Tenant:
 
 
 def _check_ruler_left(connection: Connection, id: str, now: float) -> None:
-    """Raises `LastKey` where `id` is a key for all tenants and no other is valid."""
+    """Raises `LastKey` if `id` is an administrator's key for all tenants and no other such key is valid."""
     ruler = (keys.c.role == "admin") & keys.c.tenant.is_(None)
     is_one = connection.execute(select(keys.c.id).where(ruler, keys.c.id == id)).first()
     valid = keys.c.expires_at.is_(None) | (keys.c.expires_at > now)

@@ -1,24 +1,24 @@
 """The database schema, in SQLAlchemy Core, for SQLite and PostgreSQL alike.
 
-    ontologies      documents as uploaded, every version, and the records that were read from them; the active ones
-                    make the vocabulary again after a restart
+    ontologies      uploaded documents, every version, and the records read from them. The active versions
+                    are the vocabulary after a restart
     declarations    attributes, synonyms, rates and event types that were declared beside them, every version
-    subscriptions   what was asked, as written and as compiled (IRIs, no labels); status, ticket, cursor, counters
-    events          what was accepted, in the order of its sequence
-    match_lists     position: the subscriptions that get an event there; the cursor of a message is the position
-    posting_pages   the same by subscription, for blocks of positions: made of the lists in the background
+    subscriptions   the expression as written and as compiled (IRIs, no labels); status, ticket, cursor, counters
+    events          accepted events, in the order of their sequence numbers
+    match_lists     position → the subscriptions with a match there; the cursor of a message is its position
+    posting_pages   the same matches by subscription, for blocks of positions; made from the lists in the background
     late            positions of matches that were decided after their event was accepted
     attempts        each webhook attempt, for traces
-    parked          (event, subscription): what an operator has yet to decide, or could not
-    vocabularies    what a version of the vocabulary was made of, as long as something is parked under it
+    parked          (event, subscription): an undecided candidate
+    vocabularies    the parts of a version of the vocabulary, while candidates are parked under it
     operators       remote operators, as they were registered
     operator_uses   which subscriptions call which operators
     operator_data   regions, tables and calendar windows that were uploaded for the built-in operators
-    learned         what operators cost and how often they hold, as far as it was learned
-    leftovers       subscriptions that were deleted, some of whose attempts are still to be erased
-    unsaved         subscriptions that came, went or changed since the last snapshot of them was written
-    meanings        by which rules of matching this database was served, and what each change of them did
-    ledger          one row: the number of the last commit, the last sequence, and totals that must add up
+    learned         the measured cost and selectivity of operators
+    leftovers       deleted subscriptions with attempts that are not erased yet
+    unsaved         subscriptions that were added, removed or changed since the last snapshot
+    meanings        the matching rules under which this database was served, and the effect of each change of them
+    ledger          one row: the last commit, the last sequence number, and totals that must add up
 
 Times are float seconds since 1970 UTC. Only the broker's thread writes.
 """
@@ -67,7 +67,7 @@ __all__ = [
 metadata = MetaData()
 
 _Number = BigInteger().with_variant(Integer, "sqlite")
-"""Counts past 2³¹. SQLite's own rowid needs the name INTEGER, which has 64 bits there."""
+"""A 64-bit integer. For SQLite's rowid the type must be named INTEGER, which has 64 bits there."""
 
 _Json = JSON(none_as_null=True)
 
@@ -82,14 +82,14 @@ ontologies = Table(
     Column("report", _Json, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("created_at", Double, nullable=False),
-    Column("records", LargeBinary),  # what was read from the document; NULL: not since the older layout
+    Column("records", LargeBinary),  # records read from the document; NULL: written in an older layout
     Column("reason", String, nullable=False, server_default="none"),
     Column("relations", _Json, nullable=False, server_default="[]"),  # IRIs, sorted
-    Column("activated_at", Double),  # when it was last put in force; tells what a rollback goes back to
+    Column("activated_at", Double),  # when it was last activated; a rollback uses it
     PrimaryKeyConstraint("name", "version"),
 )
 
-shared_ontologies = Table(  # those above that all tenants share; only the tenant `default` changes them
+shared_ontologies = Table(  # the ontologies that all tenants share; only the tenant `default` changes them
     "shared_ontologies",
     metadata,
     Column("name", String, primary_key=True),
@@ -103,7 +103,7 @@ declarations = Table(
     ),  # attribute | synonyms | rates | schema | context | code-system | split | reading
     Column("name", String, nullable=False),
     Column("version", Integer, nullable=False),
-    Column("sha256", String, nullable=False),  # of the body in a fixed form
+    Column("sha256", String, nullable=False),  # of the body in canonical form
     Column("body", _Json, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("created_at", Double, nullable=False),
@@ -121,7 +121,7 @@ subscriptions = Table(
     Column("clauses", Integer, nullable=False),
     Column("cost", Double, nullable=False),
     Column("notes", _Json, nullable=False),
-    Column("flagged", Boolean, nullable=False, server_default=false()),  # some of it has no meaning at present
+    Column("flagged", Boolean, nullable=False, server_default=false()),  # a part has no meaning at present
     Column("status", String, nullable=False),  # active | paused | failing | disabled_by_failures | expired
     Column("status_reason", Text),
     Column("ticket_hash", String, nullable=False),
@@ -135,8 +135,8 @@ subscriptions = Table(
     Column("metadata", _Json),
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
-    Column("acked", _Number, nullable=False, default=0),  # up to here pull acknowledged, or the webhook delivered
-    Column("created_sequence", _Number, nullable=False),  # the last event before it: it gets later ones only
+    Column("acked", _Number, nullable=False, default=0),  # the cursor: acknowledged or delivered up to here
+    Column("created_sequence", _Number, nullable=False),  # the last event before its creation; it gets only later ones
     Column("times_sent", _Number, nullable=False, default=0),
     Column("times_failed", _Number, nullable=False, default=0),
     Column("last_success", Double),
@@ -144,16 +144,16 @@ subscriptions = Table(
     Column("last_error", Text),
     Column("consecutive_errors", Integer, nullable=False, default=0),
     Column("next_attempt_at", Double),
-    Column("undecided", _Number, nullable=False, server_default="0"),  # events that no operator could decide in the end
+    Column("undecided", _Number, nullable=False, server_default="0"),  # events that operators finally could not decide
     Column("last_undecided", Double),
     Column("last_undecided_reason", Text),
-    Column("last_undecided_kind", String),  # kind of failure; NULL beside a reason: noted before kinds were kept
-    Column("created_by", String),  # the key, or the subject, that made it; NULL: there were no keys
-    Column("attributes", _Json),  # of the data, that are delivered; NULL: all of it
-    Column("old_secret", String),  # the secret before the last rotation: it signs as well, until then
+    Column("last_undecided_kind", String),  # kind of failure; NULL with a reason: from a version without kinds
+    Column("created_by", String),  # the key or subject that created it; NULL: there were no keys
+    Column("attributes", _Json),  # attributes of the data that are delivered; NULL: all
+    Column("old_secret", String),  # the previous secret, which also signs until then
     Column("old_secret_until", Double),
     Column("throttling", Double),  # seconds between two requests to the sink; NULL: none
-    sqlite_autoincrement=True,  # a number never comes back: old matches could be taken for a new subscription's
+    sqlite_autoincrement=True,  # numbers are never reused, so that old matches cannot belong to a new subscription
 )
 
 events = Table(
@@ -161,13 +161,13 @@ events = Table(
     metadata,
     Column("sequence", _Number, primary_key=True, autoincrement=False),
     Column("source", Text, nullable=False),
-    Column("id", Text, nullable=False),  # with a revision after U+001F, where its type declares one
+    Column("id", Text, nullable=False),  # followed by U+001F and a revision, if its type declares one
     Column("type", Text, nullable=False),
-    Column("digest", String, nullable=False),  # of all but source and id: tells a repetition from a contradiction
+    Column("digest", String, nullable=False),  # of all but source and id; shows whether a repeated id has another body
     Column("body", Text, nullable=False),  # the CloudEvent as JSON
-    Column("accepted_at", Double, nullable=False),  # never less than that of the event before
+    Column("accepted_at", Double, nullable=False),  # never less than that of the previous event
     Column("vocabulary_version", String, nullable=False),
-    Column("matched", Integer, nullable=False),  # how many subscriptions
+    Column("matched", Integer, nullable=False),  # number of subscriptions
     Column("notes", Text),  # JSON list, or NULL for none
     UniqueConstraint("source", "id"),
     Index("events_type", "type", "sequence"),
@@ -176,11 +176,11 @@ events = Table(
 match_lists = Table(
     "match_lists",
     metadata,
-    Column("position", _Number, primary_key=True, autoincrement=False),  # from the counter of the sequences
-    Column("event", _Number),  # the sequence of its event where it was decided late; NULL: the position
+    Column("position", _Number, primary_key=True, autoincrement=False),  # from the counter of sequence numbers
+    Column("event", _Number),  # the sequence number of the event of a late match; NULL: the position
     Column("size", Integer, nullable=False),
     Column("subscriptions", LargeBinary, nullable=False),  # their numbers: `postings.pack_lists`
-    Column("bindings", LargeBinary),  # a JSON list, compressed, in the order of the numbers; NULL: none has any
+    Column("bindings", LargeBinary),  # a compressed JSON list, in the order of the numbers; NULL: no bindings
 )
 
 posting_pages = Table(
@@ -188,10 +188,10 @@ posting_pages = Table(
     metadata,
     Column("block", _Number, nullable=False),  # its first position
     Column("low", _Number, nullable=False),  # the first subscription of the page
-    Column("last", _Number, nullable=False),  # position of the block
+    Column("last", _Number, nullable=False),  # the last position of the block
     Column("high", _Number, nullable=False),  # the last subscription
     Column("level", Integer, nullable=False),  # how often blocks were merged into this one
-    Column("size", Integer, nullable=False),  # matches
+    Column("size", Integer, nullable=False),  # number of matches
     Column("data", LargeBinary, nullable=False),  # `Postings.encoded`
     PrimaryKeyConstraint("block", "low"),
 )
@@ -201,7 +201,7 @@ late = Table(
     metadata,
     Column("position", _Number, primary_key=True, autoincrement=False),
     Column("event", _Number, nullable=False),
-    Column("decided_at", Double, nullable=False),  # never less than that of the position before
+    Column("decided_at", Double, nullable=False),  # never less than that of the previous position
     Index("late_event", "event"),
 )
 
@@ -211,7 +211,7 @@ corrections = Table(
     Column("source", Text, nullable=False),
     Column("subject", Text, nullable=False),
     Column("event", _Number, nullable=False),
-    Column("withdraws", Boolean, nullable=False),  # the subject; else it is about it
+    Column("withdraws", Boolean, nullable=False),  # whether the event withdraws the subject, or is only about it
     Column("revision", Text),
     Column("withdrawn_by", _Number),  # the event that withdrew this one
     PrimaryKeyConstraint("source", "subject", "event", "withdraws"),
@@ -223,7 +223,7 @@ retractions = Table(
     "retractions",
     metadata,
     Column("position", _Number, primary_key=True, autoincrement=False),
-    Column("event", _Number, nullable=False),  # the one that is withdrawn; that of the matches there withdraws it
+    Column("event", _Number, nullable=False),  # the withdrawn event; the event of the matches there withdraws it
     Column("source", Text, nullable=False),
     Column("id", Text, nullable=False),
 )
@@ -235,7 +235,7 @@ parked = Table(
     Column("subscription", _Number, nullable=False),
     Column("vocabulary_version", String, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("kind", String),  # kind of failure; NULL: parked before kinds were kept
+    Column("kind", String),  # kind of failure; NULL: from a version without kinds
     Column("tries", Integer, nullable=False),
     Column("parked_at", Double, nullable=False),
     Column("next_try_at", Double),  # NULL: given up
@@ -250,7 +250,7 @@ vocabularies = Table(
     metadata,
     Column("version", String, primary_key=True),
     Column("ontologies", _Json, nullable=False),  # [[name, version], …]
-    Column("declarations", _Json, nullable=False),  # in full: they are small, and may be deleted with all versions
+    Column("declarations", _Json, nullable=False),  # stored in full, because all their versions may be deleted
 )
 
 operators = Table(
@@ -315,7 +315,7 @@ expiry_notices = Table(
     "expiry_notices",
     metadata,
     Column("subscription", _Number, primary_key=True, autoincrement=False),
-    Column("ends_at", Double, nullable=False),  # the end that was named
+    Column("ends_at", Double, nullable=False),  # the end time in the notice
     Column("told_at", Double, nullable=False),
 )
 
@@ -331,7 +331,7 @@ meanings = Table(
     metadata,
     Column("meaning", Integer, primary_key=True, autoincrement=False),  # the number of the rules of matching
     Column("since", Double, nullable=False),  # when a server with these rules was first started here
-    Column("impact", _Json),  # what they changed for the subscriptions that were there; NULL: there were none
+    Column("impact", _Json),  # effect on the subscriptions; NULL: there were none
 )
 
 ledger = Table(
@@ -339,29 +339,29 @@ ledger = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
     Column("layout", Integer, nullable=False),  # of these tables
-    Column("commits", _Number, nullable=False),  # tells, after a commit that failed, whether it happened
+    Column("commits", _Number, nullable=False),  # shows whether a failed commit is on disk
     Column("sequence", _Number, nullable=False),
     Column("accepted", _Number, nullable=False),  # events; accepted = matched + unmatched
     Column("duplicates", _Number, nullable=False),
-    Column("matched", _Number, nullable=False),  # events that some subscription got
+    Column("matched", _Number, nullable=False),  # events with at least one match
     Column("matches", _Number, nullable=False),  # matches = delivered + pending + dead + discarded
-    Column("delivered", _Number, nullable=False),  # acknowledged by pull or stream, or taken by a sink
-    Column("dead", _Number, nullable=False),  # 0: dead letters are counted, since a disabled webhook may be resumed
-    Column("discarded", _Number, nullable=False),  # pending when their subscription was deleted or their event too old
-    # Webhook attempts of subscriptions that were deleted; those of the others are counted in their rows.
+    Column("delivered", _Number, nullable=False),  # acknowledged by a reader, or accepted by a sink
+    Column("dead", _Number, nullable=False),  # always 0: dead letters are counted when they are read
+    Column("discarded", _Number, nullable=False),  # pending when their subscription or their event was deleted
+    # Webhook attempts of deleted subscriptions. Those of the others are counted in their rows.
     Column("attempts_delivered", _Number, nullable=False),
     Column("attempts_failed", _Number, nullable=False),
-    # Pairs of event and subscription that an operator had to decide: parked = the four below + those still waiting.
+    # Candidates that an operator had to decide: parked = the four below + those still waiting.
     Column("parked", _Number, nullable=False, server_default="0"),
     Column("parked_matched", _Number, nullable=False, server_default="0"),
     Column("parked_unmatched", _Number, nullable=False, server_default="0"),
     Column("parked_given_up", _Number, nullable=False, server_default="0"),
-    Column("parked_withdrawn", _Number, nullable=False, server_default="0"),  # subscription deleted, or event too old
-    Column("snapshot", String),  # the token of the saved subscriptions that go with `unsaved`; NULL: none
-    Column("kept_from", _Number, nullable=False, server_default="0"),  # matches at positions before it are discarded
-    Column("folded_through", _Number, nullable=False, server_default="0"),  # the last position that a block has
-    Column("folds", _Number, nullable=False, server_default="0"),  # changes of the blocks
-    # The table of layout 5 still has the matches from the one position to the other; it is gone when they are 0.
+    Column("parked_withdrawn", _Number, nullable=False, server_default="0"),  # subscription or event was deleted
+    Column("snapshot", String),  # the token of the snapshot that `unsaved` belongs to; NULL: none
+    Column("kept_from", _Number, nullable=False, server_default="0"),  # matches at earlier positions are deleted
+    Column("folded_through", _Number, nullable=False, server_default="0"),  # the last position in a block
+    Column("folds", _Number, nullable=False, server_default="0"),  # number of changes of the blocks
+    # The table of layout 5 still has the matches between these positions. It is deleted when they are 0.
     Column("older_from", _Number, nullable=False, server_default="0"),
     Column("older_through", _Number, nullable=False, server_default="0"),
 )

@@ -4,7 +4,7 @@
                  │                                             │
                  └── usage ◀───────────────────────────────────┘ status ──▶ audit log, then the answer
 
-Without keys everybody is `ANYBODY`, and nothing is counted or audited: the server listens on this machine only.
+Without keys every caller is `ANYBODY`, and nothing is counted or audited. The server then listens on this machine only.
 """
 
 import asyncio
@@ -62,26 +62,27 @@ TENANT_HEADER = "kindcast-tenant"
 CALLER = "kindcast.caller"
 SERVICES = "kindcast.services"
 DETAIL = "kindcast.audit"
-"""Under which the scope of a request holds its caller, the services of its tenant, and what the audit log says beside
-method and path."""
+"""The names in the scope of a request for its caller, the services of its tenant, and what the audit log adds to method
+and path."""
 
 LOOK_SECONDS = 1.0
-"""How often changes of keys by others, such as the command line, are looked for."""
+"""The interval of the checks for changes of keys by other processes, such as the command line."""
 USAGE_SECONDS = 10.0
 FORGET_SECONDS = 3_600.0
 REFUSALS_PER_SECOND = 10.0
 MAX_REFUSALS = 100.0
-"""Refused requests that the audit log takes at one time; the others are counted in the next entry. So nobody can fill
-the disk with wrong keys."""
+"""The maximum number of refused requests that the audit log records at one time. The others are counted in the next
+entry. So nobody can fill the disk with requests with wrong keys."""
 MAX_WAITING_ENTRIES = 1_000
 FORWARDED = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
 )
-"""Headers by which a proxy says that it passes on what others sent."""
+"""Headers that show that a proxy forwarded the request."""
 MAX_DETAIL = 2_000
 MAX_ACTION = 200
 PATH_CHARACTERS = "/:@,;=+~-._"
-"""Characters of a path that the audit log has as they are. Control characters never are: a terminal may show it."""
+"""The characters of a path that the audit log does not escape. Control characters are always escaped, because a
+terminal may show them."""
 FIELDS = ("RateLimit-Policy", "RateLimit")
 INVALID_TOKEN = {"WWW-Authenticate": 'Bearer realm="kindcast", error="invalid_token"'}
 
@@ -89,7 +90,7 @@ _log = logging.getLogger("kindcast.access")
 
 
 class AccessControl:
-    """What the gate works with: one per application."""
+    """Keys, sessions, limits and the audit log of one application, for the gate."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -107,25 +108,25 @@ class AccessControl:
         self._unwritten = 0
 
     async def refresh(self) -> None:
-        """See the changes of keys and tenants."""
+        """Reads the keys and tenants again."""
         await anyio.to_thread.run_sync(self.ring.load)
 
     async def identify(self, scope: Scope) -> Caller:
-        """Who sends a request: by its key, by the session of its browser, or by a token of the identity provider.
-        Raises `Problem`."""
+        """Returns the caller of a request, from its key, from the session of its browser, or from a token of the
+        identity provider. Raises `Problem`."""
         headers = Headers(scope=scope)
         token = _bearer(headers)
         if self.provider is not None and token is not None and id_of(token) is None:
             return await self._subject(self.provider, token, headers)
         key, session = self._key_of(scope, headers)
         chosen = None if session is None or session.tenant not in self.ring.tenants else session.tenant
-        tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is chosen no longer
+        tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is not used
         if tenant is not None and not TENANT.fullmatch(tenant):
             raise Problem("invalid-request", "the header Kindcast-Tenant is not the name of a tenant")
         return self.caller(key, tenant, session)
 
     def redeem(self, token: str, scope: Scope) -> Caller:
-        """Who opens a stream with this token. Raises `Problem`."""
+        """Returns the caller who opens a stream with this token. Raises `Problem`."""
         caller = self.stream_tokens.redeem(token, scope["path"])
         if caller is None or not self.is_valid(caller):
             detail = (
@@ -136,7 +137,7 @@ class AccessControl:
         return caller
 
     def caller(self, key: Key, tenant: str | None, session: Session | None = None) -> Caller:
-        """Who comes with this key and acts in `tenant` (None: its own). Raises `Problem`."""
+        """Returns the caller with this key who acts in `tenant` (None: the tenant of the key). Raises `Problem`."""
         caller = self.ring.caller(key, tenant, None if session is None else session.hash)
         if caller is None:
             raise Problem("other-tenant", "this key does not belong to the tenant in Kindcast-Tenant")
@@ -145,7 +146,7 @@ class AccessControl:
         return caller
 
     def is_valid(self, caller: Caller) -> bool:
-        """Whether neither its key, its token nor its session has ended."""
+        """Whether the key, token and session of a caller are still valid."""
         if caller.session is not None and self.sessions.of_hash(caller.session) is None:
             return False
         if caller.expires_at is not None:
@@ -188,12 +189,12 @@ class AccessControl:
         return key, None
 
     async def record(self, entry: AuditEntry) -> None:
-        """Write to the audit log; on disk when it returns."""
+        """Writes an entry to the audit log. It is on disk when this returns."""
         await self._entries.add(entry)
 
     def record_refusal(self, entry: AuditEntry) -> None:
-        """The same, up to so many a second, and without waiting: a client without a key must not occupy connections
-        while the log cannot be written."""
+        """Writes an entry about a refused request, without waiting and up to `REFUSALS_PER_SECOND`. So a client without
+        a key does not occupy connections while the log cannot be written."""
         now = time.monotonic()
         self._refusals = min(MAX_REFUSALS, self._refusals + (now - self._refused_at) * REFUSALS_PER_SECOND)
         self._refused_at = now
@@ -207,13 +208,13 @@ class AccessControl:
         self._entries.add(entry)
 
     async def flush(self) -> None:
-        """Write what was used."""
+        """Stores the usage counted since the last call."""
         day, counted = self.usage.take()
         if counted:
             await anyio.to_thread.run_sync(self.store.add_usage, day, counted)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs the periodic tasks until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._entries.run())
             group.create_task(self._repeat(LOOK_SECONDS, self.refresh))
@@ -231,7 +232,7 @@ class AccessControl:
                 await work()
             except ServerError as error:
                 _log.error("%s", error)
-            except Exception:  # the others of the group, such as the writer of the audit log, must go on
+            except Exception:  # the other tasks, such as the writer of the audit log, must go on
                 _log.exception("a periodic task of the access control failed; it runs again in %g s", seconds)
 
     async def _write(self, entries: list[AuditEntry]) -> None:
@@ -240,7 +241,7 @@ class AccessControl:
 
 @contextlib.asynccontextmanager
 async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
-    """Opens the system's database. Raises `KeysLost`, `KeysNeeded`, `StoreUnreadable`."""
+    """A context manager that opens the system database. Raises `KeysLost`, `KeysNeeded`, `StoreUnreadable`."""
     access = AccessControl(settings)
     try:
         await anyio.to_thread.run_sync(access.store.open)
@@ -271,7 +272,7 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
 
 
 def wrong_key() -> Problem:
-    """The answer to a key that is none."""
+    """Returns the answer to an invalid key."""
     return Problem(
         "key-wrong",
         "this key is unknown, revoked or expired",
@@ -280,25 +281,25 @@ def wrong_key() -> Problem:
 
 
 def _bearer(headers: Headers) -> str | None:
-    """The key or token of a request."""
+    """Returns the key or token of a request."""
     scheme, _, text = headers.get("authorization", "").partition(" ")
     return text.strip() or None if scheme.lower() == "bearer" else None
 
 
 def caller_of(request: HTTPConnection) -> Caller:
-    """Who sends this request."""
+    """Returns the caller of a request."""
     caller: Caller = request.scope.get(CALLER, ANYBODY)
     return caller
 
 
 def services_of(request: HTTPConnection) -> "TenantServices":
-    """The broker and all else of the tenant in which the request acts."""
+    """Returns the broker and the other services of the tenant in which the request acts."""
     services: TenantServices = request.scope.get(SERVICES) or request.app.state.tenants.default
     return services
 
 
 def count_events(request: Request, number: int) -> None:
-    """A request publishes so many events."""
+    """Counts published events in the usage and limits of the caller."""
     caller = caller_of(request)
     if caller is not ANYBODY:
         access: AccessControl = request.app.state.access
@@ -308,7 +309,7 @@ def count_events(request: Request, number: int) -> None:
 
 
 def describe_security(document: dict[str, Any], access: AccessControl | None) -> dict[str, Any]:
-    """The OpenAPI document, which then says what each route needs: a key, if there are any."""
+    """Adds to the OpenAPI document the permission that each route needs, and the key, if there are any keys."""
     required = access is not None and access.ring.required
     schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes["key"] = {
@@ -330,12 +331,13 @@ def describe_security(document: dict[str, Any], access: AccessControl | None) ->
 
 
 def audit_detail(request: Request, detail: str) -> None:
-    """What the audit log says of this request beside its method and path. Never a secret."""
+    """Sets what the audit log records about this request in addition to method and path. It must not contain a
+    secret."""
     request.scope[DETAIL] = detail
 
 
 class Gate:
-    """Plain ASGI. Costs some µs a request."""
+    """ASGI middleware that admits or refuses requests. Cost: some µs per request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -463,8 +465,8 @@ class Gate:
 
 
 class _EndsWithKey:
-    """The connection of a stream. When its key or session ends, the client's side is closed, and the application
-    sees what it sees when a client leaves. Checked every `LOOK_SECONDS`."""
+    """The connection of a stream. When its key or session ends, the client's side is closed, and the application sees
+    the same as when a client leaves. This is checked every `LOOK_SECONDS`."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, access: AccessControl, caller: Caller) -> None:
         self._receive, self._send = receive, send
@@ -497,13 +499,13 @@ class _EndsWithKey:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def close(self) -> None:
-        """The request is over."""
+        """Called when the request has ended."""
         if self._pending is not None:
             self._pending.cancel()
 
 
 def _was_forwarded(scope: Scope) -> bool:
-    """Whether a proxy passed the request on, as far as it says so."""
+    """Whether headers show that a proxy forwarded the request."""
     return any(name in FORWARDED for name, _ in scope["headers"])
 
 
@@ -516,13 +518,13 @@ def _forwarded_without_keys() -> Problem:
 
 
 def _is_stream(scope: Scope) -> bool:
-    """Whether the answer may go on without end."""
+    """Whether the answer may be endless."""
     path: str = scope["path"]
     return scope["type"] == "websocket" or path.endswith("/stream")
 
 
 def entry_of(scope: Scope, caller: Caller | None, status: int, detail: str) -> AuditEntry:
-    """What the audit log says of a request."""
+    """Returns the entry of the audit log about a request."""
     client = scope.get("client")
     return AuditEntry(
         at=time.time(),
@@ -536,6 +538,6 @@ def entry_of(scope: Scope, caller: Caller | None, status: int, detail: str) -> A
 
 
 def _fields(caller: Caller) -> dict[str, str]:
-    """The limits of key and tenant, as fields of an answer."""
+    """Returns the limits of key and tenant as header fields of an answer."""
     told = [each.fields() for each in caller.meters]
     return {name: ", ".join(each[name] for each in told if each) for name in FIELDS if any(told)}

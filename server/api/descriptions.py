@@ -40,11 +40,12 @@ SSE = {
     },
 }
 REQUEST_FAULTS = "422"
-"""The framework's own description of refused requests; all our errors are problem documents, which `default` has."""
+"""The framework's own description of refused requests. It is removed, because all our errors are problem documents,
+described under `default`."""
 
 
 def describe_answers(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """What takes the place of `app.openapi`."""
+    """Returns a replacement of `app.openapi`."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -76,7 +77,7 @@ def _with_answers(document: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
-    """The schema of each type, and what they refer to."""
+    """Returns the schema of each type, and the definitions that the schemas use."""
     kinds = {
         kind
         for statuses in ANSWERS.values()
@@ -97,7 +98,8 @@ STREAM_PATH = "/v1/subscriptions/{id}/stream"
 
 
 class Acknowledgement(TypedDict, total=False):
-    """Acknowledges everything up to a cursor. `ticket`: of the subscription, where the handshake did not carry it."""
+    """Acknowledges everything up to a cursor. `ticket` is that of the subscription, if the handshake did not have
+    it."""
 
     ack: str
     ticket: str
@@ -116,13 +118,13 @@ class Ended(TypedDict):
 
 
 class Expiring(TypedDict):
-    """When the subscription ends: within a day."""
+    """The end time of the subscription, which is within a day."""
 
     expiring: str
 
 
 class NoticeMessage(TypedDict):
-    """What the server says of a subscription itself: an event whose type begins with `io.kindcast.subscription.`. It
+    """A notice of the server about the subscription: an event whose type begins with `io.kindcast.subscription.`. It
     has no cursor."""
 
     event: "CloudEvent"
@@ -165,7 +167,7 @@ SIGNED = {
     "signedEvents": "events",
     "signedNotice": "notice",
 }
-"""What a webhook gets, and what it is without its signature."""
+"""The message of a webhook → the same message without signature."""
 
 WEBHOOK_HEADERS = {
     "type": "object",
@@ -181,13 +183,14 @@ WEBHOOK_HEADERS = {
 
 @router.get("/asyncapi.json", summary="This interface as an AsyncAPI document")
 async def get_asyncapi(request: Request) -> Response:
-    """What is sent to the server and by it: events, messages, acknowledgements."""
+    """Returns the AsyncAPI document: the messages to and from the server, that is, events, messages and
+    acknowledgements."""
     return answer(asyncapi_document(request.url.netloc, secure=request.url.scheme == "https"))
 
 
 @cache
 def _message_schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
-    """Those of all messages; they are the same for every server. Making them takes some 10 ms."""
+    """Returns the schemas of all messages, which are the same for every server. Cost: some 10 ms."""
     return TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter(kind)) for name, (kind, _, _) in PAYLOADS.items()],
         ref_template="#/components/schemas/{model}",
@@ -195,7 +198,7 @@ def _message_schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
 
 
 def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
-    """The document of a server that is reached under this name and port."""
+    """Returns the document of a server with this host and port."""
     made, definitions = _message_schemas()
     messages: dict[str, Any] = {
         name: {"name": name, "title": title, "contentType": media_type, "payload": made[name, "serialization"]}

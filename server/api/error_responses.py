@@ -60,8 +60,8 @@ TYPES: Final = "https://kindcast.dev/problems/"
 
 
 class ProblemType(NamedTuple):
-    """One type of problem: the status of its answers and what it means to a client. `others` are statuses that some of
-    its answers have instead."""
+    """A problem type: the status of its answers, and its meaning for a client. `others` are other statuses that some of
+    its answers have."""
 
     status: int
     meaning: str
@@ -195,15 +195,15 @@ def title_of(code: str) -> str:
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "1"
-"""What a client is asked to wait while the store or the broker cannot take anything."""
+"""The Retry-After of answers while the store or the broker cannot accept requests."""
 
 _log = logging.getLogger("kindcast.http")
 
 
 class Problem(HTTPException):
-    """An answer that is an error. `errors` are its single faults; further keywords become members of the document.
+    """An error answer. `errors` are its single faults. Other keywords become members of the document.
 
-    `code` is one of `PROBLEM_TYPES`, which has the status too; `status` is given where that code has several.
+    `code` is one of `PROBLEM_TYPES`, which also has the status. `status` is given if the code has several.
     """
 
     def __init__(
@@ -269,21 +269,21 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.TenantExists, "tenant-exists"),
     (errors.TenantInUse, "tenant-in-use"),
 )
-"""Errors that are one sentence: their own."""
+"""Errors whose detail is their own message."""
 
 
 _LASTING = (errors.StoreDamaged, errors.RecordDamaged)
-"""What does not pass by itself."""
+"""Errors that are not temporary."""
 
 _MALFORMED = frozenset({"bad-constant", "empty-name"})
-"""Problems of a subscription that no vocabulary and no operator could mend."""
+"""Problems of a subscription that are independent of vocabulary and operators."""
 
 _OWN_WORDS = {"extra_forbidden": "unknown member", "missing": "this is missing"}
-"""What the framework's validation says, where we say it better."""
+"""Our words for errors of the framework's validation."""
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of the application a problem document."""
+    """Makes the application answer every error with a problem document."""
     broad: tuple[type[Exception], ...] = (HTTPException, RequestValidationError, Exception)
     for kind in broad:
         app.add_exception_handler(kind, respond)
@@ -292,7 +292,7 @@ def install(app: FastAPI) -> None:
 
 
 async def respond(request: HTTPConnection, error: Exception) -> Response:
-    """The answer to an error, also to the handshake of a WebSocket."""
+    """Returns the answer to an error, also for the handshake of a WebSocket."""
     problem = problem_of(error)
     if problem.status_code == 405 and (allowed := _allowed(request.url.path)):
         problem.headers = {**(problem.headers or {}), "Allow": ", ".join(allowed)}
@@ -304,7 +304,7 @@ async def respond(request: HTTPConnection, error: Exception) -> Response:
 
 
 def _allowed(path: str) -> list[str]:
-    """The methods of all routes of a path; a path that is written out hides those with parameters."""
+    """Returns the methods of all routes for a path. A literal route hides routes with parameters."""
     answering = [each for each in _routes() if each[2].fullmatch(path)]
     exact = [each for each in answering if each[1] == path]
     return sorted({method for method, _, _ in exact or answering})
@@ -312,7 +312,7 @@ def _allowed(path: str) -> list[str]:
 
 @cache
 def _routes() -> list[tuple[str, str, re.Pattern[str]]]:
-    """(method, path, what matches it) of all routes. Names of event types may have slashes."""
+    """Returns (method, path, regular expression) of all routes. Names of event types may contain slashes."""
     split = (route.split(" ", 1) for route in ANSWERS)
     return [
         (method, path, re.compile(re.sub(r"\{\w+\}", "[^/]+", path.replace("{type}", ".+")))) for method, path in split
@@ -320,7 +320,7 @@ def _routes() -> list[tuple[str, str, re.Pattern[str]]]:
 
 
 def problem_of(error: Exception) -> Problem:
-    """What an exception means to a client."""
+    """Returns the problem for an exception."""
     match error:
         case Problem():
             return error
@@ -366,7 +366,7 @@ def problem_of(error: Exception) -> Problem:
         case LimitReached():
             return Problem("limit-reached", str(error), headers=error.headers)
         case ClientDisconnect():
-            return Problem("client-left", "the client left before its request was complete")  # nobody reads this
+            return Problem("client-left", "the client left before its request was complete")  # not sent to anybody
     for kind, code in _SIMPLE:
         if isinstance(error, kind):
             passes = PROBLEM_TYPES[code].status == 503 and not isinstance(error, _LASTING)
@@ -376,7 +376,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def as_document(problem: Problem) -> dict[str, Any]:
-    """The members of the problem document, without `instance`."""
+    """Returns the members of the problem document, without `instance`."""
     document: dict[str, Any] = {
         "type": TYPES + problem.code,
         "title": problem.title,
@@ -389,7 +389,7 @@ def as_document(problem: Problem) -> dict[str, Any]:
 
 
 def faults(problems: Iterable[Fault]) -> list[dict[str, Any]]:
-    """The members of `errors` for what the semantic layer found wrong."""
+    """Returns the members of `errors` for problems found by the semantic layer."""
     listed = []
     for each in problems:
         fault: dict[str, Any] = {"code": each.code, "detail": each.detail, **_place(each.at)}
@@ -413,7 +413,7 @@ def _place_of(error: OntologyError) -> list[dict[str, Any]]:
 
 
 def _summary(problems: Sequence[Fault]) -> str:
-    """The first fault in full, and how many more there are."""
+    """Returns the first fault in full, and the number of others."""
     more = f" (and {len(problems) - 1} more, see errors)" if len(problems) > 1 else ""
     return f"{problems[0]}{more}"
 

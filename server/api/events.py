@@ -47,21 +47,22 @@ __all__ = ["PublishRoute", "matched_by", "router"]
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
 LARGE_BODY = 1 << 16
-"""Bytes from which a body is read in a worker thread: reading it would hold up the event loop for milliseconds."""
+"""A body of at least this many bytes is read in a worker thread, because reading it would block the event loop for
+milliseconds."""
 
 PUBLISH_PATH = "/v1/events"
 VERBOSE = {b"": True, b"verbose=true": True, b"verbose=false": False}
-"""Query strings of `publish` that need no parser."""
+"""The query strings of `publish` that are recognised without a parser."""
 
 MAX_PAGE = 1_000
 TRACED = 1_000
-"""Subscriptions that a trace lists."""
+"""The maximum number of subscriptions in a trace."""
 
 MAX_SEQUENCE = 2**62
 
 EVENTS = {
     "requestBody": {
-        "required": False,  # nothing is an event without data
+        "required": False,  # an empty body is an event without data
         "content": {
             "application/json": {"schema": {"type": "object"}, "example": {"target": "laptop", "price": 350}},
             "application/cloudevents+json": {"schema": {"type": "object"}},
@@ -79,7 +80,8 @@ EVENTS = {
 
 
 class Rejected(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event that was not accepted: which one (from 0), its line if the request had lines (from 1), and why."""
+    """An event that was not accepted: its index (from 0), its line if the request had lines (from 1), and the
+    problem."""
 
     index: int
     problem: dict[str, Any]
@@ -87,8 +89,8 @@ class Rejected(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a publisher. `matched` is how many subscriptions got an accepted event, summed; None where shards
-    match it later."""
+    """The answer to a publisher. `matched` is the total number of matches of the accepted events; None if shards match
+    them later."""
 
     accepted: int
     duplicates: int
@@ -112,13 +114,12 @@ async def publish(
         ),
     ] = None,
 ) -> Response:
-    """Accepts events: CloudEvents (binary, structured, batch), plain JSON, NDJSON. What is answered with 202 is on disk
-    and matched against every subscription that was acknowledged before; where matching is sharded, it is matched soon,
-    and `matched` is null. An event that cannot be read does not stop the
-    others of its request; those that the store does not take any more, after it took others, are rejected. When none is
-    accepted, the answer is an error. Notes tell of every attribute of an event, 100 at most, and of
-    misspelt names among its first 200; with `verbose=false` none are made or kept, and only what subscriptions ask
-    about is read."""
+    """Accepts events: CloudEvents (binary, structured, batch), plain JSON, NDJSON. After the answer 202 the events are
+    on disk and matched against every subscription that was acknowledged before. If matching is sharded, they are
+    matched soon, and `matched` is null. An event that cannot be read does not stop the others of its request. If the
+    store fails after it accepted some events, the other events are rejected. If no event is accepted, the answer is an
+    error. Notes are made about all attributes of an event, at most 100, and about misspelt names among its first 200.
+    With `verbose=false` no notes are made or kept, and only the attributes that subscriptions use are read."""
     repeatable = read_key(idempotency_key, caller_of(request))
     decoded = await _decoded(request, reader, repeatable)
     count_events(request, len(decoded.events))
@@ -170,16 +171,16 @@ async def publish(
 
 
 def matched_by(told: Sequence[Outcome], settings: Settings) -> int | None:
-    """How many subscriptions got these events, summed; None where shards match them later."""
+    """Returns the total number of matches of these events; None if shards match them later."""
     if settings.shards is not None:
         return None
     return sum(each.matched or 0 for each in told if not each.duplicate)
 
 
 class PublishRoute:
-    """ASGI middleware that answers `POST /v1/events` before the routes are searched: the framework's routing and
-    reading of parameters take longer than all else that a single event needs. Does what the route `publish` above does,
-    which describes it; whatever has other parameters goes there."""
+    """ASGI middleware that answers `POST /v1/events` before the routes are searched, because the framework's routing
+    and parameters take longer than everything else for a single event. It does the same as the route `publish` above,
+    which describes it. Requests with other parameters go to that route."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -213,8 +214,8 @@ async def list_events(
     type: Annotated[str | None, Query(max_length=2_048, description="Only events of this CloudEvents type.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
-    """What was accepted, oldest first, as far as the retention goes back. An auditor sees which events these are, and
-    nothing that they say."""
+    """Lists accepted events, oldest first, as far back as the retention. An auditor sees which events there are, but
+    not their data."""
     rows = await broker.read(lambda connection: events.list_events(connection, after=after, type=type, limit=limit))
     cursor = rows[-1].sequence if rows else after
     view = reader_of(caller, broker).view
@@ -232,9 +233,9 @@ async def trace(
         str | None, Query(max_length=100, description="Also explain the result for this subscription.")
     ] = None,
 ) -> Response:
-    """Accepted when, matched by whom, what operators could not decide yet or at all, and every delivery attempt. With
-    `subscription`, why it did or did not match:
-    by its expression and the vocabulary of now, and by what it was then (made later, paused, expired)."""
+    """Returns when the event was accepted, which subscriptions it matched, what operators have not decided or could not
+    decide, and every delivery attempt. With `subscription`, explains why it did or did not match, with the present
+    expression and vocabulary and the state at that time (created later, paused, expired)."""
 
     sight = reader_of(caller, broker)
 
@@ -272,7 +273,8 @@ async def trace(
 
 
 async def _decoded(request: Request, reader: EventReader, repeatable: Repeatable | None) -> Decoded:
-    """The events of the request. Raises what `EventReader.read` does, and `Problem` for a compressed body."""
+    """Returns the events of the request. Raises the errors of `EventReader.read`, and `Problem` for a compressed
+    body."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise Problem(
@@ -286,7 +288,8 @@ async def _decoded(request: Request, reader: EventReader, repeatable: Repeatable
 
 
 def _shown(row: Row[Any], view: View | None, *, payload: bool) -> dict[str, Any]:
-    """`view`: notes may tell of hidden values, and how many subscriptions it matched, too."""
+    """Returns an event as its reader may see it. With a `view`, notes and the number of matches are hidden too, because
+    they may reveal hidden values."""
     event = msgspec.Raw((row.body if view is None else view.readable(row.body)).encode())
     return {
         "sequence": row.sequence,
@@ -299,7 +302,7 @@ def _shown(row: Row[Any], view: View | None, *, payload: bool) -> dict[str, Any]
 
 
 def _deliveries(connection: Connection, sequence: int, reader: Reader, *, payload: bool) -> list[dict[str, Any]]:
-    """Which subscriptions got the event, by which protocol, and the state of each delivery."""
+    """Returns the subscriptions that got the event, with the protocol and the state of each delivery."""
     found = list(events.find_matches(connection, sequence, limit=TRACED))
     visible = reader.visible(connection, [row.number for row in found])
     attempts: dict[int, list[dict[str, Any]]] = {}
@@ -327,7 +330,8 @@ def _deliveries(connection: Connection, sequence: int, reader: Reader, *, payloa
 
 
 def _undecided(row: Row[Any]) -> dict[str, Any]:
-    """A subscription that may get the event, or could not be told in all tries (`given_up`)."""
+    """Returns a candidate: a subscription that may still get the event, or whose decision was given up after all tries
+    (`given_up`)."""
     return {
         "subscription": row.id,
         "state": "given_up" if row.next_try_at is None else "waiting",

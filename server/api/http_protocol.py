@@ -1,19 +1,19 @@
-"""HTTP connections with limits: what uvicorn speaks to clients, so that no client can hold the server's memory or
-descriptors by starting what it never finishes.
+"""HTTP connections with limits, used by uvicorn. No client can exhaust the server's memory or file descriptors with
+requests that it never finishes.
 
     bytes ──▶ HttpConnection ──head, body, answer──▶ ConnectionLimits: how many, whose, since when, how many bytes
                    │                                     │ every moment: too slow ──▶ 408, closed
                    └── a whole head ──▶ the application  └ at a limit ──▶ the longest unfinished one is closed
 
-Seconds in which the server itself stood still, as a machine that was paused, do not count against a client.
+Time in which the server itself stood still, for example on a paused machine, does not count against a client.
 
-A new connection is never refused at a limit while another one can be closed instead. Never closed is one whose
-request is whole and is being carried out: its client could not know whether it was. Bytes of bodies count from their
-arrival until the answer is complete, since the application holds them so long.
+At a limit, a new connection is not refused while another one can be closed instead. A connection whose request is
+complete and being executed is never closed, because its client could not know the result. The bytes of a body count
+from their arrival until the answer is complete, because the application holds them until then.
 
-With a certificate the bytes are those of TLS: `TlsHandshake` comes before `HttpConnection`, within the same limits.
+With a certificate, `TlsHandshake` precedes `HttpConnection`, within the same limits.
 
-A WebSocket counts as the connection that it was opened over, and is held to the same limits from then on.
+A WebSocket counts like the connection over which it was opened, and has the same limits.
 """
 
 import asyncio
@@ -44,29 +44,30 @@ from kindcast.server.settings import Settings
 __all__ = ["WEBSOCKET_PATH", "ConnectionLimits", "HttpConnection", "WebSocketConnection", "uvicorn_config"]
 
 WEBSOCKET_PATH = "/v1/subscriptions/{id}/ws"
-"""The only path where a connection becomes a WebSocket; elsewhere a request to upgrade is answered as it is."""
+"""The only path where a connection becomes a WebSocket. Elsewhere the request to upgrade is ignored."""
 
 MAX_FRAME_BYTES = 64 << 10
-"""Of a message that a reader sends over a WebSocket: acknowledgements are short."""
+"""The maximum size of a message from a WebSocket client. Acknowledgements are short."""
 
 MAX_FRAGMENTS = 64
-"""Of one such message."""
+"""The maximum number of fragments of such a message."""
 
 MAX_ANSWER_BYTES = 1 << 20
-"""Of answers to what a client of a WebSocket sends while it takes nothing: beyond, it is disconnected."""
+"""The maximum size of answers that wait for a WebSocket client that does not read. Beyond it the client is
+disconnected."""
 
 MAX_PIPELINED = 16
-"""Requests of one connection that wait for the answer to the one before."""
+"""The maximum number of pipelined requests of one connection."""
 
 LINGER_SECONDS = 2.0
-"""For which the rest of a refused body is still read and thrown away: closed at once, the client would see a broken
-connection in place of the answer."""
+"""How long the rest of a refused body is read and ignored. If the connection were closed at once, the client would see
+a broken connection instead of the answer."""
 
 SPARE_DESCRIPTORS = 256
-"""Of the process's limit, left for the database, webhooks and child processes."""
+"""The file descriptors reserved for the database, webhooks and child processes."""
 
 IDLE_SECONDS = 1.0
-"""A connection between two requests for less than this is closed last: its next request may be on its way."""
+"""A connection that was idle for less than this is closed last, because its next request may be on its way."""
 
 HTTP_11 = b"HTTP/1.1 "
 _REASONS = {
@@ -77,17 +78,15 @@ _REASONS = {
 }
 _log = logging.getLogger("kindcast.http")
 _uvicorn_log = logging.getLogger("uvicorn.error.connections")
-_uvicorn_log.setLevel(
-    logging.ERROR
-)  # what is wrong with a client's request goes to the client: it must not fill the log
+_uvicorn_log.setLevel(logging.ERROR)  # faults of requests are answered and must not fill the log
 
 Phase = Literal["idle", "head", "body", "work", "stream"]
-"""Between requests; reading a head, or a body; the request is whole and carried out; its answer has begun, or it only
-reads, and may be asked again."""
+"""The phases of a connection: between requests; reading a head; reading a body; the request is complete and executed;
+and its answer has begun, or the request only reads and may be repeated."""
 
 
 def uvicorn_config(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
-    """How uvicorn serves the application. Raises `CertificateUnusable`."""
+    """Returns the configuration of uvicorn for the application. Raises `CertificateUnusable`."""
     limits = ConnectionLimits(settings)
     begin: Callable[..., asyncio.Protocol] = partial(HttpConnection, limits=limits)
     if settings.tls_certificate is not None:
@@ -100,7 +99,7 @@ def uvicorn_config(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=settings.stream_ping_seconds,
         ws_ping_timeout=settings.websocket_pong_seconds,
-        ws_per_message_deflate=False,  # costs some 100 KB a connection
+        ws_per_message_deflate=False,  # costs some 100 KB per connection
         proxy_headers=False,  # `HttpConnection` reads them, from trusted proxies only
         log_level="warning",
         access_log=False,
@@ -128,27 +127,27 @@ class _Refusal:
 
 
 class _Writing:
-    """Whether a client takes what is sent to it."""
+    """Tracks whether a client reads what is sent to it."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._blocked: tuple[float, int] | None = None  # since when the client takes nothing, and what waits for it
+        self._blocked: tuple[float, int] | None = None  # since when the client does not read, and the bytes that wait
 
     def pause(self, transport: asyncio.Transport) -> None:
-        """The buffer is full."""
+        """Called when the write buffer is full."""
         self._blocked = self._now(), transport.get_write_buffer_size()
 
     def resume(self) -> None:
-        """It is not any more."""
+        """Called when the write buffer has room again."""
         self._blocked = None
 
     @property
     def waits(self) -> int:
-        """Bytes that waited when the client stopped taking them; 0 while it takes them."""
+        """The bytes that waited when the client stopped reading; 0 while it reads."""
         return 0 if self._blocked is None else self._blocked[1]
 
     def check(self, transport: asyncio.Transport, now: float, seconds: float) -> bool:
-        """Closes the connection if nothing was taken for so long; returns whether it did."""
+        """Closes the connection if the client read nothing for this many seconds. Returns whether it did."""
         if self._blocked is None:
             return False
         since, waiting = self._blocked
@@ -156,7 +155,7 @@ class _Writing:
         if left < waiting:
             self._blocked = now, left
         elif now - since > seconds:
-            sock = transport.get_extra_info("socket")  # else the system would keep what was not taken
+            sock = transport.get_extra_info("socket")  # otherwise the system would keep the unread data
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             transport.abort()
             return True
@@ -164,8 +163,8 @@ class _Writing:
 
 
 class ConnectionLimits:
-    """All connections of one server, and what they may have. On one event loop; the steps that a request costs here are
-    a few dict operations."""
+    """All connections of one server, and their limits. Runs on one event loop. A request costs a few dict operations
+    here."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -180,17 +179,18 @@ class ConnectionLimits:
         self._looked_at = 0.0
         self._stalled = 0.0
         self.held_bytes = 0
-        """Of all bodies that are being read or carried out."""
+        """The bytes of all bodies that are being read or executed."""
 
     def __len__(self) -> int:
         return len(self._connections)
 
     def now(self) -> float:
-        """Monotonic seconds, without those in which this server stood still: clients are not to blame for them."""
+        """Returns monotonic seconds, without the time in which this server stood still, which is no fault of
+        clients."""
         return time.monotonic() - self._stalled
 
     def enter(self, connection: "Connection") -> None:
-        """A connection was made. At a limit, another one makes room."""
+        """Adds a connection. At a limit, another connection is closed."""
         self._connections.add(connection)
         self._by_address[connection.address].add(connection)
         if len(self._connections) > self._at_most:
@@ -201,18 +201,18 @@ class ConnectionLimits:
             self._look_later(connection.loop)
 
     def leave(self, connection: "Connection") -> None:
-        """A connection was closed."""
+        """Removes a closed connection."""
         self._connections.discard(connection)
         self._drop(connection)
 
     def replace(self, old: "HttpConnection", new: "WebSocketConnection") -> None:
-        """A connection speaks another protocol from now on."""
+        """Replaces a connection by the WebSocket that it became."""
         self.leave(old)
         self._connections.add(new)
         self._by_address[new.address].add(new)
 
     def belongs_to(self, connection: "HttpConnection", address: str) -> None:
-        """The head of a request tells whose it is."""
+        """Sets the address of the client, which the head of a request shows."""
         if address != connection.address:
             self._drop(connection)
             connection.address = address
@@ -220,14 +220,14 @@ class ConnectionLimits:
             self._limit_address(connection)
 
     def hold(self, connection: "HttpConnection", size: int) -> None:
-        """So many bytes of its body have come. Above the limit the longest unfinished body goes, of the address that
-        has most."""
+        """Counts received bytes of a body. Above the limit, the longest unfinished body of the address with the most
+        bytes is refused."""
         connection.held += size
         self.held_bytes += size
         while self.held_bytes > self.settings.max_reading_bytes:
             unfinished = [each for each in self._connections if each.phase == "body" and each.held]
             if not unfinished:
-                return  # all of them are whole: they are being carried out
+                return  # all are complete and being executed
             held: defaultdict[str, int] = defaultdict(int)
             for each in unfinished:
                 held[each.address] += each.held
@@ -238,12 +238,12 @@ class ConnectionLimits:
             )
 
     def release(self, connection: "HttpConnection") -> None:
-        """The application is done with its body."""
+        """Called when the application no longer needs the body."""
         self.held_bytes -= connection.held
         connection.held = 0
 
     def is_trusted(self, address: str) -> bool:
-        """Whether it is a proxy whose word about its clients is taken."""
+        """Whether the address is that of a trusted proxy."""
         if not self._trusted:
             return False
         try:
@@ -253,7 +253,8 @@ class ConnectionLimits:
         return any(parsed in network for network in self._trusted)
 
     def client_of(self, peer: str, forwarded: Iterable[str]) -> str:
-        """Who sent a request that `peer` passed on: the last address of X-Forwarded-For that is no trusted proxy."""
+        """Returns the client of a request that `peer` forwarded: the last address in X-Forwarded-For that is no trusted
+        proxy."""
         for text in reversed([each.strip() for line in forwarded for each in line.split(",")]):
             bare = text.strip("[]") if text.count(":") != 1 else text.partition(":")[0]
             bare = bare.partition("]")[0]
@@ -272,7 +273,7 @@ class ConnectionLimits:
             self._make_room(mine, connection, "there are too many connections from this address")
 
     def _make_room(self, among: "set[Connection]", new: "Connection", why: str) -> None:
-        """Close the longest unfinished one; the new one only if all others are being carried out."""
+        """Closes the longest unfinished connection, or the new one if all others are being executed."""
         refusal = _Refusal("busy", why)
         now = self.now()
         for wanted in (
@@ -295,7 +296,7 @@ class ConnectionLimits:
                 del self._by_address[connection.address]
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what takes too long."""
+        """Closes connections that are too slow."""
         late = time.monotonic() - self._looked_at - self._tick
         if late > self._tick:  # the process or its loop stood still
             self._stalled += late
@@ -312,8 +313,8 @@ class ConnectionLimits:
 
 
 class TlsHandshake(asyncio.Protocol):
-    """A connection until its TLS handshake is done; from then on it is an `HttpConnection`. It counts from its
-    beginning, as uvicorn's own would not, so that nobody can hold connections by handshakes that are never finished."""
+    """A connection until its TLS handshake is done; then it becomes an `HttpConnection`. It counts from its beginning,
+    unlike uvicorn's own, so that nobody can hold connections with unfinished handshakes."""
 
     def __init__(self, *, limits: ConnectionLimits, certificate: ServerCertificate, **more: Any) -> None:
         self._begin = partial(HttpConnection, limits=limits, **more)
@@ -337,8 +338,8 @@ class TlsHandshake(asyncio.Protocol):
         self._shaking = self.loop.create_task(self._shake())
 
     def data_received(self, data: bytes) -> None:
-        """What came before the handshake took over (uvloop reads on while reading is paused), or in one piece with its
-        end."""
+        """Keeps data that arrived before the handshake took over (uvloop reads on while reading is paused), or together
+        with its end."""
         self._early.append(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -355,12 +356,12 @@ class TlsHandshake(asyncio.Protocol):
                 ssl_shutdown_timeout=LINGER_SECONDS,
             )
         )
-        await asyncio.sleep(0)  # it has taken over the transport
+        await asyncio.sleep(0)  # the handshake has taken over the transport
         early, self._early = b"".join(self._early), []
         self.loop.call_soon(self._hand_over, early)
         try:
             secure = await handshake
-        except OSError:  # it speaks no TLS, does not trust the certificate, was too slow, or left
+        except OSError:  # no TLS, certificate not trusted, too slow, or client left
             secure = None
         left = self not in self._others
         self._leave()
@@ -374,7 +375,7 @@ class TlsHandshake(asyncio.Protocol):
             connection.data_received(data)
 
     def _hand_over(self, data: bytes) -> None:
-        """Give the handshake what was read before it."""
+        """Passes the handshake the data that was read before it."""
         while data and not self.transport.is_closing():
             protocol = cast(asyncio.BufferedProtocol, self.transport.get_protocol())
             buffer = memoryview(protocol.get_buffer(len(data)))
@@ -384,14 +385,14 @@ class TlsHandshake(asyncio.Protocol):
             data = data[size:]
 
     def check(self, now: float) -> None:
-        """The handshake has its own time limit."""
+        """Does nothing: the handshake has its own time limit."""
 
     def refuse(self, refusal: _Refusal) -> None:
         """Make room for others."""
         self.shutdown()
 
     def shutdown(self) -> None:
-        """The server stops."""
+        """Called when the server stops."""
         self._leave()
         self.transport.abort()
 
@@ -401,8 +402,8 @@ class TlsHandshake(asyncio.Protocol):
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection. As uvicorn's own, with limits on each part of a request, without trailers, and with the client's
-    address as a trusted proxy tells it."""
+    """One HTTP connection. Like uvicorn's own, but with limits on each part of a request, without trailers, and with
+    the client's address from a trusted proxy."""
 
     def __init__(self, *arguments: Any, limits: ConnectionLimits, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -411,24 +412,24 @@ class HttpConnection(HttpToolsProtocol):
         self._application = self.config.loaded_app
         self._limits = limits
         self._peer = ""
-        self._unread = 0  # bytes of the head, or of what is neither head nor content in a body
+        self._unread = 0  # bytes of the head, or of the framing of a body
         self._heads = 0
-        self._begun = False  # whether a part of the next head is here
+        self._begun = False  # whether a part of the next head has arrived
         self._closing = False
         self._writing = _Writing(limits.now)
         self.address = ""
-        """Whose requests these are."""
+        """The address of the client."""
         self.phase: Phase = "head"
         self.since = 0.0
-        """When the phase began, as `ConnectionLimits.now` counts."""
+        """The beginning of the phase, by `ConnectionLimits.now`."""
         self.received = 0
-        """Bytes of the body that is being read."""
+        """The received bytes of the current body."""
         self.held = 0
-        """Bytes of bodies that the application may still hold."""
+        """The bytes of bodies that the application may still hold."""
 
     @property
     def current(self) -> RequestResponseCycle | None:
-        """The last request whose head is whole."""
+        """The last request with a complete head."""
         return self.cycle
 
     # ── from the network ────────────────────────────────────────────────────────────────────────────────────────────
@@ -448,7 +449,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
-            return  # the rest of what was refused
+            return  # the rest of a refused request
         if self.phase == "idle":
             self._enter("head")
         self._unread += len(data)
@@ -465,7 +466,7 @@ class HttpConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def handle_websocket_upgrade(self) -> None:
-        """From here on the connection is a WebSocket's."""
+        """Turns the connection into a WebSocket."""
         self._closing = True
         self._limits.release(self)
         self.connections.discard(self)
@@ -480,7 +481,7 @@ class HttpConnection(HttpToolsProtocol):
         transport.set_protocol(protocol)
 
     def _should_upgrade(self) -> bool:
-        """Only where a WebSocket is served, and when no other answer of this connection is under way."""
+        """Whether the path serves a WebSocket and no other answer of this connection is in progress."""
         busy = self.current is not None and not self.current.response_complete
         return (
             not busy
@@ -497,7 +498,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._heads < 0:
-            return  # a trailer: nobody asked for it, and it is no header
+            return  # trailers are ignored
         self._heads += 1
         if self._heads > self._limits.headers or len(name) + len(value) > self._limits.header_bytes:
             self._refuse_head("a request has")
@@ -520,7 +521,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._unread = max(0, self._unread - 2 * len(body) - 16)  # the frame of a chunk is allowed for
+        self._unread = max(0, self._unread - 2 * len(body) - 16)  # allows for the framing of a chunk
         self.received += len(body)
         if self.current is not None and not self.current.response_complete and not self._closing:
             self._limits.hold(self, len(body))
@@ -544,14 +545,14 @@ class HttpConnection(HttpToolsProtocol):
             self._enter("body" if self.current.more_body else "work")
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing: the request is answered as it is, and a client must not fill the log."""
+        """Does nothing. The request is answered without an upgrade, and a client must not fill the log."""
 
     def send_400_response(self, msg: str) -> None:
         if self._closing:
             return
         if self.current is None or self.current.response_complete:
             super().send_400_response(msg)
-        else:  # an answer is under way: this one would stand in its middle
+        else:  # this answer would be sent in the middle of another
             self._closing = True
             self.pipeline.clear()
             self.transport.close()
@@ -567,12 +568,12 @@ class HttpConnection(HttpToolsProtocol):
         allowed = settings.body_seconds + self.received / settings.min_body_bytes_per_second
         if self.phase == "body" and not self.flow.read_paused and spent > allowed:
             self.refuse(_Refusal("too-slow", "the body arrives too slowly"))
-        # Also while it is being closed: that waits for the client to take the rest.
+        # Checked also while it is being closed, which waits until the client has read the rest.
         if self._writing.check(self.transport, now, settings.write_seconds):
             self._closing = True
 
     def refuse(self, refusal: _Refusal) -> None:
-        """Say why, where no answer has begun, and close."""
+        """Sends the reason, if no answer has begun, and closes the connection."""
         if self._closing:
             return
         self._closing = True
@@ -606,7 +607,7 @@ class HttpConnection(HttpToolsProtocol):
                 self.scope["scheme"] = value.decode()
 
     async def _answered(self, scope: Any, receive: Any, send: Any) -> None:
-        """The application, with `Connection: close` on answers to requests whose body has not been read."""
+        """Runs the application. Adds `Connection: close` to answers to requests whose body was not read."""
         cycle = send.__self__
 
         transport = cast("_Lingering", self.transport)
@@ -626,7 +627,8 @@ class HttpConnection(HttpToolsProtocol):
         await self._application(scope, receive, sent)
 
     def _close(self, close: Callable[[], None], transport: asyncio.Transport) -> None:
-        """Close; with a body still on its way only for writing, and wholly a little later."""
+        """Closes the connection. If a body is still arriving, only writing is closed at once, and the rest a little
+        later."""
         if self.current is not None and self.current.more_body and not self._closing:
             self._closing = True
             _close_soon(self.loop, transport)
@@ -635,11 +637,11 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A connection after its upgrade. As uvicorn's own, within the limits of all connections; at a limit it may be
-    closed as any stream."""
+    """A connection after its upgrade. Like uvicorn's own, within the limits of all connections. At a limit it may be
+    closed like any stream."""
 
     def take_over(self, limits: ConnectionLimits, address: str, client: Any, scheme: Literal["ws", "wss"]) -> None:
-        """What its connection knew before: whose it is, behind a proxy as well."""
+        """Takes over the state of the HTTP connection, including the client's address behind a proxy."""
         self._limits = limits
         self._known = client, scheme
         self._writing = _Writing(limits.now)
@@ -663,7 +665,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if self.conn.handshake_exc is not None and not self.handshake_complete and not self.handshake_initiated:
             self._turn_away(_Refusal("malformed-request", "this is not the handshake of a WebSocket"))
         if self._writing.waits and self.transport.get_write_buffer_size() > self._writing.waits + MAX_ANSWER_BYTES:
-            self.transport.abort()  # it asks for answers, and takes none
+            self.transport.abort()  # the client sends requests and does not read the answers
 
     def pause_writing(self) -> None:
         self._writing.pause(self.transport)
@@ -676,7 +678,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
-            self.handshake_complete = True  # with a refusal, which is no fault of the application
+            self.handshake_complete = True  # with a refusal, which is no error of the application
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) < MAX_FRAGMENTS:
@@ -699,7 +701,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._limits.leave(self)
 
     def _turn_away(self, refusal: _Refusal) -> None:
-        """No WebSocket comes of it."""
+        """Refuses the handshake."""
         self.transport.write(refusal.as_bytes())
         self.close_sent = self.handshake_complete = True
         self.transport.close()
@@ -718,8 +720,8 @@ _WEBSOCKET = compile_path(WEBSOCKET_PATH)[0]
 
 
 class _Lingering:
-    """A transport whose `close` is another's, and which can hold what is written for a moment: the head of an answer
-    goes out with the first part of its body, in one packet. Each packet wakes the client."""
+    """A transport with another `close`. It can also delay writes for a moment, so that the head of an answer and the
+    first part of its body are sent in one packet. Each packet wakes the client."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[..., None]) -> None:
         self._transport = transport
@@ -727,7 +729,7 @@ class _Lingering:
         self._held: list[bytes] | None = None
 
     def hold(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Keep what is written until `flush`, at most until the loop goes on with others."""
+        """Delays writes until `flush`, which is called at the latest when the event loop continues with other work."""
         if self._held is None:
             self._held = []
             loop.call_soon(self.flush)
@@ -739,7 +741,7 @@ class _Lingering:
             self._held.append(data)
 
     def flush(self) -> None:
-        """Write what was held."""
+        """Writes the delayed data."""
         held, self._held = self._held, None
         if held:
             self._transport.write(b"".join(held))
@@ -757,7 +759,7 @@ class _Lingering:
 
 
 def _close_soon(loop: asyncio.AbstractEventLoop, transport: Any) -> None:
-    """No more is written; what still comes is thrown away, for a moment."""
+    """Closes a transport for writing. Incoming data is read and ignored for a moment, then the transport is closed."""
     inner = transport
     if isinstance(transport, _Lingering):
         transport.flush()
@@ -775,7 +777,7 @@ def _since(connection: Connection) -> float:
 
 
 def _descriptors() -> int:
-    """How many files and sockets this process may have, after asking for as many as it is allowed."""
+    """Returns how many files and sockets this process may have, after raising the limit as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         try:

@@ -33,7 +33,7 @@ router = APIRouter(prefix="/v1", tags=["keys"])
 MAX_PAGE = 1_000
 MAX_NUMBER = 2**62
 OVERLAP_SECONDS = 86_400.0
-"""For which a key that was rotated goes on working, unless the request says otherwise."""
+"""How long a rotated key stays valid, unless the request specifies it."""
 MAX_SECONDS = 100 * 366 * 86_400.0
 
 TenantName = Annotated[str, Path(max_length=40, description="The name of the tenant.")]
@@ -41,7 +41,7 @@ KeyId = Annotated[str, Path(max_length=100, description="The id of the key: the 
 
 
 class KeyBody(BaseModel):
-    """A key to be made."""
+    """The request for a new key."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -61,7 +61,7 @@ class KeyBody(BaseModel):
 
 
 class RotationBody(BaseModel):
-    """How a key is replaced."""
+    """The options for replacing a key."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -71,7 +71,7 @@ class RotationBody(BaseModel):
 
 
 class TenantBody(BaseModel):
-    """A tenant to be made."""
+    """The request for a new tenant."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -103,8 +103,8 @@ AppTenants = Annotated[Tenants, Depends(_tenants)]
 
 @router.get("/keys", summary="List keys")
 async def list_keys(access: AppAccess, caller: AppCaller) -> Response:
-    """Every key of the tenant (for an administrator of all tenants, of all), without the keys themselves: those are
-    shown once. `used` is how much of each of its limits is taken now."""
+    """Lists every key of the tenant, or of all tenants for an administrator of all tenants. The secrets themselves are
+    not listed; each is shown only once. `used` is how much of each limit is in use now."""
     await access.refresh()
     listed = [
         _shown(each) | {"used": access.ring.key_meter(each).used()}
@@ -125,9 +125,10 @@ async def create(
         Header(max_length=4_096, description="A new UUID of yours. Sent again, it makes no other key: 409 `key-made`."),
     ] = None,
 ) -> Response:
-    """Makes a key. The answer holds it, this once. With the first key of a server, every request needs one: so the
-    first is that of an administrator of all tenants. If the answer is lost, send the request again with the same
-    `Idempotency-Key`: 409 names the key that was made, so that it can be rotated or revoked."""
+    """Creates a key. The answer shows its secret, only this once. After the first key of a server was created, every
+    request needs a key. So the first key must be that of an administrator of all tenants. If the answer is lost, send
+    the request again with the same `Idempotency-Key`: 409 names the key that was created, so that it can be rotated or
+    revoked."""
     repeatable = read_key(idempotency_key, caller)
     asked = read_body(KeyBody, await json_object(request, settings))
     _check(asked, caller, settings)
@@ -163,8 +164,8 @@ async def create(
     openapi_extra=body_schema(RotationBody.model_json_schema(), required=False),
 )
 async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSettings, caller: AppCaller) -> Response:
-    """Makes another key with the same role, tenant, name, limits and length of life, which also owns what the old one
-    made. The old one goes on working for `overlap_seconds`."""
+    """Creates another key with the same role, tenant, name, limits and lifetime. It also owns what the old key created.
+    The old key stays valid for `overlap_seconds`."""
     asked = read_body(RotationBody, await json_object(request, settings, optional=True))
     before = _found(access, caller, id)
     now = time.time()
@@ -189,7 +190,7 @@ async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSe
 
 @router.delete("/keys/{id}", summary="Revoke a key")
 async def revoke(id: KeyId, access: AppAccess, caller: AppCaller) -> Response:
-    """It works no more from now on. What it made stays."""
+    """The key is not accepted any more. What was created with it stays."""
     known = _found(access, caller, id)
     await anyio.to_thread.run_sync(partial(access.store.delete_key, id, keep_ruler_at=time.time()))
     await access.refresh()
@@ -201,7 +202,7 @@ async def revoke(id: KeyId, access: AppAccess, caller: AppCaller) -> Response:
 
 @router.get("/tenants", summary="List tenants")
 async def list_tenants(access: AppAccess, tenants: AppTenants, caller: AppCaller) -> Response:
-    """The tenants of this server, by name; an administrator of one tenant sees that one only."""
+    """Lists the tenants of this server by name. An administrator of one tenant sees only that tenant."""
     await access.refresh()
     names = sorted({DEFAULT_TENANT, *access.ring.tenants})
     return answer({"tenants": [_tenant(access, tenants, each) for each in names if _only(caller) in (None, each)]})
@@ -213,7 +214,7 @@ async def list_tenants(access: AppAccess, tenants: AppTenants, caller: AppCaller
 async def create_tenant(
     request: Request, access: AppAccess, settings: AppSettings, tenants: AppTenants, caller: AppCaller
 ) -> Response:
-    """Makes a tenant. It is used with keys of its own, and by administrators of all tenants."""
+    """Creates a tenant. It is used with its own keys, and by administrators of all tenants."""
     asked = read_body(TenantBody, await json_object(request, settings))
     _check_name(asked.name, "/name", settings)
     _check_limits(asked.limits)
@@ -229,7 +230,7 @@ async def create_tenant(
 async def limit_tenant(
     name: TenantName, request: Request, access: AppAccess, settings: AppSettings, tenants: AppTenants
 ) -> Response:
-    """Sets the limits of a tenant, in force at once. Only an administrator of all tenants may."""
+    """Sets the limits of a tenant. They apply at once. Only an administrator of all tenants may do this."""
     asked = read_body(LimitsBody, await json_object(request, settings))
     _check_limits(asked.limits)
     await anyio.to_thread.run_sync(access.store.set_tenant_limits, name, asked.limits, time.time())
@@ -240,8 +241,8 @@ async def limit_tenant(
 
 @router.delete("/tenants/{name}", summary="Delete a tenant")
 async def delete_tenant(name: TenantName, access: AppAccess, tenants: AppTenants) -> Response:
-    """Deletes a tenant with all that it has, when all of its keys are revoked. This cannot be undone. What the audit
-    log says of it stays."""
+    """Deletes a tenant with all its data. All its keys must be revoked first. This cannot be undone. The entries of the
+    audit log about it stay."""
     await access.refresh()
     known = _tenant(access, tenants, name)
     await tenants.delete(name)
@@ -262,8 +263,8 @@ async def read_audit(
     who: Annotated[str | None, Query(max_length=300, description="Only requests of this caller: `key ID`.")] = None,
     since: Annotated[datetime | None, Query(description="Only entries since this time; RFC 3339.")] = None,
 ) -> Response:
-    """Who changed what, from where, and with which outcome, oldest first; and who was refused. Publishing is counted
-    instead: see `/v1/usage`."""
+    """Lists who changed what, from where and with which outcome, and which requests were refused, oldest first.
+    Publishing is not listed but counted: see `/v1/usage`."""
     seconds = max(_begin(access, caller), 0.0 if since is None else _seconds(since))
 
     def read() -> list[dict[str, Any]]:
@@ -275,7 +276,7 @@ async def read_audit(
 
 @router.get("/audit/export", summary="Export the audit log", response_class=StreamingResponse)
 async def export_audit(access: AppAccess, caller: AppCaller) -> Response:
-    """NDJSON: one entry per line, oldest first."""
+    """Returns the audit log as NDJSON: one entry per line, oldest first."""
     begin = _begin(access, caller)
 
     async def lines() -> AsyncIterator[bytes]:
@@ -299,7 +300,7 @@ async def read_usage(
     caller: AppCaller,
     days: Annotated[int, Query(ge=1, le=3_660, description="Today and the days before it.")] = 30,
 ) -> Response:
-    """Requests, refused requests, events and bytes by day (UTC) and key."""
+    """Returns the number of requests, refused requests, events and bytes by day (UTC) and key."""
     await access.flush()
     since = (datetime.now(UTC) - timedelta(days=days - 1)).date().isoformat()
     rows = await anyio.to_thread.run_sync(lambda: access.store.used(tenant=_only(caller), since=since))
@@ -316,12 +317,13 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _only(caller: Caller) -> str | None:
-    """Whose entries a caller sees; None: everybody's."""
+    """Returns the tenant whose entries a caller sees; None for all tenants."""
     return None if caller.of_all else caller.tenant
 
 
 def _begin(access: AccessControl, caller: Caller) -> float:
-    """The time from which on a caller sees entries: of a tenant that had the same name before, it sees none."""
+    """Returns the time from which on a caller sees entries. Entries of a deleted tenant with the same name are
+    hidden."""
     if caller.of_all or caller.tenant == DEFAULT_TENANT:
         return 0.0
     return access.ring.tenants[caller.tenant].created_at
@@ -368,7 +370,7 @@ def _found(access: AccessControl, caller: Caller, id: str) -> Key:
 
 
 def _check(asked: KeyBody, caller: Caller, settings: Settings) -> None:
-    """Raises `Problem`."""
+    """Checks the request for a new key. Raises `Problem`."""
     if asked.tenant is not None:
         _check_name(asked.tenant, "/tenant", settings)
     if not caller.of_all and asked.tenant not in (None, caller.tenant):
@@ -400,7 +402,7 @@ NO_STORE = {"Cache-Control": "no-store"}
 
 
 class SignIn(BaseModel):
-    """Who signs in."""
+    """The request to sign in."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -409,7 +411,7 @@ class SignIn(BaseModel):
 
 
 class Choice(BaseModel):
-    """What is changed of a session."""
+    """The change of a session."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -418,8 +420,8 @@ class Choice(BaseModel):
 
 @router.get("/session", summary="Who am I?")
 async def read_session(request: Request, access: AppAccess) -> Response:
-    """Who sends this request, and what it may do: by its key, or by the session of its browser. `who` is null where the
-    server needs a key and the request has none."""
+    """Returns who sends this request and what it may do, from its key or the session of its browser. `who` is null if
+    the server needs a key and the request has none."""
     if not access.ring.required:
         return _answer(access, ANYBODY)
     try:
@@ -433,8 +435,8 @@ async def read_session(request: Request, access: AppAccess) -> Response:
 
 @router.post("/session", summary="Sign in", openapi_extra=body_schema(SignIn.model_json_schema()))
 async def sign_in(request: Request, access: AppAccess, settings: AppSettings) -> Response:
-    """Begin a session of a browser: the answer sets a cookie that scripts cannot read and that no other site's page can
-    send. The session ends with its key, after `session_seconds`, and with the server."""
+    """Begins a session of a browser. The answer sets a cookie that scripts cannot read and that pages of other sites
+    cannot send. The session ends with its key, after `session_seconds`, and with the server."""
     asked = read_body(SignIn, await json_object(request, settings))
     if not access.ring.required:
         raise Problem(
@@ -464,7 +466,7 @@ async def sign_in(request: Request, access: AppAccess, settings: AppSettings) ->
 
 @router.patch("/session", summary="Act in another tenant", openapi_extra=body_schema(Choice.model_json_schema()))
 async def change_session(request: Request, access: AppAccess, settings: AppSettings, caller: AppCaller) -> Response:
-    """For the session of an administrator of all tenants."""
+    """Changes the tenant in which the session of an administrator of all tenants acts."""
     asked = read_body(Choice, await json_object(request, settings))
     session = None if caller.session is None else access.sessions.of_hash(caller.session)
     if session is None:
@@ -478,7 +480,7 @@ async def change_session(request: Request, access: AppAccess, settings: AppSetti
 
 @router.delete("/session", summary="Sign out")
 async def sign_out(request: Request, access: AppAccess) -> Response:
-    """End the session of this browser, if it has one; its streams end within two seconds."""
+    """Ends the session of this browser, if it has one. Its streams end within two seconds."""
     if session_token(request.scope) is not None and not is_of_own_page(request.scope):
         raise Problem("wrong-origin", "only this server's own pages can end a session")
     _end_session(request, access)

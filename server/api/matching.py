@@ -45,10 +45,10 @@ T = TypeVar("T")
 router = APIRouter(prefix="/v1", tags=["matching"])
 
 EXPLAIN_SECONDS = 1.0
-"""Of all tests of text of one explanation."""
+"""The time limit for all text tests of one explanation."""
 
 MOST_EXPLAINED = 100
-"""Events of one document that are explained."""
+"""The maximum number of events of one document that are explained."""
 
 MATCH = {
     "type": "object",
@@ -80,11 +80,11 @@ async def match(
     settings: AppSettings,
     late_matching: AppLateMatching,
 ) -> Response:
-    """The subscriptions that an event, or each of several, would match if it were published now, with bindings. Of a
-    document of several events, `events` has each with its id, and `matches` those of all, with the id as `event`. Where
-    operators are asked, `operators` tells which calls were made, in which order, why, and how many were saved. Where
-    matching is sharded, the matches are those of the shards at this server, each as far as it is: `shards` names them,
-    and says `of` how many."""
+    """Returns the subscriptions that an event, or each of several events, would match if it were published now, with
+    bindings. For a document with several events, `events` has each event with its id, and `matches` has all matches,
+    with the id as `event`. If operators are called, `operators` lists the calls in their order, with the reason of
+    each, and how many calls were saved. If matching is sharded, the matches are those of the shards at this server,
+    each at its present place in the log: `shards` has their numbers, and `of` is the total."""
     body = await json_object(request, settings)
     _only(body, ("event", "events"))
     if ("event" in body) == ("events" in body):
@@ -102,7 +102,8 @@ async def _matched(
     late_matching: LateMatchingService,
     sight: Reader,
 ) -> Response:
-    """`sight`: whose request it is; subscriptions that rest on what is hidden from it are not among the matches."""
+    """`sight` is the reader who sent the request. Subscriptions with attributes that are hidden from it are left
+    out."""
     if "event" in body:
         decoded_event = reader.from_object(_without(body["event"], sight.view, explained=False))
         (found,) = await broker.match([decoded_event.event])
@@ -140,10 +141,10 @@ async def explain_verdict(
     lang: Language = "en",
     index: Annotated[bool, Query(description="Whether to tell what the index did with the event.")] = True,
 ) -> Response:
-    """The verdict of one subscription (an id, or an expression) on one event: for each predicate the value as
-    published, what it was read as, the path in the hierarchy, and whether it holds; and what the index did with the
-    event among all subscriptions, unless matching is sharded. Of a document of several events, `events` has the verdict
-    on each, with its id."""
+    """Explains the result of one subscription (an id or an expression) for one event. For each predicate: the published
+    value, how it was read, the path in the hierarchy, and whether the predicate holds. It also explains the search of
+    the event in the index of all subscriptions, unless matching is sharded. For a document with several events,
+    `events` has the result for each, with its id."""
     body = await json_object(request, settings)
     _only(body, ("event", "subscription"))
     for name in ("event", "subscription"):
@@ -181,7 +182,7 @@ async def explain_verdict(
         detail = "testing the text takes too long to explain: send a shorter text"
         raise Problem("too-costly", detail) from None
     for said, each in zip(told, published, strict=True):
-        if index and view is None and settings.shards is None:  # it tells of all subscriptions
+        if index and view is None and settings.shards is None:  # it reveals other subscriptions
             said["index"] = await broker.explain_index(each)
     if len(parts) == 1:
         said = told[0]
@@ -197,7 +198,7 @@ async def explain_verdict(
 
 
 async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns, unless its client leaves or it takes too long: then it is cancelled. Raises
+    """Returns the result of `work`. It is cancelled if its client leaves or it takes too long. Raises
     `ClientDisconnect`, `Problem` (422)."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(request))
@@ -215,7 +216,7 @@ async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any
 
 
 async def _left(request: Request) -> None:
-    """Returns when the client has left; the body was read before."""
+    """Returns when the client has left. The body must be read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -229,7 +230,8 @@ async def _of_document(
     budget: ReadingBudget,
     sight: Reader,
 ) -> dict[str, Any]:
-    """The result of an event; where it is a document of several, that of each of them, and all matches together."""
+    """Returns the result of an event. For a document with several events, returns the result of each, and all matches
+    together."""
     if not says_several(found.problem):
         return await _with_operators(await _seen(found, broker, sight), broker, late_matching)
     parts = await reader.take_apart(document, broker.vocabulary, budget)
@@ -243,7 +245,8 @@ async def _of_document(
 
 
 async def _seen(found: EventMatches, broker: Broker, sight: Reader) -> EventMatches:
-    """Without what tells of hidden values: subscriptions that rest on them, and all that operators are to decide."""
+    """Removes what would reveal hidden values: subscriptions that use them, and all candidates that operators must
+    decide."""
     if sight.view is None:
         return found
     numbers = await broker.numbers_of([each.subscription for each in found.matches])
@@ -258,7 +261,7 @@ async def _seen(found: EventMatches, broker: Broker, sight: Reader) -> EventMatc
 
 
 async def _with_operators(found: EventMatches, broker: Broker, late_matching: LateMatchingService) -> dict[str, Any]:
-    """The result, with what operators say of the subscriptions that hang on them."""
+    """Returns the result, with the answers of operators for the candidates."""
     if not found.undecided or found.canonical is None:
         return _result(found, broker)
     verdicts, plan = await decide_now(late_matching.late_matchers, broker.vocabulary, found.canonical, found.undecided)
@@ -271,7 +274,7 @@ async def _with_operators(found: EventMatches, broker: Broker, late_matching: La
 
 
 def _without(event: Any, view: View | None, *, explained: bool) -> Any:
-    """An event, or the data of one, without what is hidden."""
+    """Returns an event, or the data of one, without hidden attributes."""
     if view is None or not isinstance(event, dict):
         return event
     whole = "specversion" in event

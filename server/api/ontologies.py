@@ -36,7 +36,7 @@ async def _sharing(
         Query(description="It is one that all tenants share. Only an administrator of all tenants may say so."),
     ] = False,
 ) -> Sharing | None:
-    """Raises `Problem` for who may not change what all tenants share."""
+    """Raises `Problem` if the caller may not change shared ontologies."""
     if not shared:
         return None
     if not caller.of_all:
@@ -51,14 +51,14 @@ async def _sharing(
 AppSharing = Annotated[Sharing | None, Depends(_sharing)]
 
 UNTOLD = frozenset({"", "application/x-www-form-urlencoded", "application/octet-stream"})
-"""Content types that say nothing about a document: none at all, and the default of curl."""
+"""Content types that do not tell the format of a document: none, and the default of curl."""
 
 MOST = 2**31 - 1
-"""The highest number of a version."""
+"""The highest possible number of a version."""
 
 DOCUMENT = {
     "requestBody": {
-        "required": False,  # nothing is a document without concepts
+        "required": False,  # an empty body is a document without concepts
         "content": {
             kind: {"schema": {"type": "string", "format": "binary"}}
             for kind in (*CONTENT_TYPES, "application/octet-stream")
@@ -95,13 +95,14 @@ async def put_ontology(
     activate: Annotated[bool, Query(description="Whether the new version is activated at once.")] = True,
     dry_run: Annotated[bool, Query(description="Only read the document and report the effect; store nothing.")] = False,
 ) -> Response:
-    """Stores the document, plain or gzip, as another version, and answers the load report. The same bytes again are the
-    same version (200). Once active, every live subscription is compiled again, in one step; an event is matched under
-    exactly one version. With `dry_run` nothing is stored or activated (200): the load report comes with the
-    subscriptions that would mean something else. Nothing is fetched: imports are resolved against what was uploaded.
-    With `Prefer: respond-async` the answer is 202 at once, and the job at `Location` says how far it is. With
-    `If-Match` it only follows the version of that ETag, with `If-None-Match: *` it only comes where nothing is
-    (412). With `shared` all tenants get it; the answer has their subscriptions as counts (`others`)."""
+    """Stores the document, plain or gzip, as a new version, and returns the load report. The same bytes again are the
+    same version (200). When the version is activated, every live subscription is compiled again, in one step. An event
+    is matched under exactly one version. With `dry_run` nothing is stored or activated (200): the load report includes
+    the subscriptions whose meaning would change. Nothing is fetched: imports are resolved with uploaded documents. With
+    `Prefer: respond-async` the answer is 202 at once, and the job at `Location` has the progress. With `If-Match` the
+    document is accepted only as the successor of the version with that ETag, and with `If-None-Match: *` only if there
+    is no version (412 otherwise). With `shared` all tenants get it; the answer counts their subscriptions
+    (`others`)."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     told = format or (None if media_type in UNTOLD else media_type)
     asked = [iri for iri in (each.strip() for each in relations.split(",")) if iri]
@@ -132,7 +133,8 @@ async def put_ontology(
 
 @router.get("", summary="List ontologies")
 async def list_ontologies(broker: AppBroker) -> Response:
-    """Every ontology in its active version (the newest, where none is active), and the vocabulary that they make."""
+    """Lists every ontology with its active version (or the newest, if none is active), and the vocabulary that they
+    form."""
     rows = await broker.read(ontologies.list_ontologies)
     shared = await broker.read(ontologies.shared_names)
     vocabulary = broker.vocabulary
@@ -147,7 +149,7 @@ async def list_ontologies(broker: AppBroker) -> Response:
 
 @router.get("/{name}", summary="One ontology")
 async def get_ontology(name: Name, broker: AppBroker) -> Response:
-    """Its active version, or the newest where none is active, with its load report."""
+    """Returns the active version of an ontology (or the newest, if none is active) with its load report."""
     versions = await _versions(broker, name)
     shared = await broker.read(ontologies.shared_names)
     shown = next((row for row in versions if row.active), versions[0])
@@ -156,7 +158,7 @@ async def get_ontology(name: Name, broker: AppBroker) -> Response:
 
 @router.get("/{name}/versions", summary="Versions of an ontology")
 async def list_versions(name: Name, broker: AppBroker) -> Response:
-    """Every version, newest first."""
+    """Lists every version of an ontology, newest first."""
     versions = await _versions(broker, name)
     shared = await broker.read(ontologies.shared_names)
     return answer({"name": name, "versions": [_described(row, shared) for row in versions]})
@@ -164,7 +166,7 @@ async def list_versions(name: Name, broker: AppBroker) -> Response:
 
 @router.get("/{name}/records", summary="The load report of an ontology", response_class=Response)
 async def get_records(name: Name, broker: AppBroker) -> Response:
-    """The records of its active version, in the compact form of this program: what jobs outside the server read."""
+    """Returns the records of the active version in the internal format of this program, for jobs outside the server."""
     ontology = next((each for each in broker.vocabulary.ontologies if each.name == name), None)
     if ontology is None:
         raise UnknownOntology(f"no version of an ontology {name!r} is active")
@@ -186,8 +188,8 @@ async def diff(
         int, Query(ge=0, le=1_000, description="The largest number of entries in a list; counts are complete.")
     ] = 100,
 ) -> Response:
-    """Concepts added and removed, moved (with other parents), merged and split, deprecated and restored, and those
-    with other labels, from one version to another."""
+    """Lists the differences between two versions: concepts that were added, removed, moved (with other parents),
+    merged, split, deprecated or restored, and concepts with other labels."""
     versions = await _versions(broker, name)
     old = before or next((row.version for row in versions if row.active), versions[-1].version)
     new = to or versions[0].version
@@ -203,8 +205,8 @@ async def activate(
     version: Annotated[int, Query(ge=1, le=MOST)],
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
-    """Activates a stored version, which may be an earlier one, and returns which live subscriptions mean something
-    else since, and what they gain and lose. `dry_run` answers the same and changes nothing."""
+    """Activates a stored version, which may be an earlier one. Returns the live subscriptions whose meaning changes,
+    and what they gain and lose. `dry_run` returns the same and changes nothing."""
     told = await broker.vocabulary_commands.activate_ontology(name, version, dry_run=dry_run, sharing=sharing)
     return await _changed(broker, name, dry_run, told)
 
@@ -216,8 +218,8 @@ async def rollback(
     sharing: AppSharing,
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
-    """Activates the version that was active before the present one. A second rollback undoes the first. 409
-    where there was none."""
+    """Activates the version that was active before the current one. A second rollback undoes the first. 409 if there
+    was none."""
     told = await broker.vocabulary_commands.activate_ontology(name, None, dry_run=dry_run, sharing=sharing)
     return await _changed(broker, name, dry_run, told)
 
@@ -229,20 +231,21 @@ async def delete_ontology(
     sharing: AppSharing,
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
-    """Forgets every version. Refused (409) while a subscription names a concept that only this ontology has. `dry_run`
-    answers the same and changes nothing."""
+    """Deletes every version of an ontology. Refused (409) while a subscription names a concept that only this ontology
+    has. `dry_run` returns the same and changes nothing."""
     told = await broker.vocabulary_commands.delete_ontology(name, dry_run=dry_run, sharing=sharing)
     return await _changed(broker, name, dry_run, told)
 
 
 async def _changed(broker: AppBroker, name: str, dry_run: bool, told: dict[str, Any]) -> Response:
-    """What activating did, or would do."""
+    """Returns the effect of a change."""
     state = {"name": name, "dry_run": dry_run, "vocabulary_version": broker.vocabulary.version}
     return answer(state | told)
 
 
 def _to_replace(request: Request) -> str | None:
-    """The version that an upload is to follow, from its conditions. Raises `Problem` for one that cannot be kept."""
+    """Returns the version that an upload must replace, from the conditions of the request. Raises `Problem` for
+    conditions that are not supported."""
     if (absent := request.headers.get("if-none-match")) is not None:
         if absent.strip() != "*":
             raise Problem(

@@ -76,28 +76,29 @@ __all__ = [
 ]
 
 
-# Validation of subscription requests: a request body → `NewSubscription`, or the columns that a change sets.
+# The validation of subscription requests: a request body → `NewSubscription`, or the columns that a change sets.
 
 Model = TypeVar("Model", bound=BaseModel)
 
 NOT_YET = {
     "config": "config",
 }
-"""Members of the contract, or of the CloudEvents subscription object, that this version does not honour."""
+"""Members of the contract or of the CloudEvents subscription object that this version does not support."""
 
 MAX_SEQUENCE = 1 << 53
-"""What JSON can hold exactly."""
+"""The greatest integer that JSON holds exactly."""
 
 MOST_THROTTLING_SECONDS = 86_400.0
 
 SECRET_BYTES = 32
-"""Of a webhook secret; Standard Webhooks wants 24 to 64."""
+"""The size of a webhook secret. Standard Webhooks requires 24 to 64 bytes."""
 
 ID_BYTES = 8
 _ID = re.compile(r"sub_[0-9a-f]{16}")
 
 KEY_CHARACTERS = (16, 255)
-"""Of an `Idempotency-Key`: as hard to guess as what is derived from it should be."""
+"""The shortest and longest length of an `Idempotency-Key`. It must be as hard to guess as the values derived from
+it."""
 
 Text = Annotated[str, Field(min_length=1, max_length=2_048)]
 
@@ -112,7 +113,7 @@ class _Ending(_Strict):
 
 
 class SubscriptionChange(_Ending):
-    """What PATCH may change: where and how it is delivered, metadata, and when it ends."""
+    """The members that PATCH may change: sink, delivery options, metadata, and end time."""
 
     sink: Annotated[str | None, Field(max_length=2_048, description="The address that receives the matches.")] = None
     protocol: Literal["HTTP", "MQTT", "NATS", "AMQP", "KAFKA"] | None = None
@@ -144,7 +145,7 @@ class SubscriptionChange(_Ending):
 
 
 class _Asked(_Strict):
-    """What somebody subscribes to, as they write it."""
+    """The expression of a subscription as the user wrote it."""
 
     expression: Annotated[str | None, Field(max_length=65_536)] = None
     where: dict[str, Any] | None = None
@@ -154,8 +155,8 @@ class _Asked(_Strict):
 
 
 class SubscriptionBody(SubscriptionChange, _Asked):
-    """One of `expression` (text), `where` (tree) and `filters` (CloudEvents); `types` and `source` narrow it further.
-    Without a `sink` it is read by pull or stream."""
+    """A new subscription. It has one of `expression` (text), `where` (tree) and `filters` (CloudEvents); `types` and
+    `source` restrict it further. Without a `sink` it is read by pull or stream."""
 
     start_at: Annotated[
         str | int | None,
@@ -168,12 +169,12 @@ class SubscriptionBody(SubscriptionChange, _Asked):
 
 
 class RenewBody(_Ending):
-    """When it ends from now on; the default time to live without either."""
+    """The new end time of a subscription. Without either member it gets the default time to live."""
 
 
 def read_body(model: type[Model], body: Mapping[str, Any]) -> Model:
-    """Raises `Problem` (501) for members of the contract that this version lacks, `RequestValidationError` for
-    others."""
+    """Validates the body of a request. Raises `Problem` (501) for members of the contract that this version lacks, and
+    `RequestValidationError` for other errors."""
     for name, what in NOT_YET.items():
         if body.get(name):
             raise not_yet(what, f"/{name}")
@@ -184,7 +185,8 @@ def read_body(model: type[Model], body: Mapping[str, Any]) -> Model:
 
 
 def _placed(found: Any, model: type[BaseModel]) -> dict[str, Any]:
-    """What validation found, with its place in the body, and of an unknown member the name that is near to it."""
+    """Returns an error of the validation with its place in the body. For an unknown member it adds the most similar
+    name."""
     told = {**found, "loc": ("body", *found["loc"])}
     if found["type"] == "extra_forbidden" and len(found["loc"]) == 1:
         near = get_close_matches(str(found["loc"][0])[:100], list(model.model_fields), n=1)
@@ -195,8 +197,8 @@ def _placed(found: Any, model: type[BaseModel]) -> dict[str, Any]:
 def read_new(
     body: Mapping[str, Any], settings: Settings, caller: Caller = ANYBODY, repeatable: Repeatable | None = None
 ) -> tuple[NewSubscription, str]:
-    """A new subscription, and its ticket, which exists nowhere else. Of a `repeatable` request both are always the
-    same.
+    """Returns a new subscription and its ticket, which is not stored anywhere. For a `repeatable` request both are
+    always the same.
 
     Raises `Problem`, `RequestValidationError`, `InvalidSubscription` for bad filters, `SinkRefused`.
     """
@@ -230,8 +232,8 @@ def read_new(
 
 
 def read_start(body: Mapping[str, Any]) -> Callable[[Connection], int] | None:
-    """What tells the sequence after which stored events are wanted as well; None where new ones are enough. Raises
-    `Problem` (422)."""
+    """Returns a function that determines the sequence number after which stored events are wanted too; None if only new
+    events are wanted. Raises `Problem` (422)."""
     start = body.get("start_at")
     if start is None:
         return None
@@ -249,8 +251,8 @@ def read_start(body: Mapping[str, Any]) -> Callable[[Connection], int] | None:
 
 
 def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | None) -> dict[str, Any]:
-    """The columns that a PATCH sets; null takes a value away. A sink that was not there before gets a secret. `row`: as
-    it is now. What belongs to another protocol than the new one is taken away.
+    """Returns the columns that a PATCH sets. Null removes a value. A first sink gets a secret. `row` is the present
+    subscription. Values that belong to another protocol than the new one are removed.
 
     Raises `Problem`, `RequestValidationError`, `SinkRefused`.
     """
@@ -259,7 +261,7 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
     for name in ("expires_at", "ttl_seconds"):
         values.pop(name, None)
     if asked.protocol is None:
-        values.pop("protocol", None)  # what delivers to a sink is never taken away alone
+        values.pop("protocol", None)  # the protocol of a sink cannot be removed alone
     if asked.expires_at is not None or asked.ttl_seconds is not None:
         values["expires_at"] = ending(asked, settings)
     present = None if row is None else row.protocol
@@ -288,13 +290,14 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
 
 
 def _protocol_of(sink: str, present: str | None) -> str:
-    """The protocol of a new sink that names none: the present one if it may be, else that of webhooks."""
+    """Returns the protocol of a new sink without one: the present protocol if the URL allows it, else that of
+    webhooks."""
     same = present is not None and (present == DEFAULT_PROTOCOL) == sink.lower().startswith(("http:", "https:"))
     return present if same and present is not None else DEFAULT_PROTOCOL
 
 
 def ending(asked: _Ending, settings: Settings) -> float:
-    """When it ends, in Unix seconds. Raises `Problem` (422)."""
+    """Returns the end time in Unix seconds. Raises `Problem` (422)."""
     now = time.time()
     if asked.expires_at is not None and asked.ttl_seconds is not None:
         raise _invalid("give expires_at or ttl_seconds, not both", "/expires_at", "/ttl_seconds")
@@ -315,7 +318,8 @@ def ending(asked: _Ending, settings: Settings) -> float:
 
 
 def _ways(asked: _Asked) -> dict[str, Any]:
-    """The expression as it is written, by the name of its member; empty where there is none. Raises `Problem` (422)."""
+    """Returns the expression as it was written, under the name of its member; empty if there is none. Raises `Problem`
+    (422)."""
     given = {name: getattr(asked, name) for name in ("expression", "where", "filters")}
     ways = {name: value for name, value in given.items() if value is not None}
     if len(ways) > 1:
@@ -324,7 +328,7 @@ def _ways(asked: _Asked) -> dict[str, Any]:
 
 
 def _parts(asked: _Asked) -> tuple[str | Mapping[str, Any], ...]:
-    """What must all hold."""
+    """Returns the parts, all of which must hold."""
     parts: list[str | Mapping[str, Any]] = []
     if asked.expression is not None:
         parts.append(asked.expression)
@@ -385,7 +389,7 @@ def _new_secret(repeatable: Repeatable | None = None) -> str:
 
 
 def read_key(key: str | None, caller: Caller) -> Repeatable | None:
-    """What the header `Idempotency-Key` says. Raises `Problem` (422)."""
+    """Reads the header `Idempotency-Key`. Raises `Problem` (422)."""
     if key is None:
         return None
     plain = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
@@ -411,10 +415,10 @@ MAX_PAGE = 1_000
 HIDDEN = "(hidden)"
 OVERLAP_SECONDS = 86_400.0
 MAX_OVERLAP_SECONDS = 30 * 86_400.0
-"""Of two secrets: a rotation ends some day."""
+"""The longest time in which two secrets are valid."""
 IMPORTED_TOGETHER = 1_000
-"""Lines of an import in one command: enough for many to be of one shape, few enough that publishers wait for some tens
-of ms only."""
+"""The number of lines of an import in one command: enough that many have the same shape, and few enough that publishers
+wait only some tens of ms."""
 
 Id = Annotated[str, Path(max_length=100, description="The id of the subscription.")]
 IfMatch = Annotated[
@@ -444,11 +448,11 @@ async def subscribe(
     reader: AppEventReader,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Makes a subscription. The answer holds the `ticket` and, with a sink, the webhook `secret`: neither is shown
-    again. Every event that is accepted after this answer is matched against it; `start_at` adds those that are
-    stored already, which are delivered first. Its `notes` also tell what may be a mistake: an attribute that no recent
-    event has and whose name is near to another's, numbers against quantities. Send an `Idempotency-Key` to be able to
-    send the request again after a lost answer."""
+    """Creates a subscription. The answer has the `ticket` and, with a sink, the webhook `secret`. Neither is shown
+    again. Every event that is accepted after this answer is matched against the subscription. `start_at` adds stored
+    events, which are delivered first. `notes` also name possible mistakes: an attribute that no recent event has and
+    whose name is similar to another's, or numbers compared with quantities. Send an `Idempotency-Key` so that you can
+    repeat the request if its answer is lost."""
     repeatable = read_key(idempotency_key, caller)
     created = await _create(await json_object(request, settings), broker, settings, caller, reader, repeatable)
     return answer(created, 201, {"Location": f"/v1/subscriptions/{created['id']}"})
@@ -471,8 +475,8 @@ async def list_all(
         ),
     ] = None,
 ) -> Response:
-    """A page of subscriptions in the order in which they were made; the header Link leads to the next one. An auditor
-    sees of a sink which server it is at."""
+    """Lists a page of subscriptions in the order of their creation. The header Link has the next page. An auditor sees
+    only the server of a sink."""
     after, now = parse_page_cursor(cursor), time.time()
 
     def read(connection: Connection) -> list[Row[Any]]:
@@ -494,17 +498,18 @@ async def list_all(
 
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)
 async def export(broker: AppBroker, caller: AppCaller) -> Response:
-    """NDJSON: one subscription per line, as it can be imported: its expression, with IRIs in place of labels so that it
-    means the same elsewhere, which holds what `types`, `source` and `filters` said as well; `asked`, how it was
-    written, which the import keeps where it means the same; sink, end, metadata, and whether it is paused. Left out are
-    secrets, credentials, values of headers, and subscriptions that have ended."""
+    """Returns NDJSON with one subscription per line, which can be imported. The expression has IRIs instead of labels,
+    so that it means the same elsewhere, and it includes `types`, `source` and `filters`. `asked` is the original form,
+    which the import keeps if it has the same meaning. A line also has the sink, the end time, the metadata, and whether
+    the subscription is paused. Secrets, credentials, values of headers, and expired subscriptions are left out."""
     return StreamingResponse(_exported(broker, caller), media_type="application/x-ndjson")
 
 
 @router.post("/export", summary="Export subscriptions with their secrets", response_class=StreamingResponse)
 async def export_with_secrets(request: Request, broker: AppBroker, caller: AppCaller) -> Response:
-    """Like the export by GET, with the webhook secrets, the credentials and headers for sinks, and the hashes of the
-    tickets: imported elsewhere, ids and tickets stay valid, and receivers notice nothing. For administrators."""
+    """Like the export with GET, but with the webhook secrets, the credentials and headers for sinks, and the hashes of
+    the tickets. If the subscriptions are imported elsewhere, ids and tickets stay valid, and receivers see no
+    difference. For administrators."""
     audit_detail(request, "with secrets")
     return StreamingResponse(_exported(broker, caller, secrets=True), media_type="application/x-ndjson")
 
@@ -517,9 +522,9 @@ async def import_lines(
     caller: AppCaller,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """NDJSON: one subscription per line, as the export has it; its `id`, if any, is returned as `was`, and kept where
-    the line has a `ticket_hash`. A bad line does not stop the rest.
-    With an `Idempotency-Key` the same lines can be sent again: those that are there already are not made twice."""
+    """Imports NDJSON with one subscription per line in the form of the export. The `id` of a line, if any, is returned
+    as `was`. It is kept if the line has a `ticket_hash`. A bad line does not stop the others. With an `Idempotency-Key`
+    the same lines can be sent again: subscriptions that exist already are not created twice."""
     repeatable = read_key(idempotency_key, caller)
     lines = (await request.body()).split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line and not line.isspace()]
@@ -540,7 +545,8 @@ async def import_lines(
 
 @router.get("/{id}", summary="One subscription")
 async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
-    """What it asks, its status, its counters, its last failure, how many messages wait, and since when."""
+    """Returns a subscription: its expression, status, counters and last failure, the number of waiting messages, and
+    since when they wait."""
 
     def read(connection: Connection) -> tuple[Row[Any], int, float | None, int]:
         row = subscriptions.find_subscription(connection, id)
@@ -558,8 +564,8 @@ async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
 
 @router.get("/{id}/plan", summary="The expected cost of a subscription's operators")
 async def plan(id: Id, broker: AppBroker, caller: AppCaller, late_matching: AppLateMatching) -> Response:
-    """The calls of each of its clauses in the order that is cheapest for it alone, what each is expected to cost, how
-    likely it holds, and how many clauses of all subscriptions share it."""
+    """Returns the calls of each clause in the order that is cheapest for this subscription alone. Each call has its
+    expected cost, the probability that it holds, and the number of clauses of all subscriptions that share it."""
     row = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
     if row is None:
         raise UnknownSubscription(id)
@@ -579,8 +585,8 @@ async def change(
     ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
-    """Changes where and how it is delivered, its metadata, or when it ends; its first sink comes with the webhook
-    `secret`. What it asks is fixed: make another one."""
+    """Changes sink, delivery options, metadata or end time. The answer to the first sink has the webhook `secret`. The
+    expression cannot be changed: create another subscription instead."""
     body = await json_object(request, settings)
     present = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
     values = read_change(body, settings, present)
@@ -606,25 +612,25 @@ async def renew(
     ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
-    """Sets when it ends; one that has expired in the last days matches again, from now on."""
+    """Sets the end time. A subscription that expired in the last days matches again, from now on."""
     asked = read_body(RenewBody, await json_object(request, settings, optional=True))
     return _current(await broker.renew(id, ticket, ending(asked, settings), entity_tags(if_match)), broker, ticket)
 
 
 @router.post("/{id}/pause", summary="Pause")
 async def pause(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
-    """Stops matching: events accepted while it is paused are not for it. What waits already stays."""
+    """Stops matching. Events that are accepted during the pause do not match. Messages that wait already are kept."""
     return _current(await broker.pause(id, ticket, entity_tags(if_match)), broker, ticket)
 
 
 @router.post("/{id}/resume", summary="Resume")
 async def resume(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
-    """Resumes after a pause, or after the webhook was disabled; waiting matches are sent at once."""
+    """Resumes after a pause, or after the webhook was disabled. Waiting messages are sent at once."""
     return _current(await broker.resume(id, ticket, entity_tags(if_match)), broker, ticket)
 
 
 class RotationBody(_Strict):
-    """For how long the present secret signs as well; a day without it."""
+    """How long the present secret stays valid; one day by default."""
 
     overlap_seconds: Annotated[float, Field(ge=0, le=MAX_OVERLAP_SECONDS)] = OVERLAP_SECONDS
 
@@ -642,8 +648,8 @@ async def rotate_secret(
     ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
-    """Answers a new `secret`, which is not shown again. Until `overlap_seconds` are over each delivery is signed with
-    both, so that a receiver can change over without losing any."""
+    """Returns a new `secret`, which is not shown again. For `overlap_seconds`, each delivery is signed with both
+    secrets, so that a receiver can switch without losing a message."""
     asked = read_body(RotationBody, await json_object(request, settings, optional=True))
     secret = _new_secret()
     row = await broker.rotate_secret(id, ticket, secret, asked.overlap_seconds, entity_tags(if_match))
@@ -652,7 +658,7 @@ async def rotate_secret(
 
 
 class ReplayBody(_Strict):
-    """From where: a cursor, or a moment; without either, from the first message that is kept."""
+    """The start of a replay: a cursor or a time. Without either, it starts at the first message that is kept."""
 
     after: Annotated[str | None, Field(max_length=20, description="A cursor: all later messages are replayed.")] = None
     since: Annotated[
@@ -664,9 +670,9 @@ class ReplayBody(_Strict):
     "/{id}/replay", summary="Deliver again", openapi_extra=body_schema(ReplayBody.model_json_schema(), required=False)
 )
 async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket) -> Response:
-    """Moves the cursor back, to a cursor or a moment: the messages since then are delivered again, by whichever way the
-    subscription is read, as far as they are kept. A cursor that is not behind yet stays where it is; a webhook that
-    failed is tried again at once. A message that comes again has the same cursor and the same `webhook-id`."""
+    """Moves the cursor back, to a cursor or a time. The stored messages after it are delivered again, to any reader or
+    sink of the subscription. The cursor never moves forward. A webhook that failed is tried again at once. A message
+    that is delivered again has the same cursor and the same `webhook-id`."""
     asked = read_body(ReplayBody, await json_object(request, settings, optional=True))
     if asked.after is not None and asked.since is not None:
         raise _invalid("give after or since, not both", "/after", "/since")
@@ -719,7 +725,7 @@ async def _create(
 
 
 def check_size(body: dict[str, Any], settings: Settings) -> None:
-    """Raises `Problem` (413)."""
+    """Checks the size of a subscription. Raises `Problem` (413)."""
     if len(msgspec.json.encode(body)) > settings.max_subscription_bytes:
         raise Problem("body-too-large", f"a subscription has at most {settings.max_subscription_bytes:,} bytes")
 
@@ -732,8 +738,8 @@ async def _import(
     repeatable: Repeatable | None,
     compiler: BulkCompiler,
 ) -> list[dict[str, Any] | Exception]:
-    """What was made of each numbered line, or what is wrong with it; also `StoreUnavailable`, for other lines may be
-    stored."""
+    """Creates the subscriptions of numbered lines. Returns the result or the error of each line. An error may be
+    `StoreUnavailable`, because other lines may be stored."""
 
     def read_all() -> list[tuple[NewSubscription, str | None, Any] | Exception]:
         parts = [None if repeatable is None else replace(repeatable, part=number) for number, _ in lines]
@@ -763,7 +769,7 @@ async def _import(
 def _read_line(
     line: bytes, settings: Settings, caller: Caller, repeatable: Repeatable | None
 ) -> tuple[NewSubscription, str | None, Any] | Exception:
-    """The request in a line, its ticket if that is new, and the id that it had; or what is wrong with the line."""
+    """Returns the request in a line, its ticket if that is new, and its old id; or the error of the line."""
     try:
         body = decode(line)
         if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
@@ -781,7 +787,7 @@ def _read_line(
 
 
 class _Kept(_Strict):
-    """Members of a line that only an export gives: what the subscription was."""
+    """Members of a line that only an export has: the state of the exported subscription."""
 
     status: Literal["active", "paused", "failing", "disabled_by_failures"] = "active"
     asked: _Asked | None = None
@@ -790,7 +796,8 @@ class _Kept(_Strict):
 
 
 def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple[NewSubscription, str | None]:
-    """With what it was. A ticket that is still valid is not shown. Raises `Problem` (422)."""
+    """Adds the state of the exported subscription. A ticket that is still valid is not shown. Raises `Problem`
+    (422)."""
     if kept.status == "paused":
         new = replace(new, status="paused")
     if kept.asked is not None:
@@ -808,7 +815,7 @@ def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple
 
 
 async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) -> AsyncIterator[bytes]:
-    """The lines of an export, a page at a time."""
+    """Yields the lines of an export. The store is read page by page."""
     rows: list[Row[Any]] = []
     while True:
         after = rows[-1].number if rows else 0
@@ -821,7 +828,8 @@ async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) ->
 
 
 def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
-    """A subscription as a line of an export. The status of a webhook is not part of it: elsewhere it begins anew."""
+    """Returns a subscription as a line of an export. The failures of a webhook are not part of it, because it starts
+    anew elsewhere."""
     plain = {name: value for name, value in (row.protocolsettings or {}).items() if secrets or name != "headers"}
     asked = {**row.expression, "types": row.types, "source": row.source}
     asked = {name: value for name, value in asked.items() if value is not None}
@@ -856,7 +864,7 @@ def _current(row: Row[Any], broker: Broker, claim: Claim) -> Response:
 
 
 def _told(row: Row[Any], broker: Broker, caller: Caller | Claim) -> dict[str, Any]:
-    """A subscription as whoever changes it may see it."""
+    """Returns a subscription as the user who changes it may see it."""
     told = _shown(row, broker.vocabulary.version, time.time())
     return told | _kept_back(caller, broker, row, told)
 
@@ -866,14 +874,14 @@ def _etag(row: Row[Any]) -> dict[str, str]:
 
 
 def entity_tags(if_match: str | None) -> list[str] | None:
-    """The tags of the header; a weak one is none (RFC 9110, 13.1.1)."""
+    """Returns the tags of the header. Weak tags are ignored (RFC 9110, 13.1.1)."""
     if if_match is None:
         return None
     return [each.strip().strip('"') for each in if_match.split(",") if not each.strip().startswith("W/")]
 
 
 def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]:
-    """A subscription as anybody may see it: without ticket, secret, credential, and values of extra headers."""
+    """Returns a subscription as anybody may see it: without ticket, secret, credential, and values of extra headers."""
     over = row.expires_at <= now
     return {
         "id": row.id,
@@ -913,12 +921,12 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
 
 
 CUT = "/…"
-"""Ends the sink that is shown to one who may not see all of it."""
+"""The end of a sink that is shown to a caller who may not see all of it."""
 
 
 def sink_for(caller: Caller, row: Row[Any]) -> dict[str, Any]:
-    """The sink as the caller may see it: of one who sees no payloads, its server alone, since path, query and user of
-    an address are often what lets others post there."""
+    """Returns the sink as the caller may see it. A caller who may not see payloads sees only its server, because path,
+    query and user of a URL often allow others to post there."""
     if caller.sees_payloads or row.sink is None:
         return {}
     parts = urlsplit(row.sink)
@@ -933,8 +941,8 @@ OF_MATCHES = (
 
 
 def _kept_back(caller: Caller | Claim, broker: Broker, row: Row[Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """What a caller is told in place of some members, for these tell of matches that rest on what is hidden from it:
-    nothing was sent, and nothing waits."""
+    """Returns replacements for members that would show matches by hidden attributes: as if nothing was sent and nothing
+    waits."""
     hidden = hidden_in(reader_of(caller, broker).view, row.tree)
     if not hidden:
         return {}
@@ -946,7 +954,7 @@ def _kept_back(caller: Caller | Claim, broker: Broker, row: Row[Any], told: Mapp
 
 
 def settings_shown(protocolsettings: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Settings as anybody may see them. Headers may hold secrets, so their values are not shown."""
+    """Returns settings as anybody may see them. Headers may contain secrets, so their values are hidden."""
     if protocolsettings is None:
         return None
     headers = protocolsettings.get("headers")
@@ -954,5 +962,5 @@ def settings_shown(protocolsettings: Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def credential_shown(credential: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The type alone."""
+    """Returns only the type of a credential."""
     return None if credential is None else {"credentialtype": credential.get("credentialtype")}

@@ -54,8 +54,9 @@ async def start(
     caller: AppCaller,
     lang: Language = "en",
 ) -> Response:
-    """Begin to match an expression against the stored events: how many, on which days, ten samples with their
-    explanation, and which part of it cuts how much. What is wrong with the expression is told at once."""
+    """Begins to match an expression against the stored events. The result has the number of matches, their days, ten
+    samples with explanations, and how many events each part of the expression excludes. Mistakes in the expression are
+    reported at once."""
     body = await json_object(request, settings)
     asked = replace(_asked(body, lang), roles=caller.roles)
     await backtests.check(asked)
@@ -69,7 +70,7 @@ async def start(
 
 @router.get("/{id}", summary="Progress of a backtest")
 async def get_backtest(id: str, jobs: AppJobs) -> Response:
-    """`running` with how far it is, `done` with the `result`, or `failed` with the `problem`."""
+    """Returns the backtest: `running` with its progress, `done` with the `result`, or `failed` with the `problem`."""
     return answer(await jobs.find(id))
 
 

@@ -55,8 +55,8 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 async def check(
     request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, lang: Language = "en"
 ) -> Response:
-    """What an expression means, or what is wrong with it, each mistake with its place; with `position`, what may stand
-    there. Nothing is stored, and a mistake is no error of this request: `valid` tells."""
+    """Returns the meaning of an expression, or its mistakes with their places. With `position`, returns completions for
+    that place. Nothing is stored, and a mistake is no error of this request: see `valid`."""
     body = await json_object(request, settings)
     text, position = body.get("expression"), body.get("position")
     if not isinstance(text, str) or len(text) > MAX_TEXT or not set(body) <= {"expression", "position"}:
@@ -79,10 +79,10 @@ async def check(
 
 @router.get("/terms/unknown", summary="What nobody understood", tags=["concepts"])
 async def unknown(broker: AppBroker, caller: AppCaller, reader: AppEventReader, lang: Language = "en") -> Response:
-    """Terms of the newest 500 events, at attributes that hold concepts, that no concept is called: most frequent first,
-    with the nearest names, and as `shown` the labels of their concepts. Declare them as synonyms, or upload an ontology
-    that has them. And `properties` of graphs in these events that no ontology, declaration or live subscription
-    knows."""
+    """Lists terms of the newest 500 events, in attributes that hold concepts, that are the name of no concept, most
+    frequent first. Each has the most similar names, and as `shown` the labels of their concepts. Declare the terms as
+    synonyms, or upload an ontology with them. `properties` lists the properties of graphs in these events that no
+    ontology, declaration or live subscription knows."""
     return answer(await unknown_terms(broker, reader, reader_of(caller, broker).view, lang))
 
 
@@ -116,7 +116,7 @@ def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str, seen:
 def completions(
     before: str, vocabulary: Vocabulary, attributes: list[str], operators: list[str], lang: str
 ) -> list[dict[str, Any]]:
-    """The completions of `before`: `insert` replaces the last `replace` characters."""
+    """Returns the completions of `before`. `insert` replaces the last `replace` characters."""
     found = list(_TOKEN.finditer(before))
     open_token = found[-1] if found and found[-1].end() == len(before) and not before.endswith(("(", ",")) else None
     word = open_token.group() if open_token is not None else ""
@@ -150,7 +150,8 @@ def completions(
 
 
 def _attributes(part: str, word: str, vocabulary: Vocabulary, attributes: list[str], lang: str) -> list[dict[str, Any]]:
-    """Attributes that begin with the part, or whose property has such a label, with what is known of the property."""
+    """Returns attributes that begin with the part, or whose property has such a label, with a description of the
+    property."""
     part = part.lower()
     offered = []
     for name in attributes:
@@ -163,7 +164,7 @@ def _attributes(part: str, word: str, vocabulary: Vocabulary, attributes: list[s
 
 
 def _asks_for_kinds(tokens: list[str]) -> bool:
-    """Whether the innermost open bracket belongs to `in`, `isa` and their like."""
+    """Whether the innermost open bracket belongs to `in`, `isa` or a similar word."""
     depth = 0
     for place in range(len(tokens) - 1, 0, -1):
         depth += {")": 1, "(": -1}.get(tokens[place], 0)
@@ -173,7 +174,8 @@ def _asks_for_kinds(tokens: list[str]) -> bool:
 
 
 def _concepts(part: str, size: int, vocabulary: Vocabulary, lang: str) -> list[dict[str, Any]]:
-    """Concepts with the part in a label of any language; those above everything where nothing is written yet."""
+    """Returns concepts with the part in a label of any language. If nothing is written yet, returns the roots of the
+    hierarchy."""
     listed: list[tuple[str, str | None, str | None]]
     if not part:
         listed = [(vocabulary.iri(each), None, None) for each in vocabulary.roots[:COMPLETIONS]]
@@ -191,7 +193,7 @@ def _concepts(part: str, size: int, vocabulary: Vocabulary, lang: str) -> list[d
 
 
 def _written(name: str, vocabulary: Vocabulary, concept: Any) -> str:
-    """How a subscription writes a concept: by the name if that means it alone, else by the IRI."""
+    """Returns the text for a concept in an expression: the name if it means only this concept, else the IRI."""
     if vocabulary.resolve(name).candidates != (concept,):
         return f"<{vocabulary.iri(concept)}>"
     return name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -2,9 +2,9 @@
 
     POST, GET, OPTIONS /v1/cloudevents/subscriptions        GET, PUT, DELETE, OPTIONS /v1/cloudevents/subscriptions/{id}
 
-`filters` in the six dialects that the specification requires, and in ours. A subscription made here gets CloudEvents at
-its sink, not messages (`protocolsettings.format`). Everything else is as at /v1/subscriptions: tickets, secrets,
-signatures, expiry. What the specification calls a bad request is 400 here.
+`filters` may use the six dialects that the specification requires, and ours. The sink of a subscription that is created
+here gets CloudEvents, not messages (`protocolsettings.format`). Everything else is the same as at /v1/subscriptions:
+tickets, secrets, signatures, expiry. Bad requests have the status 400 here, as in the specification.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ SUBSCRIPTION = {
     "additionalProperties": False,
 }
 SHOWN = ("status", "expires_at", "ticket", "secret")
-"""What we answer beside the members of the specification; ignored where a subscription is sent back."""
+"""Members of our answers that the specification does not have. They are ignored in requests."""
 
 FEATURES = {
     "dialects": [*DIALECTS, SEMANTIC_DIALECT],
@@ -91,7 +91,7 @@ FEATURES = {
 
 @router.options("", summary="What this endpoint supports")
 async def features() -> Response:
-    """The dialects of filters, the protocols and the types of credentials."""
+    """Returns the supported dialects of filters, protocols and types of credentials."""
     return answer(FEATURES, headers={"Allow": "GET, OPTIONS, POST"})
 
 
@@ -103,8 +103,8 @@ async def create(
     caller: AppCaller,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """A new subscription; the answer also holds its `ticket` and the `secret` that signs its deliveries. Neither is
-    shown again, but to the same request with the same `Idempotency-Key`."""
+    """Creates a subscription. The answer also has its `ticket` and the `secret` that signs its deliveries. Both are
+    shown again only for the same request with the same `Idempotency-Key`."""
     body = _members(await json_object(request, settings))
     check_size(body, settings)
     body.pop("id", None)
@@ -128,7 +128,7 @@ async def list_all(
     cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
-    """Those that have a sink, a page at a time; the header Link leads to the next one."""
+    """Lists a page of subscriptions that have a sink. The header Link has the next page."""
     after = parse_page_cursor(cursor)
 
     def read(connection: Connection) -> list[Row[Any]]:
@@ -143,13 +143,13 @@ async def list_all(
 
 @router.options("/{id}", summary="What a subscription supports")
 async def features_of_one(id: Id) -> Response:
-    """The same as of the endpoint."""
+    """Returns the same as for the endpoint."""
     return answer(FEATURES, headers={"Allow": "DELETE, GET, OPTIONS, PUT"})
 
 
 @router.get("/{id}", summary="Retrieve a subscription")
 async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
-    """One that has a sink."""
+    """Returns a subscription that has a sink."""
     row = await _row(broker, id)
     told = _shown(row) | _kept_back(caller, broker, row) | sink_for(caller, row)
     return answer(told, headers={"ETag": f'"{entity_tag(row)}"'})
@@ -164,8 +164,9 @@ async def update(
     ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
-    """Where and how it is delivered. `source`, `types` and `filters` must be those that it has: what it asks is fixed.
-    Values that are shown as `(hidden)`, and a credential without its secret, stay as they are."""
+    """Changes sink and delivery options. `source`, `types` and `filters` must be the present ones, because the
+    expression cannot be changed. Values that are shown as `(hidden)`, and a credential without its secret, do not
+    change."""
     row = await _row(broker, id)
     body = _members(await json_object(request, settings))
     if body.pop("id", id) != id:
@@ -177,7 +178,7 @@ async def update(
     change = {name: body.get(name) for name in ("sink", "protocol", "protocolsettings", "sinkcredential")}
     change["protocolsettings"] = _unhidden(change["protocolsettings"], row.protocolsettings)
     format = (row.protocolsettings or {}).get("format")
-    if format is not None and body["protocol"] == DEFAULT_PROTOCOL:  # what was not said of it stays
+    if format is not None and body["protocol"] == DEFAULT_PROTOCOL:  # members that are not given stay
         change["protocolsettings"] = {"format": format} | (change["protocolsettings"] or {})
     if change["sinkcredential"] == present.get("sinkcredential"):
         del change["sinkcredential"]
@@ -191,14 +192,15 @@ async def update(
 
 @router.delete("/{id}", summary="Delete a subscription")
 async def delete(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = None) -> Response:
-    """Returns the deleted subscription."""
+    """Deletes a subscription and returns it."""
     await _row(broker, id)
     row = await broker.delete_subscription(id, ticket, entity_tags(if_match))
     return answer(_shown(row) | _kept_back(ticket, broker, row))
 
 
 def _kept_back(caller: Caller | Claim, broker: Broker, row: Row[Any]) -> dict[str, Any]:
-    """`failing` tells of a match: where that rests on what is hidden from the caller, it is `active`."""
+    """Replaces a failing status by `active` if it would reveal a match with attributes that are hidden from the
+    caller."""
     hidden = hidden_in(reader_of(caller, broker).view, row.tree)
     return {"status": "active"} if hidden and row.status in ("failing", "disabled_by_failures") else {}
 
@@ -211,7 +213,7 @@ async def _row(broker: AppBroker, id: str) -> Row[Any]:
 
 
 def _members(body: dict[str, Any]) -> dict[str, Any]:
-    """The members of the specification. Raises `Problem` (400)."""
+    """Returns the members of the specification. Raises `Problem` (400)."""
     for name in body:
         if name not in ("id", *MEMBERS, *SHOWN):
             raise _bad("unknown member", f"/{name[:100]}")
@@ -243,7 +245,7 @@ def _shown(row: Row[Any]) -> dict[str, Any]:
 
 
 def _unhidden(settings: Mapping[str, Any] | None, stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Headers whose values were not shown keep them."""
+    """Returns the settings with the stored values of headers that were sent as hidden."""
     if settings is None or not isinstance(settings.get("headers"), dict):
         return None if settings is None else dict(settings)
     kept = (stored or {}).get("headers") or {}

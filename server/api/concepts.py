@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1/concepts", tags=["concepts"])
 MAX_PAGE = 1_000
 MAX_ABOVE = 200
 MAX_BENEATH = 24
-MAX_TERM = 8_192  # characters: as long as the longest IRI that is read
+MAX_TERM = 8_192  # characters: the length of the longest IRI that is read
 
 Term = Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="An IRI, CURIE, short form or label.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Concepts at most.")]
@@ -42,7 +42,8 @@ async def search(
     lang: Annotated[str | None, Query(max_length=35, description="Only labels of this language.")] = None,
     limit: Limit = 20,
 ) -> Response:
-    """Concepts with `q` in a label, best first; the nearest ones where there is none. `matched` is the label found."""
+    """Searches concepts with `q` in a label, best match first. If there is none, returns the most similar ones.
+    `matched` is the label that was found."""
     vocabulary = broker.vocabulary
 
     def look() -> list[dict[str, Any]]:
@@ -58,9 +59,9 @@ async def search(
 
 @router.get("/resolve", summary="What a term means")
 async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Response:
-    """Every concept that the term may mean, best level first hit: `iri`, `short`, `label`, `folded`, `synonym`. Several
-    are an ambiguous term, which a subscription must not use; individuals that gave way to the one class of that name
-    are `set_aside`. 404 with the nearest names where there is none."""
+    """Returns every concept that the term may mean, from the first level with a hit: `iri`, `short`, `label`, `folded`,
+    `synonym`. If there are several, the term is ambiguous and a subscription must not use it. Individuals with the same
+    name as a single class are listed as `set_aside`. 404 with the most similar names if there is none."""
     vocabulary = broker.vocabulary
 
     def look() -> dict[str, Any]:
@@ -84,7 +85,7 @@ async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Respo
 async def ancestors(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
-    """Everything that the concept is a kind of, itself not included."""
+    """Lists all broader concepts, without the concept itself."""
     return await _browse(broker.vocabulary, term, broker.vocabulary.ancestors, lang, limit, cursor)
 
 
@@ -92,7 +93,7 @@ async def ancestors(
 async def descendants(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
-    """Everything that is a kind of the concept, itself not included."""
+    """Lists all narrower concepts, without the concept itself."""
     return await _browse(broker.vocabulary, term, broker.vocabulary.descendants, lang, limit, cursor)
 
 
@@ -100,13 +101,13 @@ async def descendants(
 async def parents(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
-    """The next level above the concept."""
+    """Lists the directly broader concepts."""
     return await _browse(broker.vocabulary, term, broker.vocabulary.parents, lang, limit, cursor)
 
 
 @router.get("/roots", summary="The roots of the hierarchy")
 async def roots(broker: AppBroker, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None) -> Response:
-    """The concepts that nothing is above: where a tree begins."""
+    """Lists the concepts without a broader concept."""
     vocabulary, start = broker.vocabulary, parse_page_cursor(cursor)
 
     def look() -> dict[str, Any]:
@@ -125,8 +126,8 @@ async def roots(broker: AppBroker, lang: Language = "en", limit: Limit = MAX_PAG
 
 @router.get("/around", summary="The neighbours of a concept")
 async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Response:
-    """A concept, all above it up to 200, and the first 24 beneath it, as `nodes`, with the steps between them as
-    `edges`: pairs of indices, the narrower one first."""
+    """Returns a concept, up to 200 broader concepts and the first 24 narrower concepts as `nodes`, and the steps
+    between them as `edges`: pairs of indices, the narrower concept first."""
     vocabulary = broker.vocabulary
 
     def look() -> dict[str, Any]:
@@ -150,9 +151,8 @@ async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Respon
 async def usage(
     broker: AppBroker, caller: AppCaller, reader: AppEventReader, term: Term, lang: Language = "en"
 ) -> Response:
-    """Live subscriptions that name the concept or something beneath it, and the newest events that state it or
-    something beneath it. The newest 5,000 subscriptions and 500 events are looked at; `examined` tells how many there
-    were."""
+    """Lists live subscriptions and the newest events that name the concept or a narrower concept. It reads the newest
+    5,000 subscriptions and 500 events; `examined` has the actual numbers."""
     vocabulary = broker.vocabulary
     concept = await asyncio.to_thread(_the_one, vocabulary, term, lang)
     told = await uses_of(broker, reader, vocabulary, concept, reader_of(caller, broker).view)
@@ -163,7 +163,7 @@ async def usage(
 async def children(
     broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
-    """The next level beneath the concept."""
+    """Lists the directly narrower concepts."""
     return await _browse(broker.vocabulary, term, broker.vocabulary.children, lang, limit, cursor)
 
 
@@ -175,7 +175,7 @@ async def _browse(
     limit: int,
     cursor: str | None,
 ) -> Response:
-    """A page of a walk from the one concept that the term means."""
+    """Returns a page of concepts around the only concept that the term means."""
     start = parse_page_cursor(cursor)
 
     def look() -> dict[str, Any]:
@@ -195,7 +195,8 @@ async def _browse(
 
 
 def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:
-    """Raises `Problem`: 404 with the nearest names, 409 with the candidates of an ambiguous term."""
+    """Returns the only concept that the term means. Raises `Problem`: 404 with the most similar names, 409 with the
+    candidates of an ambiguous term."""
     candidates = vocabulary.resolve(_bare(term), asked=True).candidates
     if not candidates:
         raise _unknown(vocabulary, term)
@@ -217,10 +218,10 @@ def _short(vocabulary: Vocabulary, concept: ConceptId, lang: str) -> dict[str, s
 
 
 def _placed(vocabulary: Vocabulary, concept: ConceptId, lang: str) -> dict[str, Any]:
-    """A concept in a tree."""
+    """Returns a concept as a node of a tree."""
     return {**_short(vocabulary, concept, lang), "children_count": len(vocabulary.children(concept))}
 
 
 def _bare(term: str) -> str:
-    """An IRI may stand in angle brackets, as in the language."""
+    """Removes angle brackets around an IRI, which are allowed as in the language."""
     return term[1:-1] if term.startswith("<") and term.endswith(">") else term

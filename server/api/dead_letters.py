@@ -33,11 +33,11 @@ router = APIRouter(prefix="/v1/dead-letters", tags=["delivery"])
 
 MAX_PAGE = 1_000
 PAGE_BYTES = 16 << 20
-"""Of the events in one page."""
+"""The maximum size of the events in one page."""
 
 
 class RedriveBody(BaseModel):
-    """Which subscription."""
+    """The subscription whose dead letters are sent again."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -54,8 +54,8 @@ async def list_all(
     cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
-    """Messages that wait for a webhook that was disabled by its failures, by subscription and in their order. They stay
-    until they are sent after all, acknowledged by hand, or too old."""
+    """Lists messages that wait for a webhook that was disabled by its failures, by subscription and in their order.
+    They are kept until they are sent, acknowledged, or deleted because of their age."""
     after = _parsed(cursor)
 
     def read(connection: Connection) -> list[DeadLetter]:
@@ -75,8 +75,9 @@ async def list_all(
 
 @router.post("/redrive", summary="Send dead letters again", openapi_extra=body_schema(RedriveBody.model_json_schema()))
 async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ticket: Ticket) -> Response:
-    """Takes up the webhook of a disabled subscription again: what waits is tried at once, in its order. Needs its
-    ticket. `redriven` is how many messages that are; 0 where it was not disabled, and then nothing changes."""
+    """Enables the webhook of a disabled subscription again. Its waiting messages are sent at once, in order. It needs
+    the ticket of the subscription. `redriven` is the number of these messages. It is 0 if the webhook was not disabled;
+    then nothing changes."""
     asked = read_body(RedriveBody, await json_object(request, settings))
     row, redriven = await broker.redrive(asked.subscription, ticket)
     return answer({"subscription": row.id, "status": row.status, "redriven": redriven})
@@ -92,7 +93,7 @@ def _shown(letter: DeadLetter, reader: Reader, *, payload: bool) -> dict[str, An
 
 
 def _parsed(cursor: str | None) -> tuple[int, int]:
-    """(number, position). Raises `Problem` (400) for what is no cursor of ours."""
+    """Returns (number, position) of a cursor. Raises `Problem` (400) for an invalid cursor."""
     if cursor is None:
         return 0, 0
     try:

@@ -1,7 +1,8 @@
-"""Routes of declarations: attributes, synonyms, conversion rates, event types and JSON-LD contexts, beside the
-ontologies.
+"""Routes of declarations: attributes, synonyms, exchange rates, event types, JSON-LD contexts and others, in addition
+to the ontologies.
 
-Each is a version of the vocabulary: `?dry_run=true` tells what it would do to the subscriptions, and changes nothing.
+Each change makes a new version of the vocabulary. `?dry_run=true` reports its effect on the subscriptions and changes
+nothing.
 """
 
 from collections.abc import Mapping
@@ -33,18 +34,18 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1", tags=["declarations"])
 
 THE_RATES = "rates"
-"""The name under which the one table of rates is stored."""
+"""The name under which the only table of rates is stored."""
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 Url = Annotated[str, Query(min_length=1, max_length=LONGEST_URL, description="The URL by which documents refer to it.")]
 DryRun = Annotated[bool, Query(description="Only report the effect; change nothing.")]
 
 TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-"""One, or several. Generators of clients understand `oneOf`, and not all of them a list of types."""
+"""One text, or several. Generators of clients support `oneOf`, but not all support a list of types."""
 
 
 def _named_members(*names: str) -> dict[str, Any]:
-    """Yes or no, or an object that names members."""
+    """Returns the schema of a boolean, or of an object with these members."""
     members = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
     return {"oneOf": [{"type": "boolean"}, members]}
 
@@ -139,9 +140,9 @@ RATES = {"type": "object", "examples": [{"EUR": {"USD": "1.08"}}]}
 
 @router.get("/rules", summary="The rules of matching")
 async def get_rules(broker: AppBroker) -> Response:
-    """By the rules of which number events are matched, since when that is so here, and which of the subscriptions that
-    were there then mean something else since, as a dry run tells it; null where there were none. `reading` is how
-    linked data is read here, by the settings `linked_data` and `unknown_contexts`."""
+    """Returns the number of the matching rules in use, since when they are used here, and their effect on the
+    subscriptions that existed then, in the form of a dry run; null if there were none. `reading` is how linked data is
+    read here, by the settings `linked_data` and `unknown_contexts`."""
     row = await broker.read(ontologies.latest)
     vocabulary = broker.vocabulary
     reading = {
@@ -160,15 +161,17 @@ async def get_rules(broker: AppBroker) -> Response:
 async def put_attribute(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
-    """Says what an attribute holds: its kind, its range, the unit of its bare numbers or the sibling that holds it. 201
-    for another version, 200 for what is said already. Who may see its values only an administrator changes."""
+    """Declares what an attribute holds: its kind, its range, the unit of its bare numbers, or the sibling attribute
+    that has the unit. 201 for a new version, 200 if the declaration is the same. Only an administrator may change who
+    may see its values."""
     body = await json_object(request, settings)
     _check_privacy(broker, caller, name, body)
     return await _put(broker, "attribute", name, body, dry_run)
 
 
 def _check_privacy(broker: Broker, caller: Caller, name: str, body: Mapping[str, Any]) -> None:
-    """Raises `Problem` where who may see the values of an attribute would change, and nobody who administers asks."""
+    """Raises `Problem` if the declaration changes who may see the values of an attribute and the caller is no
+    administrator."""
     before = broker.state.declarations.attributes.get(name, {})
     same = all(before.get(each) == body.get(each) for each in ("readable_by", "matchable_by"))
     if not same and Permission.ADMINISTER not in caller.permissions:
@@ -178,19 +181,19 @@ def _check_privacy(broker: Broker, caller: Caller, name: str, body: Mapping[str,
 
 @router.get("/attributes", summary="List declared attributes")
 async def list_attributes(broker: AppBroker) -> Response:
-    """Every active declaration, by name. What ontologies say of their properties is not among them."""
+    """Lists every active declaration by name. What ontologies state about their properties is not included."""
     return await _listed(broker, "attribute")
 
 
 @router.get("/attributes/{name}", summary="One declared attribute")
 async def get_attribute(name: Name, broker: AppBroker) -> Response:
-    """The active declaration, and when each version was made."""
+    """Returns the active declaration, and when each version was created."""
     return await _shown(broker, "attribute", name)
 
 
 @router.delete("/attributes/{name}", summary="Delete a declaration")
 async def delete_attribute(name: Name, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
-    """Deletes every version. What ontologies say about the attribute is used again."""
+    """Deletes every version of the declaration. What ontologies state about the attribute is used again."""
     _check_privacy(broker, caller, name, {})
     return await _deleted(broker, "attribute", name, dry_run)
 
@@ -202,8 +205,8 @@ async def delete_attribute(name: Name, broker: AppBroker, caller: AppCaller, dry
 async def put_synonyms(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
-    """Words → root words, for strings and names of attributes: a JSON object, or `text/csv` with a word and its root
-    word a line. All tables count together."""
+    """Uploads a table of words → root words, for strings and names of attributes: a JSON object, or `text/csv` with a
+    word and its root word per line. All tables are used together."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
         return await _put(broker, "synonyms", name, read_table(await request.body(), media_type), dry_run)
@@ -212,19 +215,19 @@ async def put_synonyms(
 
 @router.get("/synonyms", summary="List tables of synonyms")
 async def list_synonyms(broker: AppBroker) -> Response:
-    """Every active table, by name."""
+    """Lists every active table by name."""
     return await _listed(broker, "synonyms")
 
 
 @router.get("/synonyms/{name}", summary="One table of synonyms")
 async def get_synonyms(name: Name, broker: AppBroker) -> Response:
-    """The active table, and when each version was made."""
+    """Returns the active table, and when each version was created."""
     return await _shown(broker, "synonyms", name)
 
 
 @router.delete("/synonyms/{name}", summary="Delete a table of synonyms")
 async def delete_synonyms(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Forgets every version."""
+    """Deletes every version."""
     return await _deleted(broker, "synonyms", name, dry_run)
 
 
@@ -233,8 +236,8 @@ async def delete_synonyms(name: Name, broker: AppBroker, dry_run: DryRun = False
 
 @router.put("/rates", summary="Upload exchange rates", openapi_extra=body_schema(RATES))
 async def put_rates(request: Request, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False) -> Response:
-    """The one table of rates, in place of the one before: a JSON object, or `text/csv` with a base, a currency and a
-    rate a line. Currencies that it connects compare; no rate is assumed."""
+    """Replaces the table of exchange rates: a JSON object, or `text/csv` with a base, a currency and a rate per line.
+    Currencies that the table connects can be compared. No rate is assumed."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
         return await _put(broker, "rates", THE_RATES, read_rate_table(await request.body(), media_type), dry_run)
@@ -243,13 +246,13 @@ async def put_rates(request: Request, broker: AppBroker, settings: AppSettings, 
 
 @router.get("/rates", summary="The exchange rates")
 async def get_rates(broker: AppBroker) -> Response:
-    """The active table, and when each version was made."""
+    """Returns the active table, and when each version was created."""
     return await _shown(broker, "rates", THE_RATES)
 
 
 @router.delete("/rates", summary="Delete the exchange rates")
 async def delete_rates(broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Forgets every version: currencies do not compare any more."""
+    """Deletes every version. Different currencies can no longer be compared."""
     return await _deleted(broker, "rates", THE_RATES, dry_run)
 
 
@@ -265,8 +268,8 @@ async def put_schema(
     dry_run: DryRun = False,
     replace: Annotated[bool, Query(description="Allow changes that are not extensions.")] = False,
 ) -> Response:
-    """A JSON Schema for the events of a type. A type that is there may only be extended, so that what publishers and
-    subscribers rely on stays; each thing that is no extension is an error with its place."""
+    """Declares a JSON Schema for the events of a type. An existing type may only be extended, so that publishers and
+    subscribers can rely on it. Each change that is no extension is an error with its place."""
     return await _put(broker, "schema", type, await json_object(request, settings), dry_run, replace)
 
 
@@ -278,8 +281,8 @@ async def list_schemas(
         list[str], Query(default_factory=list, max_length=200, description="Only these attributes of the view.")
     ],
 ) -> Response:
-    """Every declared event type, by name. With `type`, once for each: the JSON Schema of an event that is of all these
-    types at once, with all their attributes or those chosen by `attribute`."""
+    """Lists every declared event type by name. With `type`, which may be repeated, returns the JSON Schema of an event
+    that has all these types, with all their attributes or those chosen by `attribute`."""
     if not type:
         return await _listed(broker, "schema")
     vocabulary = broker.vocabulary
@@ -293,13 +296,13 @@ async def list_schemas(
 
 @router.get("/schemas/{type:path}", summary="One event type")
 async def get_schema(type: Name, broker: AppBroker) -> Response:
-    """The active schema, and when each version was made."""
+    """Returns the active schema, and when each version was created."""
     return await _shown(broker, "schema", type)
 
 
 @router.delete("/schemas/{type:path}", summary="Delete an event type")
 async def delete_schema(type: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Forgets every version: events of this type are open again."""
+    """Deletes every version. Events of this type have no restrictions any more."""
     return await _deleted(broker, "schema", type, dry_run)
 
 
@@ -310,8 +313,9 @@ async def delete_schema(type: Name, broker: AppBroker, dry_run: DryRun = False) 
 async def put_context(
     request: Request, url: Url, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
-    """A context as its publisher serves it at `url`: no context is ever fetched. What it refers to itself must be there
-    before it (422 `unknown-context` names all that are not). 201 for another version, 200 for what is there already."""
+    """Uploads a context in the form in which its publisher serves it at `url`. No context is ever fetched. Contexts
+    that it refers to must be uploaded before it (422 `unknown-context` lists all that are missing). 201 for a new
+    version, 200 if the context is the same."""
     return await _put(broker, "context", url, await json_object(request, settings), dry_run)
 
 
@@ -320,7 +324,8 @@ async def get_contexts(
     broker: AppBroker,
     url: Annotated[str | None, Query(max_length=LONGEST_URL, description="Only this one.")] = None,
 ) -> Response:
-    """Every uploaded context, and the URLs of those that are shipped; with `url` one, and its versions."""
+    """Lists every uploaded context, and the URLs of the shipped contexts. With `url`, returns that context and its
+    versions."""
     if url is None:
         rows = await broker.read(lambda connection: declarations.list_active(connection, "context"))
         return answer(
@@ -340,8 +345,8 @@ async def get_contexts(
 
 @router.delete("/contexts", summary="Delete a JSON-LD context")
 async def delete_context(url: Url, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Forgets every version. Refused (422 `unknown-context`) while another context refers to it. A shipped one that was
-    replaced is in force again."""
+    """Deletes every version. Refused (422 `unknown-context`) while another context refers to it. If it replaced a
+    shipped context, the shipped one is active again."""
     return await _deleted(broker, "context", url, dry_run)
 
 
@@ -352,27 +357,27 @@ async def delete_context(url: Url, broker: AppBroker, dry_run: DryRun = False) -
 async def put_code_system(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
-    """Says which concepts the codes of a system mean, and by which URIs or OIDs events name the system. 201 for another
-    version, 200 for what is said already."""
+    """Declares which concepts the codes of a system mean, and the URIs or OIDs by which events name the system. 201 for
+    a new version, 200 if the declaration is the same."""
     return await _put(broker, "code-system", name, await json_object(request, settings), dry_run)
 
 
 @router.get("/code-systems", summary="List systems of codes")
 async def list_code_systems(broker: AppBroker) -> Response:
-    """Every declared system, by name. Schemes of ontologies, which are systems under their own IRIs, are not among
-    them."""
+    """Lists every declared system of codes by name. Concept schemes of ontologies, which are systems under their own
+    IRIs, are not included."""
     return await _listed(broker, "code-system")
 
 
 @router.get("/code-systems/{name}", summary="One system of codes")
 async def get_code_system(name: Name, broker: AppBroker) -> Response:
-    """The active declaration, and when each version was made."""
+    """Returns the active declaration, and when each version was created."""
     return await _shown(broker, "code-system", name)
 
 
 @router.delete("/code-systems/{name}", summary="Delete a system of codes")
 async def delete_code_system(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Forgets every version: its codes mean nothing any more."""
+    """Deletes every version. The codes of the system have no meaning any more."""
     return await _deleted(broker, "code-system", name, dry_run)
 
 
@@ -383,26 +388,26 @@ async def delete_code_system(name: Name, broker: AppBroker, dry_run: DryRun = Fa
 async def put_aliases(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
-    """Declares which forms of IRIs are aliases: of concepts, instances, properties and code systems. All tables count
-    together. 201 for another version, 200 for what is said already."""
+    """Declares which forms of IRIs are aliases: of concepts, instances, properties and code systems. All tables are
+    used together. 201 for a new version, 200 if the declaration is the same."""
     return await _put(broker, "aliases", name, await json_object(request, settings), dry_run)
 
 
 @router.get("/aliases", summary="List tables of aliases")
 async def list_aliases(broker: AppBroker) -> Response:
-    """Every active table, by name."""
+    """Lists every active table by name."""
     return await _listed(broker, "aliases")
 
 
 @router.get("/aliases/{name}", summary="One table of aliases")
 async def get_aliases(name: Name, broker: AppBroker) -> Response:
-    """The active table, and when each version was made."""
+    """Returns the active table, and when each version was created."""
     return await _shown(broker, "aliases", name)
 
 
 @router.delete("/aliases/{name}", summary="Delete a table of aliases")
 async def delete_aliases(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Forgets every version."""
+    """Deletes every version."""
     return await _deleted(broker, "aliases", name, dry_run)
 
 
@@ -413,14 +418,14 @@ async def delete_aliases(name: Name, broker: AppBroker, dry_run: DryRun = False)
 async def put_split(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
-    """Says where documents hold several events, and what each inherits of the document. A shipped one of the same name
-    gives way. 201 for another version, 200 for what is said already."""
+    """Declares where documents contain several events, and what each event inherits from the document. It replaces a
+    shipped envelope with the same name. 201 for a new version, 200 if the declaration is the same."""
     return await _put(broker, "split", name, await json_object(request, settings), dry_run)
 
 
 @router.get("/splits", summary="List envelopes of events")
 async def list_splits(broker: AppBroker) -> Response:
-    """Every declared envelope, and as `shipped` those that are known without a declaration."""
+    """Lists every declared envelope, and as `shipped` those that need no declaration."""
     rows = await broker.read(lambda connection: declarations.list_active(connection, "split"))
     vocabulary = broker.vocabulary
     return answer(
@@ -434,7 +439,7 @@ async def list_splits(broker: AppBroker) -> Response:
 
 @router.get("/splits/{name}", summary="One envelope of events")
 async def get_split(name: Name, broker: AppBroker) -> Response:
-    """The active declaration, and when each version was made; or the shipped one."""
+    """Returns the active declaration, or the shipped one, and when each version was created."""
     try:
         return await _shown(broker, "split", name)
     except UnknownDeclaration:
@@ -445,7 +450,7 @@ async def get_split(name: Name, broker: AppBroker) -> Response:
 
 @router.delete("/splits/{name}", summary="Delete an envelope of events")
 async def delete_split(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Forgets every version. A shipped one that was replaced is in force again."""
+    """Deletes every version. If it replaced a shipped envelope, the shipped one is active again."""
     return await _deleted(broker, "split", name, dry_run)
 
 
@@ -456,26 +461,26 @@ async def delete_split(name: Name, broker: AppBroker, dry_run: DryRun = False) -
 async def put_relation(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
-    """Names several relations together, which were asked for when ontologies were uploaded. 201 for another version,
-    200 for what is said already."""
+    """Declares a name for the union of several relations, which were requested when ontologies were uploaded. 201 for a
+    new version, 200 if the declaration is the same."""
     return await _put(broker, "relation", name, await json_object(request, settings), dry_run)
 
 
 @router.get("/relations", summary="List unions of relations")
 async def list_relations(broker: AppBroker) -> Response:
-    """Every declared union, by name. The relations of ontologies are in their load reports."""
+    """Lists every declared union by name. The relations of ontologies are in their load reports."""
     return await _listed(broker, "relation")
 
 
 @router.get("/relations/{name}", summary="One union of relations")
 async def get_relation(name: Name, broker: AppBroker) -> Response:
-    """The active declaration, and when each version was made."""
+    """Returns the active declaration, and when each version was created."""
     return await _shown(broker, "relation", name)
 
 
 @router.delete("/relations/{name}", summary="Delete a union of relations")
 async def delete_relation(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Forgets every version: subscriptions that use it are flagged."""
+    """Deletes every version. Subscriptions that use the union are flagged."""
     return await _deleted(broker, "relation", name, dry_run)
 
 
@@ -520,6 +525,6 @@ def _described(row: Row[Any]) -> dict[str, Any]:
 
 
 def _plural(kind: DeclarationKind) -> str:
-    """The member under which a list of this kind stands."""
+    """Returns the name of the member with a list of this kind."""
     plurals = {"attribute": "attributes", "schema": "schemas", "code-system": "code-systems"}
     return {**plurals, "split": "splits", "relation": "relations"}.get(kind, kind)

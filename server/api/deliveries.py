@@ -34,10 +34,10 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/subscriptions/{id}", tags=["delivery"])
 
 MAX_WAIT_SECONDS = 30.0
-"""What a client may ask for; a server may be set to wait less."""
+"""The longest wait that a client may request. The settings of a server may be lower."""
 
 MAX_WATCHING = 10_000
-"""Streams and long polls open at once: each holds a connection and some 50 KB."""
+"""The maximum number of open streams and long polls. Each holds a connection and some 50 KB."""
 
 SubscriptionId = Annotated[str, Path(description="The id of the subscription.")]
 After = Annotated[
@@ -46,7 +46,7 @@ After = Annotated[
 
 
 class Acknowledgement(BaseModel):
-    """How far the reader has come."""
+    """The cursor that the reader acknowledges."""
 
     cursor: str
 
@@ -62,7 +62,8 @@ async def pull_messages(
         Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False, description="Seconds to wait for the first message."),
     ] = 0.0,
 ) -> Response:
-    """The next messages of a subscription and the cursor to go on after; reading acknowledges nothing."""
+    """Returns the next messages of a subscription, and the cursor after which to continue. Reading acknowledges
+    nothing."""
     delivery = _delivery(request)
     wait = min(wait, delivery.settings.max_wait_seconds)
     if wait > 0:
@@ -79,7 +80,7 @@ async def acknowledge_messages(
     acknowledgement: Annotated[Acknowledgement, Body()],
     ticket: Ticket,
 ) -> Acknowledgement:
-    """Acknowledges everything up to the cursor, and returns the subscription's cursor, which never moves back."""
+    """Acknowledges everything up to the cursor. Returns the subscription's cursor, which never moves back."""
     broker = _delivery(request).broker
     reader = reader_of(ticket, broker)
     await broker.read(lambda connection: reader.check(connection, subscriber_of(connection, id).number))
@@ -91,8 +92,8 @@ async def acknowledge_messages(
 async def list_attempts(
     broker: AppBroker, caller: AppCaller, id: SubscriptionId, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
 ) -> Response:
-    """The attempts to deliver to its webhook, newest event first, with what the sink answered. They are kept as long as
-    their events."""
+    """Lists the delivery attempts to the webhook, newest event first, with the answers of the sink. They are kept as
+    long as their events."""
 
     def read(connection: Connection) -> Sequence[Row[Any]]:
         number = subscriber_of(connection, id).number
@@ -116,9 +117,9 @@ async def list_attempts(
 
 @router.post("/stream-tokens", summary="A token for a browser's stream", status_code=201)
 async def make_stream_token(request: Request, id: SubscriptionId, caller: AppCaller) -> Response:
-    """A token that opens one stream or WebSocket of this subscription, once, within a minute, as `?token=…`: for
-    `EventSource` and `WebSocket` of browsers, which send no headers. It may do what the key of this request may, and
-    ends with it."""
+    """Returns a token that opens one stream or WebSocket of this subscription, once, within a minute, as `?token=…`. It
+    is for `EventSource` and `WebSocket` in browsers, which cannot send headers. It has the rights of the key of this
+    request and ends with it."""
     await _delivery(request).broker.read(lambda connection: subscriber_of(connection, id))
     access: AccessControl = request.app.state.access
     token, until = access.stream_tokens.issue(id, caller)
@@ -127,8 +128,8 @@ async def make_stream_token(request: Request, id: SubscriptionId, caller: AppCal
 
 @router.post("/test", summary="Send a test message")
 async def send_test(request: Request, id: SubscriptionId, ticket: Ticket) -> Response:
-    """Sends a signed message of the type `io.kindcast.subscription.test` to the sink, once, and answers how it was
-    taken. Also while the subscription is paused or disabled; its status, counters and attempts stay as they are."""
+    """Sends a signed message of the type `io.kindcast.subscription.test` to the sink, once, and returns the result. It
+    also works while the subscription is paused or disabled. Status, counters and attempts do not change."""
     delivery = _delivery(request)
     subscriber = await delivery.broker.read(lambda connection: subscriber_of(connection, id))
     check_ticket(ticket, subscriber.ticket_hash, subscriber.created_by)
@@ -159,7 +160,7 @@ STREAM_TOKEN = {
 }
 
 
-# Not `response_class=EventSourceResponse`: FastAPI then takes the function itself for the generator of events.
+# Without `response_class=EventSourceResponse`: with it, FastAPI treats the function itself as the generator of events.
 @router.get(
     "/stream",
     summary="Stream messages",
@@ -175,7 +176,7 @@ async def stream_messages(
         str | None, Header(description="Sent by browsers that connect again; it takes precedence.")
     ] = None,
 ) -> Response:
-    """Server-sent events: each message as an event `match` whose id is its cursor. 204 when the subscription has
+    """Streams server-sent events: each message is an event `match` whose id is its cursor. 204 if the subscription has
     expired and nothing is left to send."""
     delivery = _delivery(request)
     _refuse_crowds(delivery)
@@ -195,7 +196,7 @@ async def exchange_messages(
     after: After = None,
     ticket: Annotated[str | None, Header(alias=TICKET_HEADER)] = None,
 ) -> None:
-    """A WebSocket: each message as a frame of text, and acknowledgements on the way back."""
+    """Serves a WebSocket: each message is a text frame, and the reader sends acknowledgements."""
     delivery = _delivery(websocket)
     try:
         _refuse_crowds(delivery)

@@ -27,17 +27,17 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz", summary="Is the process alive?")
 async def healthz() -> dict[str, str]:
-    """Always `alive`; touches nothing."""
+    """Returns `alive`. It accesses nothing else."""
     return {"status": "alive"}
 
 
 @router.get("/readyz", summary="Is the server ready for requests?")
 async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
-    """`ready`, or 503: the broker does not run, too much is queued, the store did not take the last change (and does
-    not take one now), the database is damaged, a command has waited for longer than `max_command_seconds`, or a shard
-    of this server is behind by more than `max_shard_lag_seconds`. A `warning` tells that the clock jumped ahead, that
-    stored records are damaged, or that a shard elsewhere is behind; `check` how far the check of all
-    that is stored has come, which every start begins."""
+    """Returns `ready`, or 503 if the broker does not run, the queue is too long, the store did not accept the last
+    change (and does not accept one now), the database is damaged, a command has waited longer than
+    `max_command_seconds`, or a shard of this server is behind by more than `max_shard_lag_seconds`. A `warning` reports
+    that the clock jumped ahead, that stored records are damaged, or that a shard at another server is behind. `check`
+    is the progress of the check of all stored data, which begins at every start."""
     if broker.trouble is not None and broker.damage.of_file is None:
         try:
             await broker.execute(_touch)
@@ -62,9 +62,9 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
 
 @router.get("/v1/status", summary="Servers, queue, lag and ledger")
 async def status(broker: AppBroker) -> dict[str, Any]:
-    """How this server and its database are: `commits`, and the `ledger`, whose totals add up; what waits in the `queue`
-    of this server; `lag_seconds`, how long the oldest message to a sink has waited; on PostgreSQL all servers that
-    live, with the number of subscriptions that each delivers for, and the shards, where matching is sharded."""
+    """Returns the state of this server and its database: `commits`; the `ledger`, whose totals add up; what waits in
+    the `queue` of this server; `lag_seconds`, how long the oldest message to a sink has waited; on PostgreSQL all live
+    servers, with the number of subscriptions for which each delivers, and the shards if matching is sharded."""
 
     def read(connection: Connection) -> dict[str, Any]:
         layout, commits = connection.execute(select(ledger.c.layout, ledger.c.commits)).one()
@@ -105,8 +105,9 @@ async def status(broker: AppBroker) -> dict[str, Any]:
 
 @router.post("/v1/clock/confirm", summary="Confirm the time of this machine")
 async def confirm_clock(broker: AppBroker) -> dict[str, str | None]:
-    """After the clock jumped ahead, nothing expires and nothing is deleted by it until somebody says that the new time
-    is right. From now on it counts; what has ended by it ends. `was` says what was wrong."""
+    """Confirms that the time of this machine is right. After its clock jumped ahead, nothing expires and nothing is
+    deleted until somebody confirms the new time. Then the new time applies, and what has expired by it expires. `was`
+    is the problem that was reported before."""
     was = CLOCK.trouble
     CLOCK.restart()
     await broker.execute(_touch)
@@ -115,7 +116,7 @@ async def confirm_clock(broker: AppBroker) -> dict[str, str | None]:
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
 async def metrics(broker: AppBroker) -> Response:
-    """Counters, gauges and histograms in Prometheus' text format."""
+    """Returns counters, gauges and histograms in Prometheus' text format."""
 
     def read(connection: Connection) -> tuple[Totals, dict[str, int], int]:
         return read_totals(connection), count_by_status(connection), count_flagged(connection)
@@ -141,7 +142,7 @@ async def metrics(broker: AppBroker) -> Response:
 
 
 async def _lags(broker: Broker) -> list[Lag]:
-    """How far each shard is behind; none where matching is not sharded."""
+    """Returns how far each shard is behind; an empty list if matching is not sharded."""
     return [] if broker.settings.shards is None else await broker.read(lags)
 
 
@@ -150,4 +151,4 @@ def _seconds(lag: Lag) -> float:
 
 
 def _touch(connection: Connection) -> None:
-    """Nothing: the ledger alone is written."""
+    """Does nothing, so only the ledger is written."""

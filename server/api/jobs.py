@@ -23,34 +23,33 @@ from kindcast.server.store.servers import find_job, store_job
 __all__ = ["AppJobs", "Jobs", "accepted", "wants_a_job"]
 
 
-# Work that takes longer than a request should: begun by one request, watched by others, forgotten after a while.
+# Jobs: work that takes longer than a request should. One request begins it, others read its progress, and its result is
+# kept for a while.
 #
-# PUT …, Prefer: respond-async ──▶ Jobs.start ──▶ 202, Location: /v1/jobs/{id}
-# GET /v1/jobs/{id} ──▶ how far it is, what came of it
+# PUT …, Prefer: respond-async ──▶ Jobs.start ──▶ 202, Location: /v1/jobs/{id} GET /v1/jobs/{id} ──▶ progress and result
 #
-# Where several servers share a database, each writes there how far its jobs are, so that any of them can be asked.
+# If several servers share a database, each stores the progress of its jobs there, so that every server can report it.
 
 _log = logging.getLogger("kindcast.jobs")
 
 TELL_SECONDS = 1.0
-"""After which the other servers are told again how far a job is."""
+"""The interval at which the progress of a job is stored for the other servers."""
 
 
 @dataclass(slots=True)
 class Job:
-    """One piece of work. `result` is what the request would have been answered, `problem` the error that it would
-    have been."""
+    """A job. `result` is the answer that the request would have had, and `problem` its error."""
 
     id: str
     status: Literal["running", "done", "failed"] = "running"
     progress: tuple[str, int, int | None] = ("wait", 0, None)
     result: dict[str, Any] | None = None
     problem: dict[str, Any] | None = None
-    finished: float | None = None  # seconds of a clock that only goes forward
+    finished: float | None = None  # seconds of a monotonic clock
     task: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
     def advance(self, stage: str, done: int, total: int | None) -> None:
-        """How far it is. Any thread: one reference is replaced."""
+        """Sets the progress. May be called in any thread, because it replaces one reference."""
         self.progress = (stage, done, total)
 
     def as_json(self) -> dict[str, Any]:
@@ -69,13 +68,13 @@ class Job:
 
 
 class Jobs:
-    """The jobs of one tenant, on the event loop. At most `kept` that have ended are kept, and for `seconds`."""
+    """The jobs of one tenant, on the event loop. At most `kept` ended jobs are kept, for at most `seconds`."""
 
     def __init__(self, broker: Broker, *, kept: int, seconds: float) -> None:
         self._broker = broker
         self._kept = kept
         self._seconds = seconds
-        self._jobs: dict[str, Job] = {}  # in the order in which they began
+        self._jobs: dict[str, Job] = {}  # in the order of their beginning
 
     @property
     def running(self) -> bool:
@@ -83,10 +82,10 @@ class Jobs:
         return any(each.status == "running" for each in self._jobs.values())
 
     async def start(self, work: Callable[[Progress], Awaitable[dict[str, Any]]]) -> Job:
-        """Begin `work`, which is told whom to report its progress to and returns the result. Every server that shares
-        the database knows the job when this returns.
+        """Begins `work`, which gets a function for reporting its progress and returns the result. Every server that
+        shares the database knows the job when this returns.
 
-        How much may run at one time is for the work to say: it fails at once with what is to be told.
+        The work itself limits how many jobs run at the same time: it fails at once if there are too many.
         """
         self._forget()
         job = Job(f"job_{secrets.token_hex(8)}")
@@ -96,7 +95,7 @@ class Jobs:
         return job
 
     async def find(self, id: str) -> dict[str, Any]:
-        """The job as JSON, whichever server runs it. Raises `UnknownJob`, also for one that was forgotten, or whose
+        """Returns a job of any server as JSON. Raises `UnknownJob` if there is none, also if it was deleted or its
         server ended before it."""
         self._forget()
         if id in self._jobs:
@@ -110,12 +109,12 @@ class Jobs:
         return found
 
     async def stop(self) -> None:
-        """Wait until running jobs have ended, after their owner told them to stop."""
+        """Waits until running jobs have ended, after their owner told them to stop."""
         running = [job.task for job in self._jobs.values() if job.task is not None and not job.task.done()]
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _tell(self, job: Job) -> None:
-        """Lets the other servers know, if there can be any."""
+        """Stores the job for the other servers, if there can be any."""
         if (member := self._broker.leases.membership) is None:
             return
         told, ended = msgspec.json.encode(job.as_json()).decode(), job.status != "running"
@@ -129,7 +128,7 @@ class Jobs:
             _log.error("the other servers cannot be told about job %s: %s", job.id, error)
 
     async def _tell_on(self, job: Job) -> None:
-        """How far it is, again and again."""
+        """Stores the progress of a job at intervals."""
         told = job.progress
         while True:
             await asyncio.sleep(TELL_SECONDS)
@@ -180,20 +179,19 @@ AppJobs = Annotated[Jobs, Depends(_jobs)]
 
 @router.get("/{id}", summary="Progress of a job")
 async def get_job(id: str, jobs: AppJobs) -> Response:
-    """`running` with its stage, `done` with the `result` that the request would have been answered, or `failed` with
-    the `problem`. What has ended is forgotten after a while."""
+    """Returns the job: `running` with its stage, `done` with the `result` that the request would have had, or `failed`
+    with the `problem`. Ended jobs are deleted after a while."""
     return answer(await jobs.find(id))
 
 
 def wants_a_job(request: Request) -> bool:
-    """Whether the client asked to be answered before the work is done (RFC 7240)."""
+    """Whether the client wants an answer before the work is done (RFC 7240)."""
     preferences = ",".join(request.headers.getlist("prefer")).split(",")
     return any(each.partition(";")[0].strip().lower() == "respond-async" for each in preferences)
 
 
 async def accepted(jobs: Jobs, work: Callable[[Progress], Awaitable[tuple[dict[str, Any], bool]]]) -> Response:
-    """202, with the address at which the work can be watched. The work returns what it would be answered, and whether
-    that is new."""
+    """Begins a job and returns 202 with its URL. The work returns its answer, and whether that is new."""
 
     async def result(progress: Progress) -> dict[str, Any]:
         return (await work(progress))[0]

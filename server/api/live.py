@@ -1,4 +1,4 @@
-"""Routes for people who watch a server: events as they arrive, and a day of measurements."""
+"""Routes for users who watch a server: events as they arrive, and the measurements of one day."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ async def _history(request: Request) -> History:
     return history
 
 
-# Not `response_class=EventSourceResponse`: FastAPI then takes the function itself for the generator of events.
+# Without `response_class=EventSourceResponse`: with it, FastAPI treats the function itself as the generator of events.
 @router.get(
     "/events/stream",
     summary="Watch events",
@@ -38,15 +38,16 @@ async def watch_events(
     caller: AppCaller,
     source: Annotated[str | None, Query(max_length=2_048, description="Only events of this source.")] = None,
 ) -> Response:
-    """Server-sent events `events`: what was accepted since the last one, with the subscriptions that got it. Above 50
-    events a second it is a sample, and `skipped` tells how many are missing. It begins now and repeats nothing."""
+    """Streams server-sent events of the type `events`: the events accepted since the last one, with the subscriptions
+    that got them. Above 50 events per second it is a sample, and `skipped` is the number of missing events. It begins
+    now and repeats nothing."""
     lines = tail.watch(Filter(source, caller.sees_payloads, caller.roles), settings.stream_ping_seconds)
     return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
 @router.get("/events/recent", summary="The newest events")
 async def recent(broker: AppBroker, caller: AppCaller, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Response:
-    """The newest events, newest first, with the subscriptions that got them, as the stream above has them."""
+    """Lists the newest events, newest first, with the subscriptions that got them, in the form of the stream."""
     wanted, vocabulary = Filter(None, caller.sees_payloads, caller.roles), broker.vocabulary
     rows = await broker.read(lambda connection: Look(connection, vocabulary).newest(wanted, limit))
     return answer({"events": rows[::-1]})
@@ -58,7 +59,7 @@ async def series(
     caller: AppCaller,
     points: Annotated[int, Query(ge=2, le=2_880, description="Samples at most.")] = 720,
 ) -> Response:
-    """Rates, times, queues and sizes of the last day, measured by this process every 30 seconds. They are lost at a
-    restart. What is of the process, and so of all tenants, only those see who may act in all of them; others get
-    null."""
+    """Returns rates, times, queues and sizes of the last day, measured by this process every 30 seconds. They are lost
+    at a restart. Values of the whole process, and so of all tenants, are shown only to callers who may act in all
+    tenants; others get null."""
     return Response(history.encoded(points, whole_process=caller.of_all), media_type=JSON)

@@ -35,7 +35,7 @@ NOTIFICATION = {"type": "object"}
 async def take_ngsi_ld(
     request: Request, broker: AppBroker, reader: AppEventReader, source: Source = None, verbose: Verbose = False
 ) -> Response:
-    """One event for each entity in `data`, all of them or none. The context is that of the entity, of the notification,
+    """Accepts one event for each entity in `data`, all or none. The context is that of the entity, of the notification,
     or of the header `Link`; NGSI-LD's core context is added. A notification that is sent again is a duplicate."""
     link = request.headers.get("link")
     return await _taken(
@@ -56,8 +56,8 @@ async def take_ngsi_ld(
 async def take_one_record(
     request: Request, broker: AppBroker, reader: AppEventReader, source: Source = None, verbose: Verbose = False
 ) -> Response:
-    """One event for the logistics object, with what the notification embeds of it, or with its IRI and type. What is
-    said of the notification is in `ce.notificationtype`, `ce.triggeredby`, `ce.logisticsevent`,
+    """Accepts one event for the logistics object, with the data that the notification embeds, or else with its IRI and
+    type. The members of the notification are in `ce.notificationtype`, `ce.triggeredby`, `ce.logisticsevent`,
     `ce.changedproperties`."""
     return await _taken(
         request, broker, reader, verbose, lambda body, digest: one_record_events(body, source=source, digest=digest)
@@ -71,7 +71,7 @@ async def _taken(
     verbose: bool,
     events_of: Callable[[Any, str], list[dict[str, Any]]],
 ) -> Response:
-    """Accept the events of a notification in one transaction. Raises `InvalidEvent` where one cannot be read."""
+    """Accepts the events of a notification in one transaction. Raises `InvalidEvent` if one cannot be read."""
     raw = await request.body()
 
     def read() -> list[DecodedEvent]:

@@ -28,52 +28,53 @@ MEDIA_TYPES: dict[Kind, str] = {
 
 def _body(kind: Kind) -> dict[str, Any]:
     content: dict[str, Any] = {MEDIA_TYPES[kind]: {"schema": {"type": "string" if kind == "tables" else "object"}}}
-    if kind == "tables":  # generators of clients know no CSV
+    if kind == "tables":  # generators of clients do not support CSV
         content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 @router.get("", summary="List the data of the built-in operators")
 async def list_all(broker: AppBroker) -> Response:
-    """Regions, tables and windows, from the server's folder and uploaded, each with its size."""
+    """Lists regions, tables and windows, from the server's folder and from uploads, each with its size."""
     data = broker.state.operators.data
     return answer({"data": [_described(data, key) for key in sorted(data.pieces)]})
 
 
 @router.put("/regions", summary="Upload named regions", openapi_extra=_body("regions"))
 async def put_regions(request: Request, broker: AppBroker) -> Response:
-    """GeoJSON whose features have names (`properties.name`, else `id`), in place of the regions that were known."""
+    """Replaces the regions by GeoJSON whose features have names (`properties.name`, else `id`)."""
     return await _put(request, broker, ("regions", ""))
 
 
 @router.put("/windows", summary="Upload calendar windows", openapi_extra=_body("windows"))
 async def put_windows(request: Request, broker: AppBroker) -> Response:
-    """`{"office hours": ["mon-fri 09:00-17:00 Europe/Vienna"]}`, in place of the windows that were known."""
+    """Replaces the calendar windows by a JSON object such as `{"office hours": ["mon-fri 09:00-17:00
+    Europe/Vienna"]}`."""
     return await _put(request, broker, ("windows", ""))
 
 
 @router.put("/tables/{name}", summary="Upload a table", openapi_extra=_body("tables"))
 async def put_table(request: Request, name: Name, broker: AppBroker) -> Response:
-    """CSV (UTF-8) with a header; the first column is the key. In place of the table of this name. A subscription whose
-    call does not fit the new columns is undecided, for that reason."""
+    """Creates or replaces a table from CSV (UTF-8) with a header. The first column is the key. A subscription whose
+    call does not fit the new columns is undecided, with that reason."""
     return await _put(request, broker, ("tables", name))
 
 
 @router.delete("/regions", summary="Delete uploaded regions")
 async def delete_regions(broker: AppBroker) -> Response:
-    """Refused (409) while subscriptions call an operator that reads them."""
+    """Deletes uploaded data. Refused (409) while subscriptions call an operator that reads it."""
     return await _delete(broker, ("regions", ""))
 
 
 @router.delete("/windows", summary="Delete uploaded calendar windows")
 async def delete_windows(broker: AppBroker) -> Response:
-    """Refused (409) while subscriptions call an operator that reads them."""
+    """Deletes uploaded data. Refused (409) while subscriptions call an operator that reads it."""
     return await _delete(broker, ("windows", ""))
 
 
 @router.delete("/tables/{name}", summary="Delete an uploaded table")
 async def delete_table(name: Name, broker: AppBroker) -> Response:
-    """Refused (409) while subscriptions call an operator that reads tables."""
+    """Deletes an uploaded table. Refused (409) while subscriptions call an operator that reads tables."""
     return await _delete(broker, ("tables", name))
 
 

@@ -23,7 +23,7 @@ __all__ = ["AppLateMatching", "router"]
 router = APIRouter(prefix="/v1/operators", tags=["operators"])
 
 MOST_PREDICATES = 100
-"""Calls that one operator's description lists, those asked most."""
+"""The maximum number of calls in the description of an operator: the most frequent ones."""
 
 REGISTRATION = {
     "type": "object",
@@ -73,15 +73,15 @@ AppLateMatching = Annotated[LateMatchingService, Depends(_late_matching)]
 
 @router.get("", summary="List operators")
 async def list_all(broker: AppBroker, late_matching: AppLateMatching) -> Response:
-    """All operators (built-in, from plug-ins, remote), with their declarations and statistics. One that
-    is `missing` is called by stored subscriptions but no longer provided: their events wait."""
+    """Lists all operators (built-in, from plug-ins, remote), with their declarations and statistics. An operator is
+    `missing` if stored subscriptions call it but it is no longer provided; their events wait for it."""
     listed = await _described(broker, late_matching)
     return answer({"operators": listed})
 
 
 @router.get("/{name}", summary="One operator")
 async def get_one(name: Name, broker: AppBroker, late_matching: AppLateMatching) -> Response:
-    """The same for one, with the calls that were made most."""
+    """Returns one operator, with its declaration, its statistics and its most frequent calls."""
     found = [each for each in await _described(broker, late_matching) if each["name"] == name]
     if not found:
         raise UnknownOperator(name)
@@ -93,8 +93,8 @@ async def get_one(name: Name, broker: AppBroker, late_matching: AppLateMatching)
 async def put(
     request: Request, name: Name, broker: AppBroker, late_matching: AppLateMatching, settings: AppSettings
 ) -> Response:
-    """Subscriptions may call it when this returns. 201 for a new one, 200 for one that was changed. Its address is
-    checked as a webhook's is."""
+    """Registers or changes a remote operator. Subscriptions may call it after the answer: 201 if it is new, 200 if it
+    was changed. Its URL is checked like that of a webhook."""
     body = await json_object(request, settings)
     registration = read_registration(body, allow_private=settings.allow_private_sinks)
     new = await broker.submit(lambda group: register(group, name, registration, limit=settings.max_operators))
@@ -104,15 +104,15 @@ async def put(
 
 @router.delete("/{name}", summary="Delete a remote operator")
 async def delete(name: Name, broker: AppBroker) -> Response:
-    """Refused (409) while subscriptions call it."""
+    """Deletes a remote operator. Refused (409) while subscriptions call it."""
     await broker.submit(lambda group: unregister(group, name))
     return answer({"name": name, "deleted": True})
 
 
 @router.post("/retry", summary="Retry the candidates that were given up")
 async def retry(broker: AppBroker) -> Response:
-    """Every candidate that operators could not decide in all their tries, and whose event is still kept, is tried again
-    from the beginning: for when a service has been repaired."""
+    """Tries again every candidate that operators could not decide in all their tries, from the first try, if its event
+    is still stored. Use it after a service was repaired."""
     return answer({"again": await broker.submit(retry_given_up)})
 
 
@@ -154,7 +154,8 @@ def _shown(
 
 
 def _learned(record: Record | None, selectivity: float, cost: float) -> dict[str, Any]:
-    """What is expected now, and from how much: recent calls count most, so `recent_*` are decayed counts."""
+    """Returns the present expectations and the number of calls behind them. Recent calls count most, so `recent_*` are
+    decayed counts."""
     record = record or Record()
     return {
         "calls": record.evaluations,

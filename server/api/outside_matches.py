@@ -21,9 +21,9 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/matches", tags=["events"])
 
 MOST_MATCHES = 50_000
-"""Of one request."""
+"""The maximum number of matches of one request."""
 MOST_NAMED = 100
-"""Subscriptions that got nothing, in an answer."""
+"""The maximum number of subscriptions in `silent`."""
 
 MEMBERS = frozenset({"event", "subscription", "subscriptions", "bindings"})
 ITEM: dict[str, Any] = {
@@ -69,9 +69,9 @@ MATCHES = {
 
 
 class AcceptedMatches(msgspec.Struct, frozen=True):
-    """The answer. `accepted` and `duplicates` count events that are new and that were known; `matched`, `repeated` and
-    `unmatched` count matches: new, known, and of subscriptions that are not there or get nothing now. `silent` names
-    the first of these."""
+    """The answer. `accepted` and `duplicates` count new and known events. `matched`, `repeated` and `unmatched` count
+    matches: new ones, known ones, and those of subscriptions that do not exist or get nothing now. `silent` lists the
+    first of these subscriptions."""
 
     accepted: int
     duplicates: int
@@ -83,8 +83,8 @@ class AcceptedMatches(msgspec.Struct, frozen=True):
 
 
 class _Match(msgspec.Struct):
-    """An event with what it matches, by subscription with the bindings as JSON; `index` and `line` are those of the
-    item that came first."""
+    """An event with its matches: subscription → bindings as JSON. `index` and `line` are those of the first item with
+    this event."""
 
     index: int
     line: int | None
@@ -96,11 +96,11 @@ class _Match(msgspec.Struct):
 async def accept_matches(
     request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings
 ) -> Response:
-    """Takes events with the subscriptions that they match, which somebody else found, such as a Spark job with the same
-    matcher. They are delivered as if they were found here: by webhook, stream and pull. An event is stored once by its
-    source and id, and is not matched here; a subscription gets it once, however often it is sent. Subscriptions that
-    are gone, paused or expired get nothing, and `silent` names them. One item, a list of them as `matches`, or
-    NDJSON."""
+    """Accepts events together with their matches, which another program found, for example a Spark job with the same
+    matcher. They are delivered like matches of this server: by webhook, stream and pull. An event is stored once by its
+    source and id, and is not matched here. A subscription gets it once, even if it is sent several times. Subscriptions
+    that are deleted, paused or expired get nothing, and `silent` lists them. The body is one item, a list of items as
+    `matches`, or NDJSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     items = await asyncio.to_thread(_items, kind, await request.body())
     reader.check_count(len(items))
@@ -137,7 +137,7 @@ async def accept_matches(
 
 
 def _items(kind: str, body: bytes) -> list[tuple[int | None, bytes | Any]]:
-    """The items of a request, each with its line where it has lines; those of lines are not decoded yet. Raises
+    """Returns the items of a request, each with its line number if there are lines. Lines are not decoded yet. Raises
     `Problem`, `MalformedJson`."""
     if kind in LINES:
         numbered = enumerate(body.split(b"\n"), 1)
@@ -157,7 +157,8 @@ def _items(kind: str, body: bytes) -> list[tuple[int | None, bytes | Any]]:
 def _read(
     reader: EventReader, items: list[tuple[int | None, Any]], depth: int
 ) -> tuple[list[_Match], list[Rejected], bool]:
-    """The matches, each event once, and the items that are none. With a single item its problem is raised."""
+    """Returns the matches, each event once, the invalid items, and whether there is only one item. The problem of a
+    single item is raised."""
     single = len(items) == 1
     found: dict[tuple[str, str, str], _Match] = {}
     refused: list[Rejected] = []
@@ -177,7 +178,7 @@ def _read(
 
 
 def _match(reader: EventReader, said: Any, depth: int) -> tuple[DecodedEvent, dict[str, str | None]]:
-    """One item. Raises `Problem`, `InvalidEvent`."""
+    """Reads one item. Raises `Problem`, `InvalidEvent`."""
     if not isinstance(said, dict):
         raise Problem("invalid-request", "a match must be an object with `event` and `subscription`")
     if unknown := sorted(said.keys() - MEMBERS):

@@ -2,9 +2,9 @@
 
     HostGuard     only this machine's names in the Host header, and no changes asked by another site's pages: a page on
                   the web must not reach a server on the visitor's own machine (DNS rebinding, cross-site requests)
-    BodyLimit     counts the body while it comes in, whatever Content-Length says
+    BodyLimit     counts the bytes of the body while it arrives, regardless of Content-Length
 
-Both are plain ASGI and cost microseconds.
+Both are plain ASGI. Cost: some microseconds per request.
 """
 
 import re
@@ -27,8 +27,8 @@ _ORIGIN = re.compile(r"(https?)://" + _NAME)
 
 
 class HostGuard:
-    """Refuses requests that were not meant for this server, or that another site sends. `names` are host names without
-    a port; `origins` the other sites that may change something, as browsers write them."""
+    """Refuses requests that were not meant for this server or that another site sends. `names` are host names without a
+    port. `origins` are the other sites that may make changes, as browsers write them."""
 
     def __init__(self, app: ASGIApp, names: Collection[str], origins: Collection[str] = ()) -> None:
         self._app = app
@@ -53,7 +53,7 @@ class HostGuard:
                 "setting allowed_hosts"
             )
             return Problem("wrong-host", detail)
-        if scope.get("method") not in SAFE_METHODS:  # a WebSocket has none: a page could read all that comes over it
+        if scope.get("method") not in SAFE_METHODS:  # a WebSocket has no method, and a page could read all its messages
             own = _origin(scope["scheme"].replace("ws", "http"), host["name"], host["port"])
             for origin in headers.getlist("origin"):
                 found = _ORIGIN.fullmatch(origin)
@@ -67,7 +67,8 @@ class HostGuard:
 
 
 class BodyLimit:
-    """Refuses bodies of more bytes than allowed: `default`, or what `prefixes` says for paths that begin so."""
+    """Refuses bodies that are too large. The limit is `default`, or that of the first of `prefixes` with which the path
+    begins."""
 
     def __init__(self, app: ASGIApp, default: int, prefixes: Mapping[str, int]) -> None:
         self._app = app
@@ -104,7 +105,7 @@ def _too_large(limit: int) -> Problem:
 
 
 def _origin(scheme: str, host: str, port: str | None) -> str:
-    """As browsers write it.
+    """Returns an origin in the form of browsers.
 
     >>> _origin("http", "LocalHost", "80"), _origin("https", "[::1]", "8443")
     ('http://localhost', 'https://[::1]:8443')

@@ -75,24 +75,24 @@ async def _claim(
 
 
 AppCaller = Annotated[Caller, Depends(_caller)]
-"""Who sends the request."""
+"""The caller who sends the request."""
 Ticket = Annotated[Claim, Depends(_claim)]
-"""By what the request may change a subscription."""
+"""The ticket, key and roles by which the request may change a subscription."""
 Language = Annotated[str, Query(max_length=35, description="Language of the labels, such as en, de, zh.")]
 
 
 def reader_of(caller: Caller | Claim, broker: Broker) -> Reader:
-    """What the caller may see of the events of a tenant."""
+    """Returns the reader that decides what the caller may see of events."""
     return Reader(caller.roles, lambda: broker.vocabulary)
 
 
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """JSON out."""
+    """Returns a JSON answer."""
     return Response(msgspec.json.encode(content), status, headers, JSON)
 
 
 async def json_object(request: Request, settings: Settings, *, optional: bool = False) -> dict[str, Any]:
-    """The body of a request, which must be a JSON object; `optional` lets an empty body stand for `{}`.
+    """Reads the body of a request, which must be a JSON object. With `optional`, an empty body stands for `{}`.
 
     Raises `Problem` (415, 400), `MalformedJson`.
     """
@@ -111,7 +111,7 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
 
 
 def without_payload(event: Any) -> dict[str, Any]:
-    """What an auditor sees of an event: which one it is, and nothing that it says.
+    """Returns what an auditor sees of an event: its identity, but no data.
 
     >>> without_payload({"id": "1", "source": "s", "type": "t", "data": {"name": "Ada"}, "subject": "Ada"})
     {'id': '1', 'source': 's', 'type': 't'}
@@ -121,18 +121,18 @@ def without_payload(event: Any) -> dict[str, Any]:
 
 
 def body_schema(schema: Mapping[str, Any], *, required: bool = True) -> dict[str, Any]:
-    """How OpenAPI describes a JSON body that the route reads by itself."""
+    """Returns the OpenAPI description of a JSON body that the route reads itself."""
     return {"requestBody": {"required": required, "content": {JSON: {"schema": dict(schema)}}}}
 
 
 def not_yet(what: str, pointer: str | None = None) -> Problem:
-    """The honest answer to what the contract has and this version does not."""
+    """Returns the answer for a part of the contract that this version does not support."""
     errors = [] if pointer is None else [{"pointer": pointer, "detail": f"{what} is not in this version"}]
     return Problem("not-in-this-version", f"{what} is not in this version: leave it out", errors=errors)
 
 
 def moment(seconds: float | None) -> str | None:
-    """RFC 3339, in UTC, to the millisecond.
+    """Returns a time as text: RFC 3339, in UTC, to the millisecond.
 
     >>> moment(0.5)
     '1970-01-01T00:00:00.500Z'
@@ -141,7 +141,7 @@ def moment(seconds: float | None) -> str | None:
 
 
 def page_cursor(number: int) -> str:
-    """An opaque cursor for lists.
+    """Returns an opaque cursor for lists.
 
     >>> parse_page_cursor(page_cursor(7))
     7
@@ -150,7 +150,7 @@ def page_cursor(number: int) -> str:
 
 
 def parse_page_cursor(cursor: str | None) -> int:
-    """Raises `Problem` (400) for what is no cursor of ours."""
+    """Returns the number in a cursor of a list. Raises `Problem` (400) for an invalid cursor."""
     if cursor is None:
         return 0
     try:

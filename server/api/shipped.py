@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/shipped", tags=["ontologies"])
 
 @router.get("", summary="List shipped vocabularies")
 async def list_shipped() -> Response:
-    """The vocabularies that come with kindcast. They are not in force before one is uploaded: get it and put it."""
+    """Lists the vocabularies that are shipped with kindcast. They are not active: to use one, get it and upload it."""
     listed: list[dict[str, Any]] = [
         {"name": name.removesuffix(".ttl"), "bytes": shipped(name).stat().st_size, "format": "turtle"}
         for name in shipped_names()
@@ -27,7 +27,7 @@ async def list_shipped() -> Response:
 async def get_shipped(
     name: Annotated[str, Path(max_length=100, description="The name of the vocabulary, such as shop.")],
 ) -> Response:
-    """The document, in Turtle: `PUT /v1/ontologies/{name}` takes it as it is."""
+    """Returns the document in Turtle. `PUT /v1/ontologies/{name}` accepts it unchanged."""
     if f"{name}.ttl" not in shipped_names():
         raise UnknownOntology(f"no vocabulary {name!r} is shipped")
     return Response(shipped(name).read_bytes(), media_type="text/turtle")

@@ -1,4 +1,5 @@
-"""The calls of the HTTP API. Each is described once, and both clients get their methods from the descriptions."""
+"""The calls of the HTTP API. Each call is described once, and both clients get their methods from these
+descriptions."""
 
 import functools
 import inspect
@@ -35,39 +36,41 @@ __all__ = [
 ]
 
 
-# One request, described once and sent two ways.
+# A request is described once and sent in two ways.
 #
-# A method of `Calls` returns a `Call`: method, path, what to send, how to read the answer. The decorator `described`
-# turns it into a method that `Client` sends at once and `AsyncClient` as a coroutine, both fully typed, so that no call
-# of the API is written twice. `read_answer` makes a value, or a `ProblemError`, of what comes back.
+# A method of `Calls` returns a `Call`: the HTTP method, the path, the content, and how to read the answer. The
+# decorator `described` turns it into a method that `Client` executes at once and `AsyncClient` as a coroutine, both
+# fully typed. So no call of the API is written twice. `read_answer` converts an answer to a value or a `ProblemError`.
 
 if TYPE_CHECKING:
     from kindcast.server.client.clients import AsyncClient, Client
 
 
 TIMEOUT_SECONDS = 60.0
-"""For an answer. Loading a large ontology takes longest."""
+"""How long a client waits for an answer. Loading a large ontology takes longest."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class ServerUnreachable(httpx.TransportError, ConnectionError):
-    """No server answers at the address, or the connection broke. Whether a change happened is not known: send it again
-    with the same ids."""
+    """No server answers at the address, or the connection broke. It is unknown whether a change was made: send the
+    request again with the same ids."""
 
 
 class NoAnswerInTime(httpx.TimeoutException, TimeoutError):
-    """The server did not answer in time. Whether a change happened is not known: send it again with the same ids."""
+    """The server did not answer in time. It is unknown whether a change was made: send the request again with the same
+    ids."""
 
 
 class UnexpectedAnswer(ValueError):
-    """What answers is no kindcast server: another program listens at the address, or a proxy stands before it."""
+    """The answer is not from a kindcast server: another program listens at the address, or a proxy is in front of
+    it."""
 
 
 @contextmanager
 def reaching(server: str) -> Iterator[None]:
-    """Makes our errors of those that mean that there is no answer."""
+    """A context manager that converts httpx errors about missing answers to ours."""
     try:
         yield
     except httpx.UnsupportedProtocol:
@@ -79,14 +82,14 @@ def reaching(server: str) -> Iterator[None]:
 
 
 RETRY_SECONDS = 5.0
-"""For which a call is sent again, by default: a server that is started again is back by then."""
+"""How long a call is repeated by default. A server that is being restarted is back by then."""
 FIRST_PAUSE_SECONDS = 0.1
 _PASSING = frozenset({429, 502, 503, 504})
 
 
 class Attempts:
-    """When a call may be sent again: where it was never sent, since nobody listens, or was refused for the moment; and,
-    if it is repeatable, where no answer came. Until `seconds` have passed, with growing pauses."""
+    """Decides when a call is sent again: if it was never sent, because no server listens; if it was refused
+    temporarily; and, if it is repeatable, if there was no answer. The pauses grow, until `seconds` have passed."""
 
     def __init__(self, call: "Call[Any]", seconds: float) -> None:
         self._call = call
@@ -94,7 +97,7 @@ class Attempts:
         self._pause = FIRST_PAUSE_SECONDS
 
     def again_after(self, got: httpx.Response | httpx.TransportError) -> float | None:
-        """Seconds to wait before it is sent again; None where this is how it ends."""
+        """Returns the seconds to wait before the call is sent again; None if this is the final result."""
         wish = 0.0
         if isinstance(got, httpx.Response):
             if got.status_code not in _PASSING or not (self._call.repeatable or got.status_code == 429):
@@ -112,7 +115,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """One request. `read` turns the parsed answer (None when it has no body) into what the method returns."""
+    """One request. `read` converts the parsed answer (None if it has no body) to the result of the method."""
 
     method: str
     path: str
@@ -122,10 +125,10 @@ class Call(Generic[T]):
     content: bytes | None = None
     timeout: float = TIMEOUT_SECONDS
     repeatable: bool = False
-    """Whether it does nothing twice: it reads, or has ids of its own."""
+    """Whether the call may be sent twice without doing anything twice: it only reads, or it has its own ids."""
 
     def arguments(self, headers: Mapping[str, str]) -> dict[str, Any]:
-        """As keywords of httpx's `request`, save the URL; with the `headers` of every call."""
+        """Returns the keyword arguments of httpx's `request` except the URL, with the `headers` of every call."""
         return {
             "params": dict(self.params),
             "headers": {**headers, **self.headers},
@@ -135,7 +138,8 @@ class Call(Generic[T]):
 
 
 class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
-    """Makes a method of `Calls` send what it describes: at once on a `Client`, as a coroutine on an `AsyncClient`."""
+    """Makes a method of `Calls` send the request that it describes: at once on a `Client`, as a coroutine on an
+    `AsyncClient`."""
 
     def __init__(self, describe: Callable[Concatenate[Any, P], Call[T]]) -> None:
         self._describe = describe
@@ -155,13 +159,13 @@ class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
         def send(*args: P.args, **kwargs: P.kwargs) -> Any:
             return client.send(self._describe(client, *args, **kwargs))
 
-        del send.__wrapped__  # whose signature has `self`, and returns a description of the request
+        del send.__wrapped__  # its signature has `self` and returns a `Call`
         send.__signature__ = self._signature  # type: ignore[attr-defined]
         return send
 
     @functools.cached_property
     def _of_class(self) -> Callable[..., Any]:
-        """What the class has: a function of a client."""
+        """The method as an attribute of the class: a function with the client as argument."""
 
         @functools.wraps(self._describe)
         def send(client: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -174,32 +178,33 @@ class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
 
     @functools.cached_property
     def _whole_signature(self) -> inspect.Signature:
-        """With the client as the first parameter, and what is answered: what `help` and `inspect` show of a class."""
+        """The signature with the client as first parameter and with the result, as `help` and `inspect` show it for a
+        class."""
         stated = inspect.signature(self._describe, eval_str=True)
         answer = (get_args(stated.return_annotation) or (Any,))[0]
         return stated.replace(return_annotation=None if answer is type(None) else answer)
 
     @functools.cached_property
     def _signature(self) -> inspect.Signature:
-        """As it is called on a client."""
+        """The signature on an instance of a client."""
         whole = self._whole_signature
         return whole.replace(parameters=[*whole.parameters.values()][1:])
 
 
 def get(path: str, **params: Any) -> Call[Any]:
-    """A GET that answers with an object; parameters that are None are left out."""
+    """Returns a GET whose answer is an object. Parameters that are None are left out."""
     return Call(method="GET", path=path, read=_same, params=present(**params), repeatable=True)
 
 
 def post(path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Call[Any]:
-    """A POST of JSON (of nothing, when `body` is None) that answers with an object."""
+    """Returns a POST of JSON (of no body if `body` is None) whose answer is an object."""
     content = None if body is None else msgspec.json.encode(body)
     kind = {} if body is None else {"Content-Type": "application/json"}
     return Call(method="POST", path=path, read=_same, headers={**kind, **(headers or {})}, content=content)
 
 
 def path_of(*segments: str) -> str:
-    """A path beneath /v1, each segment quoted.
+    """Returns a path below /v1, with each segment quoted.
 
     >>> path_of("ontologies", "a/b")
     '/v1/ontologies/a%2Fb'
@@ -208,13 +213,13 @@ def path_of(*segments: str) -> str:
 
 
 def present(**fields: Any) -> Json:
-    """The fields that were given."""
+    """Returns the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def read_answer(call: Call[T], answer: httpx.Response) -> T:
-    """What the method returns. Raises `ProblemError` for every status of 400 and above, `UnexpectedAnswer` for one that
-    is not JSON."""
+    """Converts an answer to the result of the method. Raises `ProblemError` for every status of 400 and above, and
+    `UnexpectedAnswer` for an answer that is not JSON."""
     if answer.status_code >= 400:
         raise problem(answer)
     try:
@@ -229,7 +234,8 @@ def read_answer(call: Call[T], answer: httpx.Response) -> T:
 
 
 def as_json(value: Any) -> bytes:
-    """`value` as JSON. Raises `ValueError` for NaN and infinity, which JSON does not have: they would become null."""
+    """Returns `value` as JSON. Raises `ValueError` for NaN and infinity, which JSON does not have and which would
+    become null."""
     text = msgspec.json.encode(value)
     if b"null" in text and (place := _not_finite(value, "")) is not None:
         raise ValueError(f"{place or 'the value'} is NaN or infinite, which JSON does not allow: leave it out")
@@ -237,7 +243,7 @@ def as_json(value: Any) -> bytes:
 
 
 def _not_finite(value: Any, place: str) -> str | None:
-    """Where in `value` such a number is."""
+    """Returns the place of such a number in `value`."""
     if isinstance(value, float):
         return None if math.isfinite(value) else place
     items: Iterable[tuple[Any, Any]] = ()
@@ -250,7 +256,8 @@ def _not_finite(value: Any, place: str) -> str | None:
 
 
 def problem(answer: httpx.Response) -> ProblemError:
-    """The problem in an answer that was read; answers of proxies, which are none, keep status and reason."""
+    """Returns the problem in an answer that was read. If it is not a problem document, for example from a proxy, only
+    status and reason are known."""
     try:
         body = msgspec.json.decode(answer.content)
     except msgspec.DecodeError:
@@ -264,7 +271,7 @@ def _same(answer: Any) -> Any:
 
 
 # ── ontologies and declarations ───────────────────────────────────────────────────────────────────────────────────────
-# The calls that change what words mean: versions of ontologies, and declarations beside them.
+# The calls that change the vocabulary: versions of ontologies, and declarations.
 
 
 class VocabularyCalls:
@@ -281,26 +288,27 @@ class VocabularyCalls:
     def ontology_diff(
         self, name: str, *, before: int | None = None, to: int | None = None, limit: int | None = None
     ) -> Call[answers.OntologyDifference]:
-        """What changed from one version to another; by default from the active to the newest one."""
+        """The differences between two versions, by default between the active and the newest one."""
         return get(path_of("ontologies", name, "diff"), **{"from": before}, to=to, limit=limit)
 
     @described
     def activate_ontology(
         self, name: str, version: int, *, dry_run: bool = False, shared: bool = False
     ) -> Call[answers.ActivatedOntology]:
-        """Activates a version, which may be an earlier one; `shared` where all tenants share it."""
+        """Activates a version, which may be an earlier one. Set `shared` if all tenants share the ontology."""
         return _changing("POST", path_of("ontologies", name, "activate"), dry_run, version=version, **_shared(shared))
 
     @described
     def rollback_ontology(
         self, name: str, *, dry_run: bool = False, shared: bool = False
     ) -> Call[answers.ActivatedOntology]:
-        """Activates the version that was active before the present one; `shared` where all tenants share it."""
+        """Activates the version that was active before the current one. Set `shared` if all tenants share the
+        ontology."""
         return _changing("POST", path_of("ontologies", name, "rollback"), dry_run, **_shared(shared))
 
     @described
     def rules(self) -> Call[answers.Rules]:
-        """The number of the rules of matching, and what they changed here when they came into force."""
+        """The number of the matching rules, and their effect here when they were first used."""
         return get(path_of("rules"))
 
     # ── declarations ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -309,7 +317,7 @@ class VocabularyCalls:
     def declare_attribute(
         self, name: str, declaration: Mapping[str, Any], *, dry_run: bool = False
     ) -> Call[answers.DeclarationChange]:
-        """Says what an attribute holds: `kind`, `range`, `unit`, `unit_from`, `quantity` and others."""
+        """Declares what an attribute holds: `kind`, `range`, `unit`, `unit_from`, `quantity` and others."""
         return _changing("PUT", path_of("attributes", name), dry_run, declaration)
 
     @described
@@ -323,26 +331,26 @@ class VocabularyCalls:
     def declare_rates(
         self, rates: Mapping[str, Mapping[str, Any]] | bytes, *, dry_run: bool = False
     ) -> Call[answers.DeclarationChange]:
-        """Uploads the exchange rates, in place of those before: a mapping, or the bytes of a CSV file."""
+        """Replaces the exchange rates: a mapping, or the bytes of a CSV file."""
         return _changing("PUT", path_of("rates"), dry_run, rates)
 
     @described
     def declare_schema(
         self, type: str, schema: Mapping[str, Any], *, dry_run: bool = False, replace: bool = False
     ) -> Call[answers.DeclarationChange]:
-        """Declares an event type by a JSON Schema, or extends it; `replace` lets it change in any way."""
+        """Declares an event type with a JSON Schema, or extends it. `replace` allows any change."""
         return _changing("PUT", path_of("schemas", type), dry_run, schema, **({"replace": "true"} if replace else {}))
 
     @described
     def put_context(
         self, url: str, document: Mapping[str, Any], *, dry_run: bool = False
     ) -> Call[answers.DeclarationChange]:
-        """Uploads a JSON-LD context under the URL that documents refer to it by."""
+        """Uploads a JSON-LD context under the URL by which documents refer to it."""
         return _changing("PUT", path_of("contexts"), dry_run, document, url=url)
 
     @described
     def contexts(self) -> Call[answers.Contexts]:
-        """The uploaded contexts, and the URLs of those that are shipped."""
+        """The uploaded contexts, and the URLs of the shipped ones."""
         return get(path_of("contexts"))
 
     @described
@@ -352,7 +360,7 @@ class VocabularyCalls:
 
     @described
     def delete_context(self, url: str, *, dry_run: bool = False) -> Call[answers.DeclarationChange]:
-        """Deletes a context that no other refers to."""
+        """Deletes a context to which no other context refers."""
         return _changing("DELETE", path_of("contexts"), dry_run, url=url)
 
     @described
@@ -398,7 +406,7 @@ class VocabularyCalls:
     def delete_declaration(
         self, kind: str, name: str = "", *, dry_run: bool = False
     ) -> Call[answers.DeclarationChange]:
-        """Takes a declaration back."""
+        """Deletes a declaration."""
         return _changing("DELETE", path_of(kind, name) if name else path_of(kind), dry_run)
 
 
@@ -407,7 +415,7 @@ def _shared(shared: bool) -> Json:
 
 
 def _changing(method: str, path: str, dry_run: bool, body: Any = None, **params: Any) -> Call[Any]:
-    """A call that changes the vocabulary, or only tells what it would do."""
+    """Returns a call that changes the vocabulary, or only reports the effect."""
     kind, content = None, None
     if isinstance(body, bytes):
         kind, content = "text/csv", body
@@ -424,11 +432,12 @@ def _changing(method: str, path: str, dry_run: bool, body: Any = None, **params:
 
 
 # ── operators ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-# The calls about operators: what there is, and registering remote ones.
+# The calls about operators: list them, and register remote ones.
 
 
 class OperatorCalls:
-    """Changes need nothing else on this machine's loopback, where everybody is an administrator."""
+    """The calls about operators, keys and the server. Changes need no key on this machine's loopback, where everybody
+    is an administrator."""
 
     @described
     def operators(self) -> Call[answers.OperatorList]:
@@ -442,7 +451,7 @@ class OperatorCalls:
 
     @described
     def register_operator(self, name: str, registration: Mapping[str, Any]) -> Call[answers.OperatorState]:
-        """Registers a remote operator (`url`, and what else it says of itself), or changes it."""
+        """Registers or changes a remote operator (`url` and the other members of a registration)."""
         return Call(
             method="PUT",
             path=path_of("operators", name),
@@ -468,20 +477,20 @@ class OperatorCalls:
         expires_at: str | None = None,
         limits: Mapping[str, float] | None = None,
     ) -> Call[answers.NewApiKey]:
-        """Makes a key; the answer holds it as `key`, this once. If the answer is lost, the request is sent again: the
-        problem `key-made` then has the `id` of the key, to be rotated or revoked."""
+        """Creates a key. The answer has it as `key`, only this once. If the answer is lost, the request is sent again:
+        the problem `key-made` then has the `id` of the key, so that it can be rotated or revoked."""
         body = present(role=role, tenant=tenant, name=name, expires_at=expires_at, limits=limits)
         call = post(path_of("keys"), body, headers={"Idempotency-Key": str(uuid4())})
         return replace(call, repeatable=True)
 
     @described
     def keys(self) -> Call[answers.ApiKeys]:
-        """Every key, without the keys themselves."""
+        """Every key, without its secret."""
         return get(path_of("keys"))
 
     @described
     def rotate_key(self, id: str, *, overlap_seconds: float | None = None) -> Call[answers.RotatedApiKey]:
-        """Makes a key that replaces another. The old key works for a day, or for so many seconds."""
+        """Creates a key that replaces another. The old key stays valid for a day, or for `overlap_seconds`."""
         return post(path_of("keys", id, "rotate"), present(overlap_seconds=overlap_seconds))
 
     @described
@@ -496,17 +505,17 @@ class OperatorCalls:
 
     @described
     def tenants(self) -> Call[answers.Tenants]:
-        """The tenants: of a tenant's administrator, its own."""
+        """The tenants. An administrator of one tenant sees only that tenant."""
         return get(path_of("tenants"))
 
     @described
     def create_tenant(self, name: str, *, limits: Mapping[str, float] | None = None) -> Call[answers.Tenant]:
-        """Makes a tenant."""
+        """Creates a tenant."""
         return post(path_of("tenants"), present(name=name, limits=limits))
 
     @described
     def limit_tenant(self, name: str, limits: Mapping[str, float]) -> Call[answers.Tenant]:
-        """Sets the limits of a tenant, in place of those that it had."""
+        """Replaces the limits of a tenant."""
         return Call(
             method="PATCH",
             path=path_of("tenants", name),
@@ -517,7 +526,7 @@ class OperatorCalls:
 
     @described
     def delete_tenant(self, name: str) -> Call[answers.Tenant]:
-        """Deletes a tenant that has no keys any more, with all that it has."""
+        """Deletes a tenant without keys, with all its data."""
         return Call(method="DELETE", path=path_of("tenants", name), read=_same)
 
     @described
@@ -539,17 +548,17 @@ class OperatorCalls:
 
     @described
     def confirm_clock(self) -> Call[answers.ClockConfirmed]:
-        """Say that the time of the server's machine is right, after it jumped ahead."""
+        """Confirms that the time of the server's machine is right, after its clock jumped ahead."""
         return post(path_of("clock", "confirm"), {})
 
     @described
     def retry_operators(self) -> Call[answers.Retried]:
-        """Tries again all that operators could not decide in all their tries."""
+        """Tries again all candidates that operators could not decide in all their tries."""
         return post(path_of("operators", "retry"), {})
 
     @described
     def subscription_plan(self, id: str) -> Call[answers.SubscriptionPlan]:
-        """What the operators of a subscription are expected to cost, call by call."""
+        """The expected cost of each operator call of a subscription."""
         return get(path_of("subscriptions", id, "plan"))
 
 
@@ -557,7 +566,8 @@ class OperatorCalls:
 
 
 class Calls(VocabularyCalls, OperatorCalls):
-    """Answers are the server's JSON as dicts, typed by `kindcast.server.answers`; failures raise `ProblemError`."""
+    """All calls of the API. Answers are the server's JSON as dicts, typed by `kindcast.server.answers`. Failures raise
+    `ProblemError`."""
 
     tickets: dict[str, str]
 
@@ -577,9 +587,9 @@ class Calls(VocabularyCalls, OperatorCalls):
         dry_run: bool = False,
         shared: bool = False,
     ) -> Call[answers.LoadedOntology]:
-        """Uploads an ontology and returns its load report. Name its syntax by media type or by format; `reason` is
-        `none`, `rdfs` or `owl`; `relations` may be asked for beside is-a; without `activate` it is only stored; with
-        `dry_run` nothing is stored, and the answer says what it would do; with `shared` all tenants get it."""
+        """Uploads an ontology and returns its load report. Give its syntax as media type or as format. `reason` is
+        `none`, `rdfs` or `owl`. `relations` are requested in addition to is-a. Without `activate` it is only stored.
+        With `dry_run` nothing is stored, and the answer reports the effect. With `shared` all tenants get it."""
         return _upload(name, document, content_type, format, reason, relations, activate, dry_run, shared)
 
     @described
@@ -596,7 +606,7 @@ class Calls(VocabularyCalls, OperatorCalls):
         dry_run: bool = False,
         shared: bool = False,
     ) -> Call[answers.Job]:
-        """Uploads an ontology without waiting for it to be read; returns the job, to be asked for with `job`."""
+        """Uploads an ontology without waiting until it is read. Returns the job; `job` returns its progress."""
         call = _upload(name, document, content_type, format, reason, relations, activate, dry_run, shared)
         return replace(call, headers={**call.headers, "Prefer": "respond-async"})
 
@@ -619,33 +629,33 @@ class Calls(VocabularyCalls, OperatorCalls):
     def delete_ontology(
         self, name: str, *, dry_run: bool = False, shared: bool = False
     ) -> Call[answers.DeletedOntology]:
-        """Removes an ontology; refused while subscriptions depend on it. With `dry_run` nothing changes; `shared` where
-        all tenants share it."""
+        """Deletes an ontology. Refused while subscriptions depend on it. With `dry_run` nothing changes. Set `shared`
+        if all tenants share the ontology."""
         return _changing("DELETE", path_of("ontologies", name), dry_run, **_shared(shared))
 
     @described
     def concepts(self, q: str, *, lang: str | None = None, limit: int | None = None) -> Call[answers.FoundConcepts]:
-        """Concepts whose labels or names hold `q`."""
+        """Concepts whose labels or names contain `q`."""
         return get(path_of("concepts"), q=q, lang=lang, limit=limit)
 
     @described
     def resolve(self, term: str) -> Call[answers.ResolvedTerm]:
-        """What a label, short form, CURIE or IRI means."""
+        """The meaning of a label, short form, CURIE or IRI."""
         return get(path_of("concepts", "resolve"), term=term)
 
     @described
     def ancestors(self, term: str) -> Call[answers.ConceptPage]:
-        """Everything broader than the concept."""
+        """All concepts broader than the concept."""
         return get(path_of("concepts", "ancestors"), term=term)
 
     @described
     def descendants(self, term: str) -> Call[answers.ConceptPage]:
-        """Everything beneath the concept."""
+        """All concepts narrower than the concept."""
         return get(path_of("concepts", "descendants"), term=term)
 
     @described
     def children(self, term: str) -> Call[answers.ConceptPage]:
-        """The direct children of the concept."""
+        """The concepts directly narrower than the concept."""
         return get(path_of("concepts", "children"), term=term)
 
     # ── subscriptions ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -661,9 +671,9 @@ class Calls(VocabularyCalls, OperatorCalls):
         ttl_seconds: float | None = None,
         **more: Any,
     ) -> Call[answers.CreatedSubscription]:
-        """Subscribes by text or by tree (`where`), with further fields of the API as keywords. The answer holds the
-        ticket and, for a webhook, the secret: neither is ever shown again. It is sent again where no answer comes, and
-        makes one subscription all the same."""
+        """Creates a subscription from a text or a tree (`where`), with further members of the API as keywords. The
+        answer has the ticket and, for a webhook, the secret. Neither is ever shown again. If there is no answer, the
+        request is sent again, and still creates only one subscription."""
         body = present(expression=expression, where=where, sink=sink, ttl_seconds=ttl_seconds) | more
         call = post(path_of("subscriptions"), body, headers={"Idempotency-Key": str(uuid4())})
         return replace(call, read=functools.partial(_remember, self.tickets), repeatable=True)
@@ -675,8 +685,9 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def import_subscriptions(self, lines: bytes) -> Call[answers.Imported]:
-        """Makes subscriptions of the lines of an export (NDJSON): tells which were `created`, with new tickets, and
-        which were `rejected`. It is sent again where no answer comes, and makes each once all the same."""
+        """Creates subscriptions from the lines of an export (NDJSON). Returns those that were `created`, with new
+        tickets, and those that were `rejected`. If there is no answer, the request is sent again, and still creates
+        each only once."""
         headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": str(uuid4())}
         path = path_of("subscriptions", "import")
         return Call(
@@ -685,7 +696,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def stream_token(self, id: str) -> Call[answers.StreamToken]:
-        """A `token` that opens the stream of a subscription once, within a minute, as `?token=`: for pages in
+        """A `token` that opens the stream of a subscription once, within a minute, as `?token=`. It is for pages in
         browsers."""
         return post(path_of("subscriptions", id, "stream-tokens"), {})
 
@@ -698,13 +709,13 @@ class Calls(VocabularyCalls, OperatorCalls):
     def renew(
         self, id: str, *, ttl_seconds: float | None = None, ticket: str | None = None
     ) -> Call[answers.Subscription]:
-        """Lets a subscription live longer, also one that expired up to a week ago."""
+        """Renews a subscription, also one that expired up to a week ago."""
         body = present(ttl_seconds=ttl_seconds)
         return post(path_of("subscriptions", id, "renew"), body, headers=self.ticket_header(id, ticket))
 
     @described
     def change(self, id: str, /, *, ticket: str | None = None, **fields: Any) -> Call[answers.ChangedSubscription]:
-        """Changes where and how a subscription is delivered, its metadata, or when it ends; None takes a value away."""
+        """Changes sink, delivery options, metadata or end time of a subscription. None removes a value."""
         call = post(path_of("subscriptions", id), fields, headers=self.ticket_header(id, ticket))
         return replace(call, method="PATCH")
 
@@ -722,26 +733,27 @@ class Calls(VocabularyCalls, OperatorCalls):
     def rotate_secret(
         self, id: str, *, overlap_seconds: float | None = None, ticket: str | None = None
     ) -> Call[answers.ChangedSubscription]:
-        """A new webhook `secret`; the present one signs as well for so long, by default a day."""
+        """Creates a new webhook `secret`. The present secret also signs for `overlap_seconds`, by default a day."""
         body = present(overlap_seconds=overlap_seconds)
         return post(path_of("subscriptions", id, "rotate-secret"), body, headers=self.ticket_header(id, ticket))
 
     @described
     def test_sink(self, id: str, *, ticket: str | None = None) -> Call[answers.TestDelivery]:
-        """Sends a signed test message to the webhook of a subscription, once, and tells how it was taken."""
+        """Sends one signed test message to the webhook of a subscription, and returns the result."""
         return post(path_of("subscriptions", id, "test"), None, headers=self.ticket_header(id, ticket))
 
     @described
     def replay(
         self, id: str, *, after: str | int | None = None, since: str | None = None, ticket: str | None = None
     ) -> Call[answers.Subscription]:
-        """Delivers again what came after a cursor, or since a moment (RFC 3339); without either, all that is kept."""
+        """Delivers again the messages after a cursor, or since a time (RFC 3339); without either, all that are
+        stored."""
         body = present(after=None if after is None else str(after), since=since)
         return post(path_of("subscriptions", id, "replay"), body, headers=self.ticket_header(id, ticket))
 
     @described
     def dead_letters(self, *, subscription: str | None = None, cursor: str | None = None) -> Call[answers.DeadLetters]:
-        """What webhooks did not take before they were disabled by failures."""
+        """The messages that wait for webhooks that were disabled by failures."""
         return get(path_of("dead-letters"), subscription=subscription, cursor=cursor)
 
     @described
@@ -752,7 +764,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def unsubscribe(self, id: str, *, ticket: str | None = None) -> Call[None]:
-        """Deletes a subscription and what waits for it."""
+        """Deletes a subscription with its waiting messages."""
         headers = self.ticket_header(id, ticket)
         return Call(method="DELETE", path=path_of("subscriptions", id), read=_nothing, headers=headers)
 
@@ -762,13 +774,13 @@ class Calls(VocabularyCalls, OperatorCalls):
     def publish(
         self, /, events: Mapping[str, Any] | Iterable[Mapping[str, Any]], **context: str
     ) -> Call[answers.Published]:
-        """Publishes one event, or several as NDJSON; they are on disk when this returns.
+        """Publishes one event, or several as NDJSON. They are on disk when this returns.
 
-        An object with `specversion` is a CloudEvent as it stands. Any other is the data of one, whose `type`, `source`,
-        `id` … may be given as keywords (for all of them, so no `id` with several).
+        An object with `specversion` is a CloudEvent. Any other object is the data of an event, whose `type`, `source`,
+        `id` … may be given as keywords. The keywords are for all events, so no `id` is allowed with several.
 
-        They are sent again where no answer comes, and each is accepted once: a single event without an id gets one
-        here, several get ids that the server derives from an `Idempotency-Key`.
+        If there is no answer, the events are sent again, and each is accepted only once: a single event without an id
+        gets one here, and several get ids that the server derives from an `Idempotency-Key`.
         """
         if isinstance(events, Mapping):
             kind = "application/cloudevents+json" if "specversion" in events else "application/json"
@@ -787,8 +799,8 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def deliver_matches(self, matches: Iterable[Mapping[str, Any]] | bytes) -> Call[answers.DeliveredMatches]:
-        """Delivers matches that were found elsewhere, `{"event": a CloudEvent, "subscription": an id}` or with several
-        `subscriptions`, also as NDJSON: 10,000 events and 50,000 matches at a time at most. They may be sent again."""
+        """Delivers matches that were found elsewhere: `{"event": a CloudEvent, "subscription": an id}`, or with several
+        `subscriptions`, also as NDJSON. At most 10,000 events and 50,000 matches at a time. They may be sent again."""
         content = matches if isinstance(matches, bytes) else b"".join(as_json(each) + b"\n" for each in matches)
         headers = {"Content-Type": "application/x-ndjson"}
         return Call(
@@ -799,18 +811,18 @@ class Calls(VocabularyCalls, OperatorCalls):
     def events(
         self, *, after: str | int | None = None, type: str | None = None, limit: int | None = None
     ) -> Call[answers.EventPage]:
-        """Reads back what was accepted."""
+        """The accepted events."""
         return get(path_of("events"), after=after, type=type, limit=limit)
 
     @described
     def trace(self, sequence: str | int, *, subscription: str | None = None) -> Call[answers.Trace]:
-        """The trace of an event: its matches and every delivery attempt; with a subscription, why it did or did not
-        match."""
+        """The trace of an event: its matches and every delivery attempt. With a subscription, also why the event did or
+        did not match it."""
         return get(path_of("events", str(sequence), "trace"), subscription=subscription)
 
     @described
     def match(self, events: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Call[answers.Matched]:
-        """The subscriptions that would match, with their bindings; nothing is stored."""
+        """The subscriptions that would match, with their bindings. Nothing is stored."""
         one = isinstance(events, Mapping)
         call = post(path_of("match"), {"event": events} if one else {"events": list(events)})
         return replace(call, repeatable=True)
@@ -830,7 +842,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def backtest(self, id: str) -> Call[answers.BacktestJob]:
-        """Progress of a backtest; `result` once it is done."""
+        """Progress of a backtest, and its `result` when it is done."""
         return get(path_of("backtests", id))
 
     # ── delivery ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -839,7 +851,8 @@ class Calls(VocabularyCalls, OperatorCalls):
     def pull(
         self, id: str, *, after: str | int | None = None, limit: int | None = None, wait: float | None = None
     ) -> Call[answers.MessagePage]:
-        """Messages after a cursor, by default the acknowledged one. `wait`: seconds (at most 30) for the first."""
+        """Messages after a cursor, by default the acknowledged one. `wait` is the number of seconds (at most 30) to
+        wait for the first."""
         return Call(
             method="GET",
             path=path_of("subscriptions", id, "events"),
@@ -857,7 +870,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def ready(self) -> Call[None]:
-        """Returns when the server takes requests; raises `ProblemError` (503) while it does not."""
+        """Returns if the server accepts requests; raises `ProblemError` (503) if not."""
         return Call(method="GET", path="/readyz", read=_nothing)
 
     def ticket_header(self, id: str, ticket: str | None) -> dict[str, str]:
@@ -867,7 +880,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
 
 _PLAIN = "!#$&'()*+,/:;=?@[]~"
-"""What stands unencoded in a header of CloudEvents' binary mode, beside letters, digits and `_.-~`."""
+"""Characters that are not encoded in a header of CloudEvents' binary mode, besides letters, digits and `_.-~`."""
 
 
 def _upload(

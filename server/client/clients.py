@@ -1,7 +1,7 @@
 """The two HTTP clients: `Client` blocks, `AsyncClient` awaits. The calls themselves are in `calls.py`.
 
-Two things exist twice, once for each client: sending a request, and the loop that reads a stream. `StreamReader` parses
-the stream and decides when to connect again, for both.
+Two things exist once for each client: sending a request, and the loop that reads a stream. `StreamReader` parses the
+stream and decides when to reconnect, for both.
 """
 
 import asyncio
@@ -32,26 +32,26 @@ from kindcast.server.client.calls import (
 __all__ = ["AsyncClient", "Client", "StreamReader"]
 
 
-# A parser of server-sent events that does no I/O: bytes in, messages out, and when to reconnect.
+# A parser of server-sent events without I/O: it converts bytes to messages and decides when to reconnect.
 #
 # `StreamReader` keeps what must survive a lost connection: the last cursor, the pause that the server asked for, and
-# the
-# number of failures in a row. `Client.listen` and `AsyncClient.listen` feed it and sleep as it says. It follows the
-# event-stream format of the HTML standard (section 9.2.6) as far as our server uses it: `id`,
-# `event`, `data`, `retry` and comments.
+# the number of failures in a row. `Client.listen` and `AsyncClient.listen` feed it and sleep as it says. It follows the
+# event-stream format of the HTML standard (section 9.2.6) as far as our server uses it: `id`, `event`, `data`, `retry`
+# and comments.
 
 FIRST_PAUSE_SECONDS = 1.0
-"""Before the first reconnection, unless the server names its own with `retry:`."""
+"""The pause before the first reconnection, unless the server sets one with `retry:`."""
 
 LONGEST_PAUSE_SECONDS = 30.0
-"""A server that stays away is asked about twice a minute."""
+"""The longest pause. A server that does not return is tried about twice a minute."""
 
 MAX_DOUBLINGS = 16
-"""Of the pause; far above the longest one, and no overflow after a year of trying."""
+"""The maximum number of doublings of the pause: far more than the longest pause needs, and without overflow after a
+year of tries."""
 
 
 class StreamReader:
-    """The state of one `listen` over any number of connections. One caller at a time."""
+    """The state of one `listen` over any number of connections. Only one caller at a time may use it."""
 
     def __init__(self, after: str | int | None) -> None:
         self.cursor = None if after is None else str(after)
@@ -63,18 +63,20 @@ class StreamReader:
         self._fields: dict[str, str] = {}
 
     def headers(self) -> dict[str, str]:
-        """Of the next connection: where to go on."""
+        """Returns the headers of the next connection, with the cursor at which to continue."""
         start = {} if self.cursor is None else {"Last-Event-ID": self.cursor}
         return {"Accept": "text/event-stream", "Cache-Control": "no-store", **start}
 
     def connected(self) -> None:
-        """A connection was accepted. What the last one left unfinished is dropped: it comes again."""
+        """Called when a connection was accepted. Unfinished data of the last connection is dropped, because it comes
+        again."""
         self._rest, self._fields = b"", {}
 
     def feed(self, chunk: bytes) -> Iterator[answers.Message]:
-        """Takes the next bytes; yields the messages that they complete. `cursor` is that of the last one yielded.
+        """Takes the next bytes, and yields the messages that they complete. `cursor` is that of the last yielded
+        message.
 
-        Only line feeds end a line: `str.splitlines` would also split at characters that JSON text may hold (U+2028).
+        Only line feeds end a line. `str.splitlines` would also split at characters that JSON text may contain (U+2028).
         """
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
@@ -85,8 +87,8 @@ class StreamReader:
                 yield message
 
     def pause(self) -> float:
-        """Seconds before the next connection: twice the last pause when no message came since, plus up to a quarter so
-        that many listeners do not all come back at once."""
+        """Returns the seconds before the next connection: twice the last pause if no message came since, plus up to a
+        quarter, so that many listeners do not all reconnect at once."""
         seconds = min(self._pause_seconds * 2.0**self._failures, LONGEST_PAUSE_SECONDS)
         self._failures = min(self._failures + 1, MAX_DOUBLINGS)
         return seconds * random.uniform(1.0, 1.25)
@@ -117,7 +119,7 @@ class StreamReader:
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 STREAM_TIMEOUT_SECONDS = 45.0
-"""Without a byte on a stream: three pings were missed, so the connection is lost."""
+"""After this time without a byte on a stream, three pings are missing, so the connection is lost."""
 
 _PASSING = frozenset({408, 425, 429})
 
@@ -125,7 +127,7 @@ T = TypeVar("T")
 
 
 class Client(Calls):
-    """Sends calls and waits for the answers. May be shared between threads."""
+    """A client that sends calls and waits for the answers. May be shared between threads."""
 
     def __init__(
         self,
@@ -138,10 +140,10 @@ class Client(Calls):
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """`key`: an API key, or a token of the server's identity provider; by default the variable KINDCAST_KEY.
-        `tenant`: in which an administrator of all tenants acts. `ca`: a PEM file of the authorities whose certificates
-        are trusted, in place of the system's; by default the variable KINDCAST_CA. `http`: an `httpx.Client` of your
-        own (client certificates, proxies); it is closed with this one. `retry_seconds`: how long a call is sent again
-        that found no server, was refused for the moment, or, if it does nothing twice, had no answer."""
+        `tenant`: the tenant in which an administrator of all tenants acts. `ca`: a PEM file of trusted certificate
+        authorities, instead of the system's; by default the variable KINDCAST_CA. `http`: your own `httpx.Client`
+        (client certificates, proxies); it is closed with this client. `retry_seconds`: how long a call is repeated that
+        found no server, was refused temporarily, or, if it is repeatable, had no answer."""
         self.tickets = {}
         self._retry_seconds = retry_seconds
         self.server = _checked(server)
@@ -158,7 +160,7 @@ class Client(Calls):
         self._http.close()
 
     def send(self, call: Call[T]) -> T:
-        """Sends a call. Raises `ProblemError`; `ServerUnreachable` and `NoAnswerInTime` when there is no answer."""
+        """Sends a call. Raises `ProblemError`, and `ServerUnreachable` or `NoAnswerInTime` if there is no answer."""
         attempts = Attempts(call, self._retry_seconds)
         while True:
             try:
@@ -174,8 +176,8 @@ class Client(Calls):
             time.sleep(pause)
 
     def download(self, path: str, *, method: str = "GET") -> Generator[bytes]:
-        """What the server answers, as it comes: exports may be larger than the memory. Raises `ProblemError`;
-        `ServerUnreachable` and `NoAnswerInTime` when there is no answer."""
+        """Yields an answer in pieces as they arrive, because exports may be larger than the memory. Raises
+        `ProblemError`, and `ServerUnreachable` or `NoAnswerInTime` if there is no answer."""
         with (
             reaching(self.server),
             self._http.stream(method, self.server + path, headers=self.headers, timeout=TIMEOUT_SECONDS) as answer,
@@ -186,9 +188,9 @@ class Client(Calls):
             yield from answer.iter_bytes()
 
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[answers.Message]:
-        """Messages as they come, without end: a broken connection is opened again at the last cursor.
+        """Yields messages as they arrive, without end. A broken connection is reopened at the last cursor.
 
-        Ends when the subscription is deleted or expires. Raises `ProblemError` when the server refuses for good.
+        Ends when the subscription is deleted or expires. Raises `ProblemError` if the server refuses permanently.
         """
         reader = StreamReader(after)
         while not reader.ended:
@@ -200,13 +202,13 @@ class Client(Calls):
                         for chunk in answer.iter_bytes():
                             yield from reader.feed(chunk)
             except httpx.TransportError:
-                pass  # the server went away, or is not back yet
+                pass  # the server stopped, or is not back yet
             if not reader.ended:
                 time.sleep(reader.pause())
 
 
 class AsyncClient(Calls):
-    """Sends calls on an event loop; every method is a coroutine."""
+    """A client that sends calls on an event loop. Every method is a coroutine."""
 
     def __init__(
         self,
@@ -219,8 +221,8 @@ class AsyncClient(Calls):
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """`key`: an API key, or a token of the server's identity provider; by default the variable KINDCAST_KEY.
-        `tenant`: in which an administrator of all tenants acts. `ca` and `retry_seconds`: as of `Client`. `http`: an
-        `httpx.AsyncClient` of your own; it is closed with this one."""
+        `tenant`: the tenant in which an administrator of all tenants acts. `ca` and `retry_seconds`: see `Client`.
+        `http`: your own `httpx.AsyncClient`; it is closed with this client."""
         self.tickets = {}
         self._retry_seconds = retry_seconds
         self.server = _checked(server)
@@ -237,7 +239,7 @@ class AsyncClient(Calls):
         await self._http.aclose()
 
     async def send(self, call: Call[T]) -> T:
-        """As `Client.send`."""
+        """Like `Client.send`."""
         attempts = Attempts(call, self._retry_seconds)
         while True:
             try:
@@ -254,7 +256,7 @@ class AsyncClient(Calls):
             await asyncio.sleep(pause)
 
     async def download(self, path: str, *, method: str = "GET") -> AsyncGenerator[bytes]:
-        """As `Client.download`."""
+        """Like `Client.download`."""
         with reaching(self.server):
             async with self._http.stream(
                 method, self.server + path, headers=self.headers, timeout=TIMEOUT_SECONDS
@@ -266,7 +268,7 @@ class AsyncClient(Calls):
                     yield chunk
 
     async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[answers.Message]:
-        """As `Client.listen`."""
+        """Like `Client.listen`."""
         reader = StreamReader(after)
         while not reader.ended:
             try:
@@ -280,25 +282,25 @@ class AsyncClient(Calls):
                             for message in reader.feed(chunk):
                                 yield message
             except httpx.TransportError:
-                pass  # the server went away, or is not back yet
+                pass  # the server stopped, or is not back yet
             if not reader.ended:
                 await asyncio.sleep(reader.pause())
 
 
 def _cause(error: httpx.TransportError) -> httpx.TransportError:
-    """The error of httpx behind one of ours: it tells whether the request left."""
+    """Returns the httpx error behind one of ours. It shows whether the request was sent."""
     return error.__cause__ if isinstance(error.__cause__, httpx.TransportError) else error
 
 
 def _checked(server: str) -> str:
-    """The address without a slash at its end. Raises `httpx.UnsupportedProtocol`."""
+    """Returns the address without a slash at its end. Raises `httpx.UnsupportedProtocol`."""
     if not server.startswith(("http://", "https://")):
         raise httpx.UnsupportedProtocol(f"the address of a server looks like http://127.0.0.1:8080, not {server!r}")
     return server.rstrip("/")
 
 
 def _credentials(key: str | None, tenant: str | None) -> dict[str, str]:
-    """The headers that say who sends a request. Raises ValueError."""
+    """Returns the headers that identify the sender. Raises ValueError."""
     key = key or os.environ.get("KINDCAST_KEY")
     if key and not (key.isascii() and key.isprintable()):
         raise ValueError("the key has a character that is not ASCII: copy the key again")
@@ -307,13 +309,13 @@ def _credentials(key: str | None, tenant: str | None) -> dict[str, str]:
 
 
 def _is_here(server: str) -> bool:
-    """Whether the server is on this machine's loopback: no proxy of the environment leads there."""
+    """Whether the server is on this machine's loopback, which no proxy of the environment serves."""
     host = httpx.URL(server).host
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _connecting(server: str, ca: str | None) -> dict[str, Any]:
-    """What an `httpx` client for the server is made with. Raises OSError where the authorities cannot be read."""
+    """Returns the arguments of an `httpx` client for the server. Raises OSError if the authorities cannot be read."""
     trust_env = not _is_here(server)
     ca = ca or os.environ.get("KINDCAST_CA")
     return {"trust_env": trust_env, "verify": _authorities(trust_env) if ca is None else _authorities_of(ca)}
@@ -321,7 +323,7 @@ def _connecting(server: str, ca: str | None) -> dict[str, Any]:
 
 @cache
 def _authorities(trust_env: bool) -> SSLContext:
-    """Whom TLS connections trust. Loading them takes some 20 ms: once for all clients of a process."""
+    """Returns the trusted certificate authorities. Loading takes some 20 ms, once for all clients of a process."""
     return httpx.create_ssl_context(trust_env=trust_env)
 
 
@@ -342,8 +344,8 @@ def _arguments(reader: StreamReader, headers: Mapping[str, str]) -> dict[str, An
 
 
 def _accepted(answer: httpx.Response, reader: StreamReader) -> bool:
-    """Whether a stream follows. Raises `ProblemError` when asking again is no use; answers that pass (the server
-    starts, or has too much to do) count as a broken connection."""
+    """Whether a stream follows. Raises `ProblemError` if asking again is useless. Temporary answers (the server is
+    starting or overloaded) count as a broken connection."""
     if answer.status_code in _PASSING or answer.is_server_error:
         return False
     if answer.is_error:

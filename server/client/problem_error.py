@@ -9,7 +9,8 @@ Json = dict[str, Any]
 
 
 class ProblemError(Exception):
-    """The server refused: an RFC 9457 problem. `type` is stable; `errors` places each single fault."""
+    """The server refused a request with an RFC 9457 problem. `type` is stable. `errors` has each single fault with its
+    place."""
 
     def __init__(self, status: int, type: str, title: str, detail: str, errors: list[Json]) -> None:
         lines = [f"{status} {title}: {detail}" if detail else f"{status} {title}"]
@@ -23,7 +24,7 @@ class ProblemError(Exception):
 
     @classmethod
     def of(cls, told: Mapping[str, Any], status: int = 500, reason: str = "") -> "ProblemError":
-        """The error of a problem document: of an answer, or of a job that failed."""
+        """Makes the error of a problem document, from an answer or from a job that failed."""
         return cls(
             int(told.get("status") or status),
             str(told.get("type", "about:blank")),

@@ -4,9 +4,9 @@
                                                             ▲           │                        late matches
                                                             └── the few events accepted since ───┘
 
-The matches get positions of their own, in the order of their events and before every new event, like matches that an
-operator decided late. So there is either nothing of the subscription after a kill, or all of it; and since it was in no
-matcher before, no event comes twice. All events are matched under the vocabulary that is active now.
+The matches get new positions, in the order of their events and before every new event, like late matches. If the
+process is killed, either the subscription with all its matches is stored, or nothing. Since the subscription was in no
+matcher before, no event is delivered twice. All events are matched under the active vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,16 +32,18 @@ from kindcast.server.strict_json import decode
 __all__ = ["PAGE", "Backfill", "Outdated", "create_with"]
 
 PAGE = 1_000
-"""Events read and matched at one time; also those that a command matches itself, at most."""
+"""The number of events that are read and matched at one time. It is also the maximum number that the command itself
+matches."""
 NAME = "new"
 
 
 class Outdated(Exception):
-    """The vocabulary or the operators changed while the events were read, or too many events came meanwhile."""
+    """The vocabulary or the operators changed while the events were read, or too many events arrived meanwhile."""
 
 
 class Backfill:
-    """What the stored events after a sequence are for one expression. One thread at a time."""
+    """The matches of one expression with the stored events after a sequence number. Only one thread at a time may use
+    it."""
 
     def __init__(
         self,
@@ -53,22 +55,22 @@ class Backfill:
         *,
         after: int,
     ) -> None:
-        """`matcher` is an empty one that calls no operators, under this vocabulary."""
+        """`matcher` must be empty, have this vocabulary and call no operators."""
         self.vocabulary, self.operators = vocabulary, operators
         self.through = after
-        """Events up to this sequence have been read."""
+        """Events up to this sequence number have been read."""
         self.read = self.unreadable = 0
         self.matched: list[tuple[int, str | None]] = []
-        """Sequence and bindings, in order."""
+        """The sequence number and the bindings of each match, in order."""
         self.undecided: list[tuple[int, Failure]] = []
-        """Events that operators have yet to decide."""
+        """Events that operators must decide."""
         self._matcher = matcher
         self._matcher.add_compiled(NAME, compiled)
         self._reader = EventReader(max_events=settings.max_events_per_request)
         self._max_events, self._max_matches = settings.backfill_events, settings.backfill_matches
 
     def feed(self, rows: Sequence[Row[Any]]) -> None:
-        """Matches the next stored events. An event that cannot be read any more is counted and passed over. Raises
+        """Matches the next stored events. An event that cannot be read any more is counted and skipped. Raises
         `BackfillTooLarge`."""
         self.read += len(rows)
         if self.read > self._max_events:
@@ -101,8 +103,8 @@ class Backfill:
 
 
 def create_with(group: Group, backfill: Backfill, create: Callable[[Group], Row[Any]]) -> Row[Any]:
-    """Creates a subscription with the matches of stored events, the newest included. Raises `Outdated`,
-    `BackfillTooLarge`, and what `create` raises."""
+    """Creates a subscription with the matches of stored events, including the newest events. Raises `Outdated`,
+    `BackfillTooLarge`, and the errors of `create`."""
     state = group.state
     if backfill.vocabulary is not state.vocabulary or backfill.operators is not state.operators:
         raise Outdated
@@ -125,7 +127,7 @@ def _store_matches(group: Group, number: int, matched: Sequence[tuple[int, str |
 
     group.on_undo(undo)
     state.last_accepted_at = max(group.now, state.last_accepted_at)
-    there = pending_store.matched_before(connection, [event for event, _ in matched])  # others grew too old meanwhile
+    there = pending_store.matched_before(connection, [event for event, _ in matched])  # others were deleted
     kept = [(event, bindings) for event, bindings in matched if event in there]
     first = state.sequence + 1
     state.sequence += len(kept)

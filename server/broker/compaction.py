@@ -1,8 +1,9 @@
-"""Background work on stored matches: folded by subscription, merged into larger blocks, moved from an older layout.
+"""Background compaction of stored matches: they are folded by subscription, merged into larger blocks, and moved from
+an older layout.
 
     commits ──wake──▶ a worker thread reads and makes blocks ──a command of the writer──▶ stored
 
-Everything is correct without it; it bounds what a reader has to look at.
+It is not needed for correctness. It limits how much data a reader must read.
 """
 
 import asyncio
@@ -24,19 +25,19 @@ __all__ = ["Compaction"]
 _log = logging.getLogger("kindcast.broker")
 
 PAUSE_SECONDS = 0.2
-"""Between two looks at the tail."""
+"""The pause between two checks of the tail."""
 PATIENCE_SECONDS = 5.0
-"""Before it is tried again after an error."""
+"""The pause after an error."""
 
 Read = Callable[[Callable[[Connection], Any]], Any]
 Submit = Callable[[Callable[[Group], Any]], Any]
 
 
 class Compaction:
-    """One per broker, on its event loop. `announce` is a listener of the broker."""
+    """The compaction of one broker, on its event loop. `announce` is a listener of the broker."""
 
     def __init__(self, read: Read, submit: Submit, cache: MatchCache) -> None:
-        """`read` and `submit` are coroutines of the broker: work on a reader's connection, and a command."""
+        """`read` and `submit` are coroutines of the broker: they run work on a reader's connection, and a command."""
         self._read = read
         self._submit = submit
         self._cache = cache
@@ -45,16 +46,16 @@ class Compaction:
         self._stopping = asyncio.Event()
 
     def announce(self, touched: Touched) -> None:
-        """Something was committed."""
+        """Called after a commit."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Makes `run` end after the step that is under way."""
+        """Makes `run` end after the current step."""
         self._stopping.set()
         self._woken.set()
 
     async def run(self) -> None:
-        """Until `stop`."""
+        """Compacts until `stop`."""
         while not self._stopping.is_set():
             await self._woken.wait()
             self._woken.clear()
@@ -73,12 +74,12 @@ class Compaction:
                     await self._stopping.wait()
 
     async def step(self) -> bool:
-        """Does what is due. Returns whether there may be more."""
+        """Does the work that is due. Returns whether there may be more."""
         folded = await self._fold()
         for move in await self._read(matches.find_moves):
             if self._stopping.is_set() or not await self._store(partial(matches.store_move, move=move)):
                 return True
-            await self._fold()  # a pass of moves takes long, and events come meanwhile
+            await self._fold()  # the moves take long, and events arrive meanwhile
         if await self._read(matches.has_older):
             await self._store(matches.erase_moved)
             return True
@@ -90,7 +91,7 @@ class Compaction:
         return False
 
     async def _fold(self) -> bool:
-        """Folds one block, if the tail is long enough. The tail is in memory, so nothing else comes before it."""
+        """Folds one block, if the tail is long enough. The tail is in memory, so this comes before all other work."""
         if (block := await self._read(matches.find_fold)) is None:
             return False
         await self._store(partial(matches.store_fold, block=block))

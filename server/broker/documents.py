@@ -39,19 +39,19 @@ _log = logging.getLogger("kindcast.documents")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What a document says, and the same as bytes, which is how it is stored."""
+    """An ontology that was read, and its records as bytes, the form in which it is stored."""
 
     ontology: Ontology
     records: bytes
 
 
 def document_limits(settings: Settings) -> Limits:
-    """Bounds on an ontology document, of which the size is set."""
+    """Returns the limits of an ontology document. Its size is a setting."""
     return Limits(bytes=2 * settings.max_ontology_bytes)
 
 
 def isolation(settings: Settings) -> Isolation:
-    """What a child that reads a document may use."""
+    """Returns the limits of a child process that reads a document."""
     return Isolation(
         memory=settings.ontology_memory_bytes,
         cpu_seconds=settings.ontology_cpu_seconds,
@@ -72,7 +72,7 @@ class DocumentReader:
         self._stopped = threading.Event()
 
     def take_room(self) -> ExitStack:
-        """Room for one more upload, until the stack is closed. Raises `BrokerBusy` when there is none."""
+        """Reserves room for one upload, until the stack is closed. Raises `BrokerBusy` if there is none."""
         if self._taken >= self._most:
             raise BrokerBusy("too many ontologies are waiting to be read: try again later")
         self._taken += 1
@@ -90,14 +90,16 @@ class DocumentReader:
         relations: Sequence[str] = (),
         progress: Progress = silent,
     ) -> Read:
-        """What `document` says. `progress` is called in another thread.
+        """Reads a document. `progress` is called in another thread.
 
-        Raises `StoreUnavailable` when the server stops, and what `kindcast.semantic.ontology.read_isolated` raises
-        about the document.
+        Raises `StoreUnavailable` if the server stops, and the errors of `kindcast.semantic.ontology.read_isolated`.
         """
 
         def work() -> Read:
-            from kindcast.semantic.ontology import Reasoner, read_encoded  # a server that reads nothing needs no parser
+            from kindcast.semantic.ontology import (
+                Reasoner,
+                read_encoded,
+            )  # imported only when needed
 
             settings = self._settings
             reasoner = Reasoner(
@@ -126,7 +128,7 @@ class DocumentReader:
             raise StoreUnavailable("the server is stopping; nothing was changed: try again after its restart") from None
 
     def stop(self) -> None:
-        """End every child that reads; what waits for its turn is not begun."""
+        """Ends every child process. Waiting documents are not read."""
         self._stopped.set()
 
     def _leave(self) -> None:
@@ -145,16 +147,16 @@ def _tell(name: str, document: bytes, cost: Cost) -> None:
 
 
 # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-# Stored records back to ontologies: what a start and an activation read in place of documents.
+# Stored records are decoded to ontologies at a start and at an activation, instead of reading documents.
 #
-# Nothing is parsed and nothing is reasoned again. Only a version whose records are missing (it was stored by a server
-# that kept none) or were written in another form is read from its document, once, and its records are kept.
+# Nothing is parsed, and there is no reasoning. Only if the records of a version are missing (an older server stored
+# none) or have another format, its document is read once, and its records are stored.
 
 _broker_log = logging.getLogger("kindcast.broker")
 
 
 def decoded(records: bytes | None) -> Ontology | None:
-    """The ontology that was encoded; None where that is missing, or in a form that this version does not read."""
+    """Returns the decoded ontology; None if the records are missing or in a format that this version does not read."""
     if records is None:
         return None
     try:
@@ -164,7 +166,8 @@ def decoded(records: bytes | None) -> Ontology | None:
 
 
 def active_ontologies(connection: Connection, settings: Settings) -> list[Ontology]:
-    """All that is active, by name. `connection` writes. Raises `StoreUnreadable` rather than give less."""
+    """Returns all active ontologies by name. `connection` must be the writing one. Raises `StoreUnreadable` if one of
+    them cannot be read."""
     return [decoded(row.records) or _read_again(connection, row, settings) for row in _rows(connection)]
 
 

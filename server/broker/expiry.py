@@ -1,10 +1,10 @@
 """Expiry and retention: subscriptions expire and are purged a week later; old events are deleted.
 
-Expiry is exact without a sweep: an event never matches a subscription whose time is over. The sweep marks such
-subscriptions and removes them from the matcher, so that they cost nothing.
+Expiry is exact without a sweep: an event never matches an expired subscription. The sweep marks expired subscriptions
+and removes them from the matcher, so that they cost nothing.
 
 Retention has priority: an older event is deleted even if a subscriber has not received it, and the ledger counts the
-match as discarded. So a forgotten subscription cannot fill the disk. An event that a shard has yet to match is kept.
+match as discarded. So a forgotten subscription cannot fill the disk. An event that a shard has not matched yet is kept.
 """
 
 import heapq
@@ -26,24 +26,25 @@ __all__ = ["Sweeper"]
 _log = logging.getLogger("kindcast.broker")
 
 EVENTS_PER_SWEEP = 2_000
-"""Deleted in one group; the rest follows in the next ones, so that publishers wait for milliseconds only."""
+"""The maximum number of events deleted in one group. The others follow in the next groups, so that publishers wait only
+for milliseconds."""
 
 PATIENCE_SECONDS = 1.0
-"""Before a sweep that failed is tried again."""
+"""The pause before a failed sweep is tried again."""
 
 SUBSCRIPTIONS_PER_SWEEP = 500
-"""Expired or purged in one group, for the same reason."""
+"""The maximum number of subscriptions expired or purged in one group, for the same reason."""
 
 ATTEMPTS_PER_SWEEP = 5_000
-"""Of deleted subscriptions, erased in one group: some tens of ms."""
+"""The maximum number of attempts of deleted subscriptions that are erased in one group: some tens of ms."""
 
 LOOK_AHEAD = 10_000
-"""Of the subscriptions that end first: so many are known at one time, whatever their number. Finding them takes some ms
-of a million."""
+"""How many of the subscriptions that end first are known at one time. Finding them takes some ms for a million
+subscriptions."""
 
 
 class Sweeper:
-    """Runs the sweeps that are due. The broker's thread only."""
+    """Runs the sweeps that are due. For the broker's thread only."""
 
     def __init__(self, settings: Settings) -> None:
         self._interval = settings.sweep_seconds
@@ -53,7 +54,7 @@ class Sweeper:
         self._not_before = 0.0
         self._ends: list[tuple[float, str]] = []  # a heap; a renewed subscription is put back when its old end comes
         self._until = -math.inf
-        """All that end by then, and have not, are in the heap."""
+        """The heap has all subscriptions that end up to this time and have not ended."""
 
     def watch(self, live: Live) -> None:
         """Records an end time. Call it for a subscription that is new, revived, or ends earlier than before."""
@@ -61,13 +62,13 @@ class Sweeper:
             heapq.heappush(self._ends, (live.expires_at, live.id))
 
     def look_again(self) -> None:
-        """All subscriptions may be others."""
+        """Called when all subscriptions may have changed."""
         self._ends, self._until = [], -math.inf
 
     def erase(self, group: Group, live: Live) -> None:
         """Deletes a subscription. If it has many attempts, the next sweeps erase them."""
         tree = None
-        if group.state.shards:  # some shard may have yet to match events for it
+        if group.state.shards:  # a shard may still have to match events for it
             tree = msgspec.json.encode(subscriptions.tree_of(group.connection, live.number)).decode()
         gone, more = subscriptions.delete_subscription(group.connection, live.number, at_most=ATTEMPTS_PER_SWEEP)
         group.totals.update(gone)
@@ -88,7 +89,7 @@ class Sweeper:
         self._not_before = CLOCK.now() + PATIENCE_SECONDS
 
     def sweep(self, group: Group) -> None:
-        """Runs one bounded sweep. A sweep that fails is tried again later; commands are served in the meantime."""
+        """Runs one bounded sweep. A failed sweep is tried again later, and commands are executed meanwhile."""
         if group.now < self._not_before:
             return
         try:
@@ -123,7 +124,7 @@ class Sweeper:
         subscriptions.expire(group.connection, [live.number for live in ended])
 
     def _clean(self, group: Group) -> bool:
-        """Purges and deletes. Returns whether there may be more to do."""
+        """Purges expired subscriptions and deletes old events. Returns whether there may be more to do."""
         connection = group.connection
         over = group.now - self._grace
         purged = group.state.live_subscriptions.purgeable(over, SUBSCRIPTIONS_PER_SWEEP + 1)
@@ -144,7 +145,7 @@ class Sweeper:
         return left or before is not None or len(purged) > SUBSCRIPTIONS_PER_SWEEP
 
     def _look_ahead(self, live_subscriptions: LiveSubscriptions) -> None:
-        """Those that end next."""
+        """Reads the subscriptions that end next."""
         self._ends, self._until = live_subscriptions.soonest(LOOK_AHEAD)
         heapq.heapify(self._ends)
 

@@ -1,10 +1,10 @@
-"""Graphs are read before their events enter the writer's queue, so that no document holds up the events of others.
+"""Reading of linked data before its events enter the writer's queue, so that no document delays the events of others.
 
     request ──quick lane: slices in turn──▶ compiled contexts read it ─────────▶ queue
                    └──slow lane: one document at a time──▶ PyLD, large RDF ────▶ queue
 
-Each lane reads for one request at a time, in a worker thread, and requests take turns. So whoever sends large or odd
-documents waits for others of the kind, and everybody else goes on. A graph may stand in an envelope of plain JSON.
+Each lane reads for one request at a time, in a worker thread, and requests take turns. So large or unusual documents
+wait only for each other, and other requests continue. A graph may be inside an envelope of plain JSON.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from kindcast.server.worker_threads import run_to_the_end
 __all__ = ["GraphReading"]
 
 SLICE_SECONDS = 0.02
-"""For which a request reads before another one has its turn."""
+"""How long a request reads before it is the turn of another one."""
 SMALL = 1 << 12
-"""Characters of a document that is read at once where nobody else is reading: a thread costs more."""
+"""A document of up to this many characters is read at once if nobody else is reading, because a thread costs more."""
 CHARACTERS_OF_A_STATEMENT = 40
-"""In RDF, about; only counted to bound it."""
+"""The approximate length of an RDF statement. It is used only to limit their number."""
 
 
 class _Lane:
-    """What reads graphs under the vocabulary of now."""
+    """A lane: a reader of graphs under the active vocabulary, and its lock."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -40,14 +40,15 @@ class _Lane:
         self._vocabulary: Vocabulary | None = None
 
     def reader(self, vocabulary: Vocabulary) -> Canonicaliser:
-        """For the holder of the lock; others only ask it what may hold a graph."""
+        """Returns the reader. Only the holder of the lock may read with it; others may only ask it which events may
+        hold a graph."""
         if self._canonicaliser is None or self._vocabulary is not vocabulary:
             self._canonicaliser, self._vocabulary = Canonicaliser(vocabulary), vocabulary
         return self._canonicaliser
 
 
 class GraphReading:
-    """Reads graphs for the broker. One event loop."""
+    """Reads graphs for the broker, on one event loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -55,7 +56,7 @@ class GraphReading:
         self._slow = _Lane()
 
     def budget(self) -> ReadingBudget:
-        """That of a new request."""
+        """Returns the budget of a new request."""
         settings = self._settings
         return ReadingBudget(
             values=settings.max_graph_values_per_request, seconds=settings.max_graph_seconds_per_request
@@ -64,8 +65,8 @@ class GraphReading:
     async def read(
         self, events: Sequence[DecodedEvent], vocabulary: Vocabulary, budget: ReadingBudget | None = None
     ) -> Sequence[DecodedEvent]:
-        """`events`, those that are graphs with what they were read as under `vocabulary`, within `budget`, by default
-        that of a new request."""
+        """Returns the events. Those that are graphs are read under `vocabulary`, within `budget` (by default that of a
+        new request), and have the result as `graph`."""
         reader = self._quick.reader(vocabulary)
         graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each.event)]
         if not graphs:
@@ -83,7 +84,7 @@ class GraphReading:
         return [replace(each, graph=known[number]) if number in known else each for number, each in enumerate(events)]
 
     async def read_events(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph | None]:
-        """What those of `events` that are graphs were read as under `vocabulary`."""
+        """Reads the events that are graphs under `vocabulary`. Returns None for the others."""
         reader = self._quick.reader(vocabulary)
         graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each)]
         found = await self._read([events[number] for number in graphs], vocabulary, self.budget()) if graphs else []
@@ -93,7 +94,7 @@ class GraphReading:
     async def _read(
         self, events: Sequence[Event], vocabulary: Vocabulary, budget: ReadingBudget
     ) -> list[ReadGraph | None]:
-        """What the documents of one request were read as, in order; None for those that hold no graph."""
+        """Reads the documents of one request. Returns the results in order, and None for documents without a graph."""
         found: dict[int, ReadGraph | None] = {}
         handed_over: list[int] = []
         start = 0
@@ -147,7 +148,7 @@ class GraphReading:
 
 
 def _quickly(reader: Canonicaliser, event: Event, vocabulary: Vocabulary) -> ReadGraph | None:
-    """What a graph was read as; None for one that takes long."""
+    """Reads a graph; returns None if it takes long."""
     try:
         return ReadGraph(vocabulary, *reader.graph_event(event, quickly=True))
     except TakesLong:
@@ -157,7 +158,7 @@ def _quickly(reader: Canonicaliser, event: Event, vocabulary: Vocabulary) -> Rea
 
 
 def values_of(data: Any, most: int) -> int:
-    """How many values a document holds, counted until they are more than `most`. Linear; no recursion."""
+    """Returns how many values a document holds. Counting stops at `most`. Cost: linear, without recursion."""
     if isinstance(data, str | bytes):
         return 1 + len(data) // CHARACTERS_OF_A_STATEMENT
     count, stack = 0, [data]

@@ -35,8 +35,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateDecisions:
-    """The decisions about the candidates of one event, by subscription number. `matched` has the bindings as JSON text,
-    or None; `retries` are the candidates that are tried again or given up."""
+    """The decisions about the candidates of one event, by subscription number. `matched` maps to the bindings as JSON
+    text, or None. `retries` are the candidates that are tried again or given up."""
 
     event: int
     matched: Mapping[int, str | None] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class LateDecisions:
 
 
 def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
-    """Stores all decisions. Costs a few statements and one row per event."""
+    """Stores all decisions. Cost: a few statements, and one row per event."""
     late = LateMatches(group)
     retries: list[Retry] = []
     for each in decisions:
@@ -59,7 +59,7 @@ def record_decisions(group: Group, decisions: Sequence[LateDecisions]) -> None:
 
 
 class LateMatches:
-    """Matches of events that are stored already, each event's at the next position."""
+    """New matches of stored events. The matches of each event get the next position."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -76,8 +76,8 @@ class LateMatches:
         state.last_accepted_at = max(group.now, state.last_accepted_at)
 
     def add(self, event: int, matched: Mapping[int, str | None]) -> None:
-        """The subscriptions that get an event now, by number with the bindings as JSON text or None; nobody who has
-        it."""
+        """Adds the subscriptions that get an event now: number → bindings as JSON text or None. None of them may have
+        it already."""
         if not matched:
             return
         state = self._group.state
@@ -90,7 +90,7 @@ class LateMatches:
     def add_found(
         self, event: int, numbers: Numbers, subscriptions: bytes, bindings: Sequence[str | None] | None
     ) -> None:
-        """The same for many, by ascending numbers, which are packed as `subscriptions`."""
+        """Like `add`, for many subscriptions with ascending numbers, which are packed as `subscriptions`."""
         state = self._group.state
         state.sequence += 1
         self._group.touch(numbers)
@@ -100,7 +100,7 @@ class LateMatches:
         self._lists.append(MatchList(state.sequence, event, numbers.size, subscriptions, bound))
 
     def store(self) -> None:
-        """Insert them."""
+        """Inserts the matches."""
         group = self._group
         first = pending_store.note_late(group.connection, self._places, group.state.last_accepted_at)
         group.totals.update(matches=sum(each.size for each in self._lists), matched=first)
@@ -109,7 +109,7 @@ class LateMatches:
 
 
 def retry_given_up(group: Group) -> int:
-    """Makes every candidate that was given up due again, if its event is still kept. Returns how many there are."""
+    """Makes every given-up candidate due again, if its event is still stored. Returns how many there are."""
     again = pending_store.retry_given_up(group.connection, group.now)
     group.totals["parked_given_up"] -= again
     group.parked = again > 0
@@ -117,14 +117,14 @@ def retry_given_up(group: Group) -> int:
 
 
 Wanted = Mapping[str, str | None]
-"""The subscriptions that an event matches, by id, with the bindings as JSON or None."""
+"""The subscriptions that an event matches: id → bindings as JSON text or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of the events, one result each, and of their matches: how many are `new`, how many were there before
-    (`repeated`), and the subscriptions that get nothing, each with how many matches it misses: no such subscription, or
-    it is paused or has expired."""
+    """The result of each event, and the counts of their matches: `new` ones, and those that were stored before
+    (`repeated`). `silent` maps each subscription that gets nothing, because it does not exist, is paused or has
+    expired, to the number of its matches."""
 
     results: Results
     new: int
@@ -132,15 +132,15 @@ class Accepted:
     silent: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: "Accepted") -> "Accepted":
-        """What became of both."""
+        """Returns the sum of two results."""
         silent = Counter(self.silent)
         silent.update(other.silent)
         return Accepted(self.results + other.results, self.new + other.new, self.repeated + other.repeated, silent)
 
 
 def accept_matches(group: Group, publication: Publication, wanted: Sequence[Wanted]) -> Accepted:
-    """Store the matches `wanted` of the events of a publication, each event once, and the events that are not known
-    yet. Costs a look at each match, and one at all matches that a known event has."""
+    """Stores the matches `wanted` of the events of a publication, each event once, and the events that are not stored
+    yet. Cost: one lookup per match, and a read of all matches of a known event."""
     silent: dict[str, int] = {}
     given = [_given(group.state.live_subscriptions, each, group.now, silent) for each in wanted]
     results: Results = list(publish_matched(group, publication, given))
@@ -163,7 +163,7 @@ def accept_matches(group: Group, publication: Publication, wanted: Sequence[Want
             for index in places[event]:
                 results[index] = too_many
             continue
-        if event in waited:  # what operators were to decide here is decided
+        if event in waited:  # these candidates are decided now
             group.totals["parked_matched"] += len(pending_store.take(group.connection, event, left))
         new += len(left)
         late.add(event, left)
@@ -172,7 +172,7 @@ def accept_matches(group: Group, publication: Publication, wanted: Sequence[Want
 
 
 def _too_many(outcome: Outcome | Refused, more: int, limit: int | None) -> TooManyMatches | None:
-    """Why an event does not get so many more matches."""
+    """Returns the error if an event would get too many matches, else None."""
     matched = (outcome.matched or 0) + more if isinstance(outcome, Outcome) else 0
     if limit is None or not more or matched <= limit:
         return None
@@ -181,7 +181,8 @@ def _too_many(outcome: Outcome | Refused, more: int, limit: int | None) -> TooMa
 
 
 def _given(live: LiveSubscriptions, wanted: Wanted, now: float, silent: dict[str, int]) -> Given:
-    """By number, without those that get no matches now, which are counted in `silent`."""
+    """Returns the wanted subscriptions by number. Those that get no matches now are left out and counted in
+    `silent`."""
     given: dict[int, str | None] = {}
     for id, bindings in wanted.items():
         known = live.find(id)

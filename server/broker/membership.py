@@ -1,13 +1,13 @@
-"""Membership of one server among those that share a PostgreSQL database: it says that it lives, hears when others
-commit or leave, and takes leases.
+"""Membership of one server among the servers that share a PostgreSQL database: it sends heartbeats, is notified when
+others commit or leave, and takes leases.
 
     every fifth of `lease_seconds` ──▶ "I live until …", by the clock of the database; who else does?
     NOTIFY of another server ──▶ wakes the broker's thread, which reads the log
     another one lives no more ──▶ listeners: the outbox and late matching look at all that waits
 
-A lease says which server delivers for a subscription. It lasts as long as its server says that it lives, and has a
-number, its fence, that grows when another server takes it. What a delivery writes is checked against the fence, so what
-a server writes that lost its lease without noticing counts for nothing. With SQLite this server holds every lease.
+A lease is the right of a server to deliver for a subscription. It lasts while its server sends heartbeats. Its fence is
+a number that grows when another server takes the lease. Each write of a delivery checks the fence, so a server that
+lost its lease without noticing changes nothing. With SQLite this server holds every lease.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ __all__ = ["Leases", "Membership"]
 
 BEATS_PER_LEASE = 5
 PAUSE_SECONDS = 0.5
-"""Before the database is tried again."""
+"""The pause before the database is tried again."""
 
 T = TypeVar("T")
 
@@ -34,7 +34,8 @@ _log = logging.getLogger("kindcast.broker")
 
 
 class Membership:
-    """A thread with its own connection. `woken` and `changed` are called on the event loop that made it."""
+    """The membership of this server: a thread with its own connection. `woken` and `changed` are called on the event
+    loop that created it."""
 
     def __init__(
         self,
@@ -57,24 +58,24 @@ class Membership:
         self._living: frozenset[str] = frozenset()
         self._lives_until = 0.0
         self.lapses = 0
-        """How often it could not say in time that it lives, the first time included: what it held before may be another
-        server's since. Any thread."""
+        """How often a heartbeat was late, including the first one. Leases from before may belong to another server now.
+        May be read in any thread."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kindcast-membership", daemon=True)
 
     @property
     def lives(self) -> bool:
-        """Whether others take this server for alive, as far as it knows. Any thread."""
+        """Whether the other servers count this server as live, as far as it knows. May be read in any thread."""
         return time.monotonic() < self._lives_until
 
     def start(self) -> None:
-        """Says for the first time that it lives. Raises what the driver does."""
+        """Sends the first heartbeat and starts the thread. Raises the errors of the driver."""
         with self._database.listening() as connection:
             self._beat(connection)
         self._thread.start()
 
     async def stop(self) -> None:
-        """Leaves: what it holds is free at once."""
+        """Leaves the servers. The leases of this server are free at once."""
         if self._thread.is_alive():
             self._stopped.set()
             await asyncio.to_thread(self._thread.join)
@@ -84,24 +85,24 @@ class Membership:
             try:
                 with self._database.listening() as connection:
                     self._listen(connection)
-            except Exception as error:  # the driver's, whose module is there with PostgreSQL only
+            except Exception as error:  # an error of the driver, which is installed only for PostgreSQL
                 _log.error("the database cannot be reached; trying again: %s", error)
                 self._stopped.wait(PAUSE_SECONDS)
 
     def _listen(self, connection: Any) -> None:
-        connection.execute("SET synchronous_commit = off")  # a heartbeat that is lost is followed by the next one
+        connection.execute("SET synchronous_commit = off")  # a lost heartbeat is followed by the next one
         connection.execute(f"LISTEN {servers.CHANNEL}")
         pause = self._seconds / BEATS_PER_LEASE
         while not self._stopped.is_set():
             self._beat(connection)
-            self._tell(self._woken)  # a notice may have been missed
+            self._tell(self._woken)  # a notification may have been missed
             until = time.monotonic() + pause
             while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
                 payloads = {each.payload for each in connection.notifies(timeout=min(left, pause), stop_after=1)}
                 if payloads - {self.id, ""}:
                     self._tell(self._woken)
                 if "" in payloads:
-                    break  # one has left
+                    break  # a server has left
         connection.execute(servers.LEAVE, (self.id,))
         connection.execute("SELECT pg_notify(%s, '')", (servers.CHANNEL,))
 
@@ -111,7 +112,7 @@ class Membership:
         living = frozenset(id for id, _ in connection.execute(servers.LIVING).fetchall())
         lapsed = began > self._lives_until
         if lapsed:
-            self.lapses += 1  # before it lives again: what it held until now counts no more from the same moment on
+            self.lapses += 1  # first: the old leases must not count when it is live again
         self._lives_until = began + self._seconds
         if lapsed or self._living - living:
             self._tell(self._changed)
@@ -123,7 +124,7 @@ class Membership:
 
 
 class BrokerAccess(Protocol):
-    """The doors of the broker that leases go through."""
+    """The part of the broker's interface that leases use."""
 
     async def read(self, work: Callable[[Connection], T]) -> T: ...
 
@@ -133,27 +134,28 @@ class BrokerAccess(Protocol):
 
 
 class Leases:
-    """Those of this server. On one event loop."""
+    """The leases of this server. For one event loop."""
 
     def __init__(self, broker: BrokerAccess) -> None:
         self._broker = broker
         self._held: dict[int, int] = {}
         self._since = 0
-        """The membership's lapses when these were taken."""
+        """The value of `Membership.lapses` when the leases were taken."""
         self.membership: Membership | None = None
-        """None with SQLite: there are no others."""
+        """The membership; None with SQLite, where there are no other servers."""
         self.listeners: list[Callable[[], None]] = []
-        """Called when leases of others may be free, or this server may have lost its own."""
+        """Called when leases of other servers may be free, or when this server may have lost its own."""
 
     def changed(self) -> None:
-        """Another server lives no more, or this one could not say in time that it does."""
-        self._forget()  # what is still ours is found again
+        """Called when another server has ended, or when a heartbeat of this server was late."""
+        self._forget()  # leases that are still ours are read again
         for listener in self.listeners:
             listener()
 
     async def take(self, numbers: Collection[int]) -> list[int]:
-        """Those of these subscriptions for which this server delivers from now on, in their order. One look, and one
-        small transaction where some are new to it. Raises `StoreUnavailable`."""
+        """Takes the leases of these subscriptions, if no other live server has them. Returns the subscriptions for
+        which this server delivers now, in their order. Cost: one read, and one small transaction if some are new to it.
+        Raises `StoreUnavailable`."""
         member = self.membership
         if member is None:
             return list(numbers)
@@ -173,12 +175,12 @@ class Leases:
         return [number for number in numbers if self.fence(number) is not None]
 
     async def release(self, number: int) -> None:
-        """Gives up a lease: another server may take it at once. Raises `StoreUnavailable`."""
+        """Gives up a lease, which another server may take at once. Raises `StoreUnavailable`."""
         if (member := self.membership) is not None and self._held.pop(number, None) is not None:
             await self._broker.execute(lambda connection: servers.release_lease(connection, member.id, number))
 
     async def free_among(self, numbers: Collection[int]) -> tuple[list[int], int]:
-        """Those of these leases that no other server holds which lives, and how many servers live."""
+        """Returns the leases that no other live server holds, and the number of live servers."""
         member = self.membership
         if member is None:
             return list(numbers), 1
@@ -190,7 +192,7 @@ class Leases:
         return await self._broker.read(look)
 
     def fence(self, number: int) -> int | None:
-        """The fence of a lease; None where this server does not hold it."""
+        """Returns the fence of a lease; None if this server does not hold it."""
         if self.membership is None:
             return 0
         if not self.membership.lives or self._since != self.membership.lapses:
@@ -203,7 +205,7 @@ class Leases:
             self._since = self.membership.lapses
 
     def valid(self, connection: Connection, fences: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Those of these (subscription, fence) that hold now. In a group."""
+        """Returns those of these (subscription, fence) that are valid now. Must run in a group."""
         if self.membership is None:
             return set(fences)
         there = servers.held_leases(connection, self.membership.id, {number for number, _ in fences})

@@ -11,7 +11,7 @@ from kindcast.server.store import operators, servers
 __all__ = ["LISTED", "forget_data", "keep_data", "register", "unregister"]
 
 LISTED = 20
-"""Ids of subscriptions that an error names; the count is complete."""
+"""The maximum number of subscription ids in an error. The count in it is complete."""
 
 
 def register(group: Group, name: str, registration: Registration, *, limit: int) -> bool:

@@ -4,8 +4,8 @@
                                                                                    │             └─▶ listeners
                                   another vocabulary, other operators, too far behind: everything is read again
 
-A group that is matched holds the lock of the ledger and has applied all before it: so an event is matched against
-exactly the subscriptions that were committed before it, whichever server took them.
+A group that matches events holds the lock of the ledger and has applied all earlier commits. So an event is matched
+against exactly the subscriptions that were committed before it, at any server.
 """
 
 import logging
@@ -31,16 +31,16 @@ __all__ = ["Applied", "OtherServers"]
 
 @dataclass(slots=True)
 class Applied:
-    """What the log of the others said."""
+    """The effect of commits of other servers."""
 
     touched: Touched = field(default_factory=lambda: Touched(set(), np.zeros(0, dtype=np.int64)))
     parked: bool = False
     matchers_changed: bool = False
-    """Whether the subscriptions that match are others than before."""
+    """Whether the set of matching subscriptions has changed."""
 
 
 class OtherServers:
-    """The broker's thread only."""
+    """The commits of other servers. For the broker's thread only."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class OtherServers:
         read_all: Callable[[Connection], State],
         tell: Callable[[Applied], None],
     ) -> None:
-        """`read_all` makes a state from the store, in one snapshot of it. `tell` is called with what was applied."""
+        """`read_all` restores a state from the store, in one snapshot. `tell` is called with what was applied."""
         self.id = id
         self._state = state
         self._sweeper = sweeper
@@ -59,18 +59,19 @@ class OtherServers:
         self.trouble: str | None = None
 
     def lock(self, connection: Connection) -> None:
-        """At the beginning of a group: wait for the others, and apply what they committed. Raises `StateOutdated`."""
+        """Called at the beginning of a group. Waits for the other servers and applies their commits. Raises
+        `StateOutdated`."""
         self._catch_up(connection, servers.lock_ledger(connection))
 
     def follow(self, connection: Connection) -> None:
-        """Apply what the others committed, without a lock. Raises `StateOutdated`."""
+        """Applies commits of other servers without a lock. Raises `StateOutdated`."""
         with connection.begin():
             connection.exec_driver_sql(servers.SNAPSHOT)
             self._catch_up(connection, servers.read_ledger(connection))
 
     def read_again(self, connection: Connection) -> None:
-        """After `StateOutdated`: read everything. The thread does nothing else meanwhile, so that nothing is matched by
-        what held before."""
+        """Reads everything again after `StateOutdated`. The thread does nothing else meanwhile, so that nothing is
+        matched with the outdated state."""
         state = self._state
         with connection.begin():
             connection.exec_driver_sql(servers.SNAPSHOT)
@@ -135,7 +136,7 @@ class OtherServers:
         return Applied(Touched(numbers | told, matched), parked), numbers
 
     def _apply(self, connection: Connection, noted: Collection[servers.Change]) -> None:
-        """Make each subscription that was changed what its row says. May be done twice."""
+        """Updates each changed subscription from its row. May be done twice."""
         live_subscriptions = self._state.live_subscriptions
         latest: dict[int, str] = {}
         for each in noted:
@@ -145,20 +146,20 @@ class OtherServers:
         if not latest:
             return
         rows = {row.number: row for row in subscriptions.states(connection, list(latest))}
-        if self._state.shards:  # the rows are all that there is
+        if self._state.shards:  # there is no other state
             for there in rows.values():
                 if there.status != "expired":
                     self._sweeper.watch(Live(there.number, there.id, there.status, there.expires_at, matching=False))
             return
         compiled = [number for number in latest if number in rows and rows[number].status not in SILENT]
-        # Everything is read before anything changes: a connection that breaks leaves the state as it was.
+        # Everything is read before anything is changed, so that a broken connection leaves the state unchanged.
         stored = {row.number: row for row in subscriptions.trees(connection, live_only=True, numbers=compiled)}
         new: list[int] = []
         for number, id in latest.items():
             row = rows.get(number)
             known = live_subscriptions.find(id)
             if known is not None and known.number != number and row is None:
-                continue  # one of that id that came later
+                continue  # a later subscription with the same id
             if row is not None and known is not None and known.matching and row.status not in SILENT:
                 live_subscriptions.set_end(id, row.expires_at)
                 self._sweeper.watch(live_subscriptions[id])
@@ -176,7 +177,7 @@ class OtherServers:
         if new:
             trees = [stored[number] for number in new if number in stored]
             for _ in fill(live_subscriptions.matcher, trees):
-                pass  # whose notes have changed, whoever made it wrote down
+                pass  # the server that made the change stored the changed notes
             live_subscriptions.enter_found([latest[number] for number in new])
 
 

@@ -1,7 +1,7 @@
 """A queue in front of the broker: records are collected while it is busy, and written together in one command.
 
-If the process stops before a record is written, the work behind it is done again after the start: a webhook is sent
-again with the same id, a pending candidate is decided again.
+If the process stops before a record is written, its work is repeated after the start: a webhook is sent again with the
+same id, and a pending candidate is decided again.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class WriteQueue(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """How many records are not on their way to the disk yet."""
+        """The number of records that are not being written yet."""
         return len(self._waiting)
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class WriteQueue(Generic[T]):
     async def _write(self, batch: "list[tuple[T, asyncio.Future[None]]]") -> bool:
         try:
             await self._write_all([record for record, _ in batch])
-        except Exception as error:  # whatever it is, the queue goes on
+        except Exception as error:  # the queue continues after any error
             self._log.error(self._failure, len(batch), error)
             return False
         for _, written in batch:

@@ -1,11 +1,11 @@
 """Opening of the database: one writing connection, a pool of readers, and a lock against servers that do not fit.
 
-SQLite runs in WAL mode with `synchronous=FULL`: a commit that returned is on disk, and readers never wait for
-the writer.
+SQLite runs in WAL mode with `synchronous=FULL`: a commit that returned is on disk, and readers never wait for the
+writer.
 
-PostgreSQL is reached by its URL (`postgresql://…`, the extra `postgres`); `synchronous_commit` is on there. Several
-servers may use it: each holds an advisory lock that they share. One that starts alone holds it for itself until it has
-brought the tables to the present layout; versions that know of no others hold it for themselves always.
+PostgreSQL is reached by its URL (`postgresql://…`, the extra `postgres`), with `synchronous_commit` on. Several servers
+may use one database: each holds a shared advisory lock. A server that starts alone holds the lock exclusively until the
+tables have the present layout. Versions without support for several servers always hold it exclusively.
 """
 
 import fcntl
@@ -31,40 +31,42 @@ __all__ = ["Database", "normalised"]
 
 T = TypeVar("T")
 
-ADVISORY_LOCK = 0x6B696E6463617374  # "kindcast": the key of our lock on PostgreSQL
-ACTIVATION_LOCK = ADVISORY_LOCK + 1  # held while a vocabulary is built and put in force
-LOCK_SECONDS = 60.0  # for which a start waits for that lock: another server may be starting
+ADVISORY_LOCK = 0x6B696E6463617374  # "kindcast": the key of the lock on PostgreSQL
+ACTIVATION_LOCK = ADVISORY_LOCK + 1  # held while a vocabulary is built and activated
+LOCK_SECONDS = 60.0  # how long a start waits for the lock: another server may be starting
 LOCK_PAUSE_SECONDS = 0.1
-STUCK_SECONDS = 30  # after which PostgreSQL ends a group that says nothing, so that other servers go on
-JOURNAL_BYTES = 64 << 20  # what is left of the write-ahead log after a burst
-WRITER_CACHE_KIB = 65_536  # pages of the indexes that every event touches
+STUCK_SECONDS = 30  # then PostgreSQL ends an inactive group, so that other servers go on
+JOURNAL_BYTES = 64 << 20  # the size of the write-ahead log after a burst
+WRITER_CACHE_KIB = 65_536  # for the pages of indexes that every event uses
 
 
 class Database:
     """The engines over one database. `read` may run in any number of threads; the writing connection has one owner."""
 
     def __init__(self, settings: Settings, *, sets_clock: bool = True) -> None:
-        """Opens nothing yet. `sets_clock`: its witness tells whether the clock jumped while no server ran.
+        """Does not open the database; `open` does. `sets_clock`: compare the clock with the witness of this database,
+        to detect a jump while no server ran.
 
-        Raises `StoreUnreadable` for a database that cannot serve."""
+        Raises `StoreUnreadable` for a database that cannot serve.
+        """
         self._url = normalised(settings.database_url)
         self._data = settings.data
         self._sets_clock = sets_clock
         self._busy_seconds = settings.busy_timeout_seconds
         self._lock: int | None = None
         self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
-        """What knows the number of the last commit, apart from the database."""
+        """The witness file, with the number of the last commit; None for PostgreSQL."""
         self.damage = Damage(settings.data)
-        """What was found damaged in it."""
+        """The damage found in the database."""
         self.matches = MatchCache()
-        """What the connections keep in memory of the stored matches."""
+        """The cache of stored matches, shared by the connections."""
         self._writer: Engine = self._engine(poolclass=NullPool)
         self._readers: Engine = self._engine(
             pool_size=settings.reader_connections, max_overflow=0, pool_timeout=settings.busy_timeout_seconds
         )
         self._listen()
         self.alone = True
-        """Whether no other server used it when it was opened; not true of PostgreSQL after `share`."""
+        """Whether no other server used the database when it was opened. False for PostgreSQL after `share`."""
 
     @property
     def is_sqlite(self) -> bool:
@@ -72,11 +74,11 @@ class Database:
 
     @property
     def url(self) -> str:
-        """Where the database is, without its password."""
+        """The URL of the database without its password."""
         return self._url.render_as_string(hide_password=True)
 
     def open(self) -> Connection:
-        """Take the lock, make the tables if they are not there, and return the connection that writes.
+        """Takes the lock, creates missing tables, and returns the writing connection.
 
         Raises `StoreInUse`, `StoreUnreadable`, OSError.
         """
@@ -99,7 +101,7 @@ class Database:
             raise StoreUnreadable(f"the database {self.url} cannot be opened: {error.orig}") from error
 
     def _compare(self, connection: Connection, witness: Witness) -> None:
-        """Refuse a database that lost what it had."""
+        """Refuses a database that has lost commits."""
         seen = witness.read()
         if self._sets_clock:
             follow_clock(seen)
@@ -113,7 +115,7 @@ class Database:
             )
 
     def connect(self) -> Connection:
-        """Another connection that writes, after the one before broke. Raises `StoreInUse`, `DBAPIError`."""
+        """Returns a new writing connection after the old one broke. Raises `StoreInUse`, `DBAPIError`."""
         connection = self._writer.connect()
         if not self.is_sqlite:
             if not _locks(connection, "pg_try_advisory_lock_shared"):
@@ -123,7 +125,7 @@ class Database:
         return connection
 
     def share(self, connection: Connection) -> None:
-        """The tables are as they should be: other servers may come. Does nothing with SQLite."""
+        """Called when the tables have the present layout: allows other servers. Does nothing with SQLite."""
         if self.is_sqlite:
             return
         if self.alone:
@@ -133,7 +135,7 @@ class Database:
         _end_when_stuck(connection)
 
     def listening(self) -> Any:
-        """A connection of the driver beside the others, on which each statement is a transaction. PostgreSQL only."""
+        """Returns an additional connection of the driver, on which each statement is a transaction. PostgreSQL only."""
         connection = self._writer.raw_connection()
         driver: Any = connection.driver_connection
         connection.detach()
@@ -141,23 +143,23 @@ class Database:
         return driver
 
     def begin_activation(self) -> Connection:
-        """A connection for `may_activate`. PostgreSQL only. Raises `StoreUnavailable`."""
+        """Returns a connection for `may_activate`. PostgreSQL only. Raises `StoreUnavailable`."""
         try:
             return self._writer.connect()
         except DBAPIError as error:
             raise StoreUnavailable from error
 
     def may_activate(self, connection: Connection) -> bool:
-        """Whether this connection is the one, of those of all servers, that may change the vocabulary from now on until
-        it is closed. Raises `StoreUnavailable`."""
+        """Tries to get the right to change the vocabulary for this connection, until it is closed. Only one connection
+        of all servers has it. Returns whether it succeeded. Raises `StoreUnavailable`."""
         try:
             return _locks(connection, "pg_try_advisory_lock", ACTIVATION_LOCK)
         except DBAPIError as error:
             raise StoreUnavailable from error
 
     def _enter(self, connection: Connection) -> bool:
-        """Takes the lock alone, or, where others share it, with them. Waits for one that is starting, and for
-        PostgreSQL to notice that one has ended."""
+        """Takes the lock, exclusively if possible, else shared. Returns whether it succeeded. Waits for a server that
+        is starting, and until PostgreSQL notices that a server has ended."""
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             if _locks(connection, "pg_try_advisory_lock"):
@@ -170,9 +172,9 @@ class Database:
             time.sleep(LOCK_PAUSE_SECONDS)
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """`work` on a reader's connection: one snapshot, and no way to write. It is done again where a connection has
-        ended, as all do when PostgreSQL is restarted. Raises `StoreDamaged`, `StoreUnavailable`, and what `work`
-        does."""
+        """Runs `work` on a reader's connection, which has one snapshot and cannot write. Runs it again if the
+        connection has ended, as after a restart of PostgreSQL. Raises `StoreDamaged`, `StoreUnavailable`, and the
+        errors of `work`."""
         try:
             try:
                 return self._read(work)
@@ -201,7 +203,7 @@ class Database:
     # ── the lock ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_lock(self) -> None:
-        """An advisory lock on a file beside a SQLite database; it ends with the process, however that ends."""
+        """Takes an advisory lock on a file beside a SQLite database. It ends with the process in any case."""
         if not self.is_sqlite:
             return
         self._data.mkdir(parents=True, exist_ok=True)
@@ -222,7 +224,7 @@ class Database:
 
     def _engine(self, **options: Any) -> Engine:
         if self.is_sqlite:
-            options["connect_args"] = {"check_same_thread": False}  # opened by one thread, then owned by another
+            options["connect_args"] = {"check_same_thread": False}  # opened in one thread, used in another
         options["execution_options"] = {"matches": self.matches}
         return create_engine(self._url, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options)
 
@@ -237,7 +239,7 @@ class Database:
             event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql(servers.SNAPSHOT))
 
     def _prepare_writer(self, connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # BEGIN is ours: the driver would begin late, and not for savepoints
+        connection.isolation_level = None  # we send BEGIN: the driver would send it late, and not for savepoints
         self._pragmas(
             connection,
             journal_mode="WAL",
@@ -257,7 +259,7 @@ class Database:
 
 
 def _locks(connection: Connection, function: str, key: int = ADVISORY_LOCK) -> bool:
-    """Calls a function of PostgreSQL on an advisory lock, which is the connection's until that ends."""
+    """Calls a function of PostgreSQL for advisory locks. The lock belongs to the connection until it is closed."""
     done = connection.execute(text(f"SELECT {function}(:key)"), {"key": key}).scalar_one()
     connection.rollback()
     return bool(done)

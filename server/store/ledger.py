@@ -4,7 +4,7 @@
     matches  = delivered + pending + dead + discarded        pairs of event and subscription
     parked   = matched + unmatched + given up + withdrawn + waiting        such pairs that an operator had to decide
 
-`commits` grows by one with each group: after a commit that failed half-way, it alone tells whether it happened.
+`commits` grows by one with each group. After a commit whose answer was lost, it shows whether the group is on disk.
 """
 
 import logging
@@ -43,7 +43,7 @@ from kindcast.server.store.tables import events, late, ledger, parked, subscript
 __all__ = ["LAYOUT", "Totals", "read_totals"]
 
 
-# From an older layout of the tables to the present one, step by step, in the transaction of the start.
+# Migrations from older layouts of the tables to the present one, step by step, in the transaction of the start.
 #
 #     layout 1 ──▶ 2   ontologies keep their records; declarations; subscriptions are flagged
 #            2 ──▶ 3   matches have positions, so that some may come late; candidates are parked; operators
@@ -54,18 +54,18 @@ __all__ = ["LAYOUT", "Totals", "read_totals"]
 #            7 ──▶ 8   subscriptions choose their payload, and may have two secrets
 #            8 ──▶ 9   subscriptions may be throttled
 #
-# A step says what a layout was when it was made, apart from `tables`, which only knows the present: a database of any
-# age takes the same road as those that were migrated when the step was new. Tables that are missing are made before, by
-# `Database.open`. A start that is killed half-way leaves the older layout, whole.
+# A step contains the layout of its time and does not use `tables`, which has only the present layout. So a database of
+# any age is migrated in the same way as when the step was new. Missing tables are created before, by `Database.open`. A
+# start that is killed in between leaves the older layout unchanged.
 
 LAYOUT = 9
-"""Of the tables, as this server reads and writes them."""
+"""The layout of the tables that this server reads and writes."""
 
 _log = logging.getLogger("kindcast.store")
 
 
 def migrate(connection: Connection, layout: int) -> None:
-    """Bring the tables from `layout` to `LAYOUT`. Raises `StoreUnreadable` for one that no step leads from."""
+    """Migrates the tables from `layout` to `LAYOUT`. Raises `StoreUnreadable` if there is no step from a layout."""
     for number in range(layout, LAYOUT):
         if number not in _STEPS:
             break
@@ -77,9 +77,9 @@ def migrate(connection: Connection, layout: int) -> None:
 
 
 def _keep_records(connection: Connection) -> None:
-    """Layout 2. The records are NULL until the document has been read again; whom to flag, the next step of the start
-    finds out. When a version was last in force was not written down: the active one and those before it take the moment
-    of their upload."""
+    """Layout 2. The records are NULL until the document has been read again. The next step of the start determines
+    which subscriptions are flagged. The time of the last activation of a version was not stored: the active version and
+    earlier ones get the time of their upload."""
     _add(connection, "ontologies", Column("records", LargeBinary))
     _add(connection, "ontologies", Column("reason", String, nullable=False, server_default="none"))
     _add(connection, "ontologies", Column("relations", JSON, nullable=False, server_default="[]"))
@@ -92,8 +92,8 @@ def _keep_records(connection: Connection) -> None:
 
 
 def _give_positions(connection: Connection) -> None:
-    """Layout 3. The position of a match that was never late is the sequence of its event, so the column only changes
-    its name, and cursors keep their meaning. Constant time, whatever the number of matches."""
+    """Layout 3. The position of a match that is not late is the sequence number of its event. So the column is only
+    renamed, and cursors keep their meaning. Constant time."""
     connection.exec_driver_sql("ALTER TABLE matches RENAME COLUMN sequence TO position")
     _add(connection, "matches", Column("event", BigInteger))
     _add(connection, "subscriptions", Column("undecided", BigInteger, nullable=False, server_default="0"))
@@ -104,23 +104,23 @@ def _give_positions(connection: Connection) -> None:
 
 
 def _index_types(connection: Connection) -> None:
-    """Layout 4. Building the index walks over the events once: some seconds a million. Snapshots of before have no
-    token, so the first start compiles the subscriptions again."""
+    """Layout 4. Building the index scans the events once: some seconds per million. Older snapshots have no token, so
+    the first start compiles the subscriptions again."""
     connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS events_type ON events (type, sequence)")
     _add(connection, "ledger", Column("snapshot", String))
 
 
 def _keep_failure_kinds(connection: Connection) -> None:
-    """Layout 5. The kind of earlier failures is not known: only their reason was stored. A database of layout 1 or 2
-    had no table `parked`, and has just got the present one."""
+    """Layout 5. The kind of earlier failures is unknown, because only their reason was stored. A database of layout 1
+    or 2 had no table `parked`, and just got the present one."""
     if "kind" not in {each["name"] for each in inspect(connection).get_columns("parked")}:
         _add(connection, "parked", Column("kind", String))
     _add(connection, "subscriptions", Column("last_undecided_kind", String))
 
 
 def _pack_matches(connection: Connection) -> None:
-    """Layout 6. Matches stay where they are, and move later. Those of deleted subscriptions that were still to be
-    erased count as discarded from now on. Constant time but for these."""
+    """Layout 6. Matches are moved later. Matches of deleted subscriptions that were not erased yet are counted as
+    discarded from now on. Constant time except for these."""
     for name in ("kept_from", "folded_through", "folds", "older_from", "older_through"):
         _add(connection, "ledger", Column(name, BigInteger, nullable=False, server_default="0"))
     if "acked" in {each["name"] for each in inspect(connection).get_columns("leftovers")}:
@@ -133,7 +133,8 @@ def _pack_matches(connection: Connection) -> None:
 
 
 def _keep_creators(connection: Connection) -> None:
-    """Layout 7. Earlier subscriptions were made without keys: their tickets, and administrators, change them."""
+    """Layout 7. Earlier subscriptions were created without keys. They can be changed with their tickets and by
+    administrators."""
     _add(connection, "subscriptions", Column("created_by", String))
 
 
@@ -159,11 +160,11 @@ _STEPS: dict[int, Callable[[Connection], None]] = {
     7: _choose_payloads,
     8: _throttle,
 }
-"""What leads from a layout to the next one."""
+"""The step from each layout to the next one."""
 
 
 def _add(connection: Connection, table: str, column: Column[object]) -> None:
-    """A column more. SQLite and PostgreSQL both do it inside a transaction, without writing the rows again."""
+    """Adds a column. SQLite and PostgreSQL both do this inside a transaction, without writing the rows again."""
     Table(table, MetaData(), column)
     written = CreateColumn(column).compile(dialect=connection.dialect)
     connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {written}")
@@ -174,8 +175,8 @@ def _add(connection: Connection, table: str, column: Column[object]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Since this database was made. `pending` and `dead` (letters: what waits for a disabled webhook) are counted, the
-    others are kept. Attempts are those of webhooks."""
+    """The totals since this database was created. `pending` and `dead` (dead letters, which wait for a disabled
+    webhook) are counted when they are read; the others are stored. Attempts are those of webhooks."""
 
     sequence: int
     accepted: int
@@ -197,7 +198,7 @@ class Totals:
 
 
 def open_ledger(connection: Connection) -> None:
-    """Make the row if this database is new; bring the tables of an older one to the present layout.
+    """Creates the row of a new database, or migrates the tables of an older one to the present layout.
 
     Raises `StoreUnreadable` for a layout that is newer than this server.
     """
@@ -211,7 +212,8 @@ def open_ledger(connection: Connection) -> None:
 
 
 def position(connection: Connection) -> tuple[int, int, float]:
-    """How many groups were committed, the last sequence or position, and when it was given (0.0 if that is gone)."""
+    """Returns the number of committed groups, the last sequence number or position, and when it was assigned (0.0 if
+    its event was deleted)."""
     commits, sequence = connection.execute(select(ledger.c.commits, ledger.c.sequence)).one()
     accepted = connection.execute(select(events.c.accepted_at).order_by(events.c.sequence.desc()).limit(1))
     decided = connection.execute(select(late.c.decided_at).order_by(late.c.position.desc()).limit(1))
@@ -226,8 +228,8 @@ def count(
     wakes: tuple[str, str] | None = None,
     commit: int = 0,
 ) -> None:
-    """Close a group: one commit more, the last sequence, and each total larger by what `more` says. `wakes`: channel
-    and text of a NOTIFY, on PostgreSQL: the text is the server, whose `commit` this is."""
+    """Closes a group: adds one commit, and `more` to the totals, and sets the last sequence number. `wakes` is the
+    channel and the text of a NOTIFY on PostgreSQL. The text is the id of the server, whose `commit` this is."""
     mark = mark_of(connection)
     larger = {ledger.c[name].name: number for name, number in more.items() if number}
     sets = "".join(f", {name} = {name} + {mark}" for name in larger)
@@ -247,7 +249,7 @@ _CURSOR = (subscriptions.c.number, subscriptions.c.acked, is_dead().label("dead"
 
 
 def read_totals(connection: Connection) -> Totals:
-    """The totals. Counting what is pending costs one walk over the matches after the least cursor."""
+    """Returns the totals. Counting pending matches costs one pass over the matches after the lowest cursor."""
     cursors = {row.number: row for row in connection.execute(select(*_CURSOR))}
     waiting = count_waiting(connection, {number: row.acked for number, row in cursors.items()})
     undelivered = sum(waiting.values())

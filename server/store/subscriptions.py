@@ -1,4 +1,4 @@
-"""Stored subscriptions. The row is authoritative; the matcher only holds what must match now."""
+"""Stored subscriptions. The rows are authoritative; the matcher only has the subscriptions that match now."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,8 +21,8 @@ __all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
 #     ledger.snapshot    the token of the snapshot that belongs to these tables; NULL if there is none
 #     unsaved            number and id of each subscription that was added, removed or changed since
 #
-# The snapshot holds the token too. So a restored back-up, or another database, never uses a snapshot that is not its
-# own, and a start need not read the subscriptions that did not change.
+# The snapshot has the token too. So a restored backup or another database never uses a foreign snapshot, and a start
+# need not read the subscriptions that did not change.
 
 
 def snapshot_token(connection: Connection) -> str | None:
@@ -38,21 +38,22 @@ def begin_snapshot(connection: Connection, snapshot: str | None) -> None:
 
 
 def note_changed(connection: Connection, noted: Mapping[int, str]) -> None:
-    """Notes that these subscriptions, by number and id, were added, removed or changed. One row for each of them."""
+    """Records that these subscriptions, by number and id, were added, removed or changed. One row for each."""
     mark = mark_of(connection)
     statement = f"INSERT INTO {unsaved.name} (number, id) VALUES ({mark}, {mark}) ON CONFLICT (number) DO NOTHING"
     connection.exec_driver_sql(statement, list(noted.items()))
 
 
 def changed_since_snapshot(connection: Connection) -> list[Row[Any]]:
-    """(number, id, status, expires_at) of all noted subscriptions. Status and end are None for deleted ones."""
+    """Returns (number, id, status, expires_at) of all recorded subscriptions. Status and end time are None for deleted
+    ones."""
     query = select(unsaved.c.number, unsaved.c.id, subscriptions.c.status, subscriptions.c.expires_at)
     joined = query.join_from(unsaved, subscriptions, subscriptions.c.number == unsaved.c.number, isouter=True)
     return list(connection.execute(joined.order_by(unsaved.c.number)))
 
 
 def numbers_of_all(connection: Connection) -> tuple[int, int]:
-    """How many subscriptions there are, and the sum of their numbers: one walk over an index, not over the rows."""
+    """Returns the number of subscriptions and the sum of their numbers. Cost: one scan of an index, not of the rows."""
     count, total = connection.execute(select(func.count(), func.sum(subscriptions.c.number))).one()
     return count, int(total or 0)
 
@@ -60,9 +61,9 @@ def numbers_of_all(connection: Connection) -> tuple[int, int]:
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 ROWS_AT_ONCE = 1_000
-"""Rows in memory at a time while all trees are read: all of them may need more memory than the matcher."""
+"""The number of rows in memory while all trees are read. All trees together may need more memory than the matcher."""
 NUMBERS_PER_QUERY = 500
-"""Numbers in one IN list: far below every database's limit on parameters."""
+"""The maximum number of values in one IN list, far below the parameter limit of every database."""
 
 
 def insert_subscription(connection: Connection, values: dict[str, Any]) -> int:
@@ -84,8 +85,8 @@ def insert_subscriptions(connection: Connection, rows: Sequence[dict[str, Any]])
 
 
 def _insert_numbered(connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-    """The same on SQLite, whose numbers only this transaction gives: it takes the next ones itself, and the rows go to
-    the driver as they are."""
+    """`insert_subscriptions` for SQLite. Only this transaction assigns numbers there, so it takes the next ones itself,
+    and the rows go to the driver unchanged."""
     last = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (subscriptions.name,)).scalar()
     numbers = range((last or 0) + 1, (last or 0) + 1 + len(rows))
     given = list(rows[0])
@@ -124,8 +125,8 @@ def change_notes(connection: Connection, changed: Sequence[tuple[int, list[dict[
 
 
 def delete_subscription(connection: Connection, number: int, *, at_most: int) -> tuple[dict[str, int], bool]:
-    """Forget one with all that waits for it, parked or matched; returns what the ledger must count in its place, and
-    whether more than so many attempts are left: `leftovers.erase` is to be called for those."""
+    """Deletes a subscription with its candidates and waiting matches. Returns what the ledger must count for it, and
+    whether it has more than `at_most` attempts: then `leftovers.erase` must be called for the others."""
     counters = (subscriptions.c.times_sent, subscriptions.c.times_failed, subscriptions.c.acked)
     sent, failed, acked = connection.execute(select(*counters).where(subscriptions.c.number == number)).one()
     gone = {
@@ -144,7 +145,7 @@ def delete_subscription(connection: Connection, number: int, *, at_most: int) ->
 
 
 def expire(connection: Connection, numbers: Sequence[int]) -> None:
-    """Mark those that have reached the end of their time."""
+    """Marks these subscriptions as expired."""
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
         those = subscriptions.c.number.in_(numbers[start : start + NUMBERS_PER_QUERY])
         connection.execute(
@@ -167,7 +168,8 @@ def list_subscriptions(
     with_sink: bool = False,
     now: float = 0.0,
 ) -> Sequence[Row[Any]]:
-    """One page, in the order of creation. A subscription whose time is over counts as expired, even before a sweep."""
+    """Returns one page, in the order of creation. A subscription after its end time counts as expired, even before a
+    sweep."""
     query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number).limit(limit)
     if flagged is not None:
         query = query.where(subscriptions.c.flagged == flagged)
@@ -199,14 +201,15 @@ def expired_before(connection: Connection, over: float, limit: int) -> Sequence[
 
 
 def soonest_to_end(connection: Connection, limit: int) -> Sequence[Row[Any]]:
-    """(id, expires_at) of those that end next, of all that have not expired. Costs a walk over the rows."""
+    """Returns (id, expires_at) of the subscriptions that end next, among those that have not expired. Cost: a scan of
+    the rows."""
     columns: tuple[Column[Any], ...] = (subscriptions.c.id, subscriptions.c.expires_at)
     query = select(*columns).where(subscriptions.c.status != "expired").order_by(subscriptions.c.expires_at)
     return connection.execute(query.limit(limit)).all()
 
 
 def numbers_of(connection: Connection, ids: Sequence[str]) -> dict[int, str]:
-    """The numbers of those of these subscriptions that there are, each with its id."""
+    """Returns the subscriptions among `ids` that exist: number → id."""
     found: dict[int, str] = {}
     for start in range(0, len(ids), NUMBERS_PER_QUERY):
         those = subscriptions.c.id.in_(ids[start : start + NUMBERS_PER_QUERY])
@@ -221,7 +224,7 @@ def tree_of(connection: Connection, number: int) -> Any:
 
 
 def states(connection: Connection, numbers: Sequence[int]) -> list[Row[Any]]:
-    """(number, id, status, expires_at) of those of these subscriptions that there are."""
+    """Returns (number, id, status, expires_at) of the subscriptions among `numbers` that exist."""
     columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.status, subscriptions.c.expires_at)
     found: list[Row[Any]] = []
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):

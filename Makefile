@@ -86,7 +86,7 @@ serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 test: $(SPARK_READY) $(DOCS_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
 	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
 
-CAMPAIGNS := agreement connectors deliveries fuzz graphs hostile kills neighbours requests servers soak tenants w3c
+CAMPAIGNS := agreement connectors deliveries fuzz graphs hostile kills neighbours pairs requests servers soak tenants w3c
 campaign: $(SPARK_READY)  ## list the long runs, or run one: make campaign fuzz OPTIONS="--minutes 30"
 	@$(BIN)/python -m tests.campaigns $(filter $(CAMPAIGNS),$(MAKECMDGOALS)) $(OPTIONS)
 

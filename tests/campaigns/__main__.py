@@ -24,6 +24,7 @@ NAMES = (
     "hostile",
     "kills",
     "neighbours",
+    "pairs",
     "requests",
     "servers",
     "soak",

@@ -1,9 +1,6 @@
 """Messages through a broker, `kindcast connect`, a server and back to the broker, with a kill each round: of the
 connector, the server, all connections to the broker, or the broker.
 
-Before that the same events go through HTTP and every broker, and must give the same pairs of event and subscription
-(`tests/acceptance/test_connect_pairs.py`, with so many events).
-
 Each part is `tests/acceptance/test_connect_kills.py` for one kind of broker, with a seed and so many kills; the parts
 take the brokers in turn. Kafka's mock cluster lives in the process of the test, so it is not killed. Data and logs of a
 part that failed are kept in `build/campaigns/connectors/SEED`.
@@ -33,15 +30,12 @@ SHOWN = 4_000
 def add_options(parser: argparse.ArgumentParser) -> None:
     """How often, and with which brokers."""
     parser.add_argument("--kills", type=int, default=300, help=f"in all, in parts of {OF_ONE_PART}")
-    parser.add_argument("--events", type=int, default=10_000, help="of the comparison of pairs; 0: none")
     parser.add_argument("--broker", action="append", choices=BROKERS, help="one of them; default: all in turn")
 
 
 def run(options: Any, told: Told) -> Outcome:
     """Parts one after the other, each on new folders."""
     done, parts, counted = 0, 0, Counter[str]()
-    told(done, options.kills, f"{options.events:,} events through every broker")
-    unequal = [f"pairs: {said}"] if options.events and (said := pairs(options.events)) else []
     failures: list[str] = []
     brokers = options.broker or BROKERS
     while done < options.kills:
@@ -54,18 +48,8 @@ def run(options: Any, told: Told) -> Outcome:
         done, parts = done + kills, parts + 1
     told(done, options.kills, f"{done} kills, {len(failures)} parts failed")
     said = ", ".join(f"{number:,} {what}" for what, number in counted.items())
-    compared = (
-        f"pairs of {options.events:,} events over HTTP and by each broker {'differ' if unequal else 'are equal'}; "
-    )
     summary = f"{done} kills ({said}): {len(failures)} of {parts} parts failed"
-    return Outcome((compared if options.events else "") + summary, unequal + failures)
-
-
-def pairs(events: int) -> str:
-    """The end of what pytest said where they were not the same."""
-    environment = {**os.environ, "KINDCAST_PAIRS_EVENTS": str(events)}
-    ran = _tested("tests/acceptance/test_connect_pairs.py", environment)
-    return ran.stdout[-SHOWN:] if ran.returncode else ""
+    return Outcome(summary, failures)
 
 
 def part(seed: int, kills: int, broker: str) -> tuple[str, dict[str, int]]:
@@ -80,7 +64,8 @@ def part(seed: int, kills: int, broker: str) -> tuple[str, dict[str, int]]:
         "KINDCAST_CONNECTOR_SEED": str(seed),
     }
     test = f"tests/acceptance/test_connect_kills.py::test_connect_killed_again_and_again_loses_nothing[{broker}]"
-    ran = _tested(test, environment)
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-o", "faulthandler_timeout=0", test]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     done = [line for line in ran.stdout.splitlines() if line.startswith("done: ")]
     counted = json.loads(done[-1].removeprefix("done: ")) if done else {}
     if ran.returncode == 0 and done:
@@ -88,8 +73,3 @@ def part(seed: int, kills: int, broker: str) -> tuple[str, dict[str, int]]:
         return "", counted
     (folder / "pytest.log").write_text(ran.stdout + ran.stderr, encoding="utf-8")
     return f"{ran.stdout[-SHOWN:]}\nlogs: {folder}", counted
-
-
-def _tested(test: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-o", "faulthandler_timeout=0", test]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

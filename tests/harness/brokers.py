@@ -29,7 +29,7 @@ __all__ = [
     "running_redis",
 ]
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 FOLDERS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
 

@@ -306,12 +306,15 @@ class Kills:
             time.sleep(0.2)
 
     def _wait(self, connector: ConnectorProcess) -> None:
-        """Until nothing new has come for some seconds, and no number misses."""
+        """Until nothing new has come for some seconds, and no number misses; or nothing comes for long."""
+        wanted = {each for each in self.sent if "number" in self.data(each)}
         until, last, quiet = time.monotonic() + PATIENCE_SECONDS, -1, 0.0
         while time.monotonic() < until:
             found = self._found()
-            missing = {each for each in self.sent if "number" in self.data(each)} - {_number(event) for event in found}
-            quiet = quiet + 0.5 if len(found) == last and not missing else 0.0
+            if len(found) != last:
+                until, quiet = time.monotonic() + PATIENCE_SECONDS, 0.0
+            elif not wanted - {_number(event) for event in found}:
+                quiet += 0.5
             if quiet >= 3.0:
                 return
             last = len(found)

@@ -44,22 +44,22 @@ class JobProcess:
         return status
 
 
-def python_workers() -> list[int]:
-    """The Python workers that belong to this process: the children of the daemon that its Java started."""
-    parents = {}
+def python_workers(job: int | None = None) -> list[int]:
+    """The Python workers of a job, by default of this process: what a daemon of PySpark started."""
+    parents, daemons = {}, set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            command = (stat.parent / "cmdline").read_bytes()
         except OSError:
             continue  # it has ended
         parents[int(stat.parent.name)] = int(fields[1])
+        if b"pyspark.daemon" in command:  # the workers are forks of it
+            daemons.add(int(stat.parent.name))
 
-    def depth(process: int) -> int:
-        steps = 0
-        while process not in (0, 1):
-            if process == os.getpid():
-                return steps
-            process, steps = parents.get(process, 0), steps + 1
-        return -1
+    def below(process: int) -> bool:
+        while process not in (0, job or os.getpid()):
+            process = parents.get(process, 0)
+        return process != 0
 
-    return [process for process in parents if depth(process) == 3]
+    return [process for process in daemons if parents[process] in daemons and below(process)]

@@ -3,7 +3,7 @@ pairs of event and subscription: those of the events' own definition (`tests/har
 killed once on the way.
 
     http                 the server
-    kafka                connector, server; the mock cluster of librdkafka cannot be killed
+    kafka                connector, server, in turn; the mock cluster of librdkafka cannot be killed
     nats, mosquitto, rabbitmq, redis
                          connector, server, all connections, broker
     spark batch          the job with its driver, which is run again; then a Python worker
@@ -67,7 +67,7 @@ def run(options: Any, told: Told) -> Outcome:
             failures.append(f"{part}: {wrong}; {folder}")
         else:
             shutil.rmtree(folder)
-        kills = ", ".join(found.killed)
+        kills = ", ".join(f"{many} {what}" if many > 1 else what for what, many in found.killed.items())
         killed.append(f"{part} ({kills} killed; {time.monotonic() - began:,.0f} s)")
     told(len(parts), len(parts), f"{len(failures)} parts differ")
     summary = f"{len(expected):,} pairs of {options.events:,} events by {', '.join(killed)}"
@@ -115,8 +115,8 @@ def by_spark_stream(folder: Path, events: DrawnEvents) -> Found:
     incoming, output = folder / "in", folder / "out"
     incoming.mkdir()
     with subscribed(folder / "server") as (server, texts):
-        given = ("stream", "--archive", str(incoming), "--output", str(output), "--server", server.url)
-        given = (*given, "--deliver", server.url)
+        places = ("--archive", str(incoming), "--output", str(output))
+        given = ("stream", *places, "--server", server.url, "--deliver", server.url)
         _put(incoming, events, 0)
         job = _started(folder, *given, "--every", "0.2")
         _until(job, lambda: any(output.glob("batch=*")) and not _waiting(output))

@@ -14,8 +14,9 @@ import random
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tests.harness.ports import free_port
 from tests.harness.server_process import ServerProcess
 from tests.harness.sink_reader import SinkReader
 
-__all__ = ["ENVIRONMENT", "Kills", "Relay"]
+__all__ = ["ENVIRONMENT", "MOCK_ROOM", "Kills", "Relay"]
 
 TOPIC = "readings"
 OUT = "delivered"
@@ -43,6 +44,10 @@ ENVIRONMENT = {
 }
 """What the server needs to deliver to a broker on this machine, however often it is away."""
 PATIENCE_SECONDS = 90.0
+MOCK_ROOM = 20_000
+"""Messages that the mock cluster of Kafka keeps: it drops the oldest beyond 5 MiB of a partition, some 30,000."""
+TOGETHER = 100
+"""Messages that are sent before the first is confirmed, where a broker saves all it has before it confirms."""
 
 
 class Relay:
@@ -126,6 +131,8 @@ class Kills:
     batch: int = 50
     sink: bool = True
     delivered: list[dict[str, Any]] = field(default_factory=list)
+    _seen: list[dict[str, Any]] = field(default_factory=list)
+    _last: int = 0
 
     def run(self, rounds: int) -> list[str]:
         """What is wrong; nothing if all is well."""
@@ -193,6 +200,8 @@ class Kills:
         reader: SinkReader | None,
     ) -> None:
         """Half of the messages, the kill, the other half."""
+        if relay is None and len(self.sent) + self.each > MOCK_ROOM:
+            self._arrive(self.sent)
         numbers = list(range(len(self.sent) - 1, len(self.sent) - 1 + self.each))
         self._publish(numbers[: self.each // 2])
         time.sleep(chance.uniform(0.0, 0.3))
@@ -249,9 +258,9 @@ class Kills:
             connection = Connection(url, "kills-publisher", None)
             try:
                 await connection.open(clean=True)
-                for number, body in zip(numbers, bodies, strict=True):
-                    await connection.publish(TOPIC, Content(body))
-                    confirmed.append(number)
+                for some in _parts(numbers, bodies):
+                    await asyncio.gather(*(connection.publish(TOPIC, Content(body)) for body in some.values()))
+                    confirmed += some
             finally:
                 await connection.close()
         elif url.protocol == "NATS":
@@ -289,10 +298,10 @@ class Kills:
             opened = await connect_amqp(url)
             try:
                 channel = await opened.channel(publisher_confirms=True)
-                for number, body in zip(numbers, bodies, strict=True):
-                    sent = message_of(Content(body), None)
-                    await channel.default_exchange.publish(sent, TOPIC, mandatory=True, timeout=5.0)
-                    confirmed.append(number)
+                publish = partial(channel.default_exchange.publish, routing_key=TOPIC, mandatory=True, timeout=5.0)
+                for some in _parts(numbers, bodies):
+                    await asyncio.gather(*(publish(message_of(Content(body), None)) for body in some.values()))
+                    confirmed += some
             except (DeliveryError, AMQPError) as error:
                 raise BrokerLost(str(error)) from error
             finally:
@@ -302,7 +311,7 @@ class Kills:
         """At the server."""
         wanted = {number for number in numbers if "number" in self.data(number)}
         until = time.monotonic() + PATIENCE_SECONDS
-        while wanted - {_number(event) for event in self._found()} and time.monotonic() < until:
+        while wanted - {_number(event) for event in self._seen_now()} and time.monotonic() < until:
             time.sleep(0.2)
 
     def _wait(self, connector: ConnectorProcess) -> None:
@@ -310,7 +319,7 @@ class Kills:
         wanted = {each for each in self.sent if "number" in self.data(each)}
         until, last, quiet = time.monotonic() + PATIENCE_SECONDS, -1, 0.0
         while time.monotonic() < until:
-            found = self._found()
+            found = self._seen_now()
             if len(found) != last:
                 until, quiet = time.monotonic() + PATIENCE_SECONDS, 0.0
             elif not wanted - {_number(event) for event in found}:
@@ -321,13 +330,17 @@ class Kills:
             time.sleep(0.5)
 
     def _found(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        """All that the server has."""
+        self._seen, self._last = [], 0
+        return self._seen_now()
+
+    def _seen_now(self) -> list[dict[str, Any]]:
+        """What was seen before, and what is new: to wait for something among many."""
         with Client(self.server.url) as client:
-            after = 0
-            while page := client.events(after=after, limit=1_000)["events"]:
-                found += [each["event"] for each in page]
-                after = page[-1]["sequence"]
-        return [event for event in found if event["source"].startswith("kills")]
+            while page := client.events(after=self._last, limit=1_000)["events"]:
+                self._seen += [each["event"] for each in page if each["event"]["source"].startswith("kills")]
+                self._last = page[-1]["sequence"]
+        return self._seen
 
     def wrong(self) -> list[str]:
         """Lost, and accepted twice though the publisher sent it once. Equal messages are counted."""
@@ -376,6 +389,12 @@ def _body(number: int, data: dict[str, Any], *, ids: bool) -> bytes:
         return msgspec.json.encode(data)
     event = {"specversion": "1.0", "id": str(number), "source": "kills", "type": "t", "data": data}
     return msgspec.json.encode(event)
+
+
+def _parts(numbers: Sequence[int], bodies: Sequence[bytes]) -> Iterator[dict[int, bytes]]:
+    """Number → body, so many together."""
+    for first in range(0, len(numbers), TOGETHER):
+        yield dict(zip(numbers[first : first + TOGETHER], bodies[first : first + TOGETHER], strict=True))
 
 
 def _content(event: dict[str, Any]) -> str:

@@ -38,11 +38,15 @@ class SinkReader:
         return list(self._events)
 
     def read_until(self, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-        """The events as soon as they are enough, or when patience ends."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not enough(self.events()) and time.monotonic() < until:
+        """The events as soon as they are enough, or when none has come for long."""
+        count, until = -1, 0.0
+        while not enough(found := self.events()):
+            if len(found) > count:
+                count, until = len(found), time.monotonic() + PATIENCE_SECONDS
+            elif time.monotonic() > until:
+                break
             time.sleep(PAUSE_SECONDS)
-        return self.events()
+        return found
 
     def close(self) -> None:
         self._ended.set()

@@ -1,7 +1,7 @@
 """The workload is what it says, and the same every time."""
 
 from kindcast.index.registry import ENGINES
-from tests.benchmarks.experiments.kinds_engines import measure
+from tests.benchmarks.experiments.kinds_engines import BATCH, measure
 from tests.benchmarks.workload_kinds import kinds
 
 
@@ -14,6 +14,6 @@ def test_kinds_same_seed_draws_the_same_workload() -> None:
 
 def test_kinds_engines_find_the_same_matches_and_some() -> None:
     """A workload without matches measures nothing; the report says how many there were."""
-    counts = {measure(engine=engine, n=200)["matches"] for engine in ENGINES}
+    counts = {measure(engine=engine, n=100, events=2 * BATCH)["matches"] for engine in ENGINES}
     assert len(counts) == 1
     assert counts.pop() > 10

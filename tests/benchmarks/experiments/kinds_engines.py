@@ -32,16 +32,16 @@ def tasks(scale: Scale) -> Sequence[Task]:
     return [Task(engine, n, {"engine": engine, "n": n}) for engine in sorted(ENGINES) for n in SIZES[scale]]
 
 
-def measure(*, engine: str, n: int) -> dict[str, Any]:
+def measure(*, engine: str, n: int, events: int = EVENTS) -> dict[str, Any]:
     """Median of the batches."""
-    workload = kinds(subscriptions=n, events=EVENTS, seed=SEED)
+    workload = kinds(subscriptions=n, events=events, seed=SEED)
     matcher = Matcher(workload.vocabulary, engine=engine)
     began = time.perf_counter()
     matcher.add_many(workload.subscriptions)
     added = time.perf_counter() - began
     seconds: list[float] = []
     matches = 0
-    for start in range(0, EVENTS, BATCH):
+    for start in range(0, events, BATCH):
         began = time.perf_counter()
         found = matcher.match_batch(workload.events[start : start + BATCH])
         seconds.append((time.perf_counter() - began) / BATCH)

@@ -72,8 +72,15 @@ def connect(
 
     from kindcast.server.connectors.bindings import DEFAULT_TYPE
     from kindcast.server.connectors.broker_url import WrongUrl, parse_topic, parse_url
-    from kindcast.server.connectors.open_source import MISSING, open_source
-    from kindcast.server.connectors.source import BrokerRefused, Connector, Journal, Options, Tally
+    from kindcast.server.connectors.source import (
+        MISSING,
+        BrokerRefused,
+        Connector,
+        Journal,
+        Options,
+        Tally,
+        open_source,
+    )
 
     try:
         broker = parse_url(url)

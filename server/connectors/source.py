@@ -1,4 +1,4 @@
-"""A source: reads the messages of a broker, publishes them to a server, and acknowledges them after its 202.
+"""Sources, and the source of a URL: reads messages of a broker, publishes them, acknowledges them after the 202.
 
     broker ──read──▶ at most a batch ──bindings──▶ events ──POST /v1/events──▶ server
        ▲                 │ no event, or refused                                   │ 202: on disk
@@ -32,9 +32,20 @@ import msgspec
 from kindcast.server.client import AsyncClient, NoAnswerInTime, ProblemError, ServerUnreachable
 from kindcast.server.client.calls import Call, path_of
 from kindcast.server.connectors.bindings import DEFAULT_TYPE, BadMessage, Binding, Content, Plain
-from kindcast.server.connectors.broker_url import Topic
+from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 
-__all__ = ["BrokerLost", "BrokerRefused", "Connector", "Journal", "Options", "Received", "Source", "Tally"]
+__all__ = [
+    "MISSING",
+    "BrokerLost",
+    "BrokerRefused",
+    "Connector",
+    "Journal",
+    "Options",
+    "Received",
+    "Source",
+    "Tally",
+    "open_source",
+]
 
 log = logging.getLogger(__name__)
 
@@ -385,3 +396,36 @@ def _member(body: bytes, name: str) -> str | None:
         return None
     value = found.get(name) if isinstance(found, dict) else None
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
+
+
+# The source of a URL. The libraries of the brokers are the extra `connect`, and imported here when they are needed.
+
+
+MISSING = "the libraries of message brokers are not installed: pip install 'kindcast[connect]'"
+
+WINDOW_BATCHES = 2
+"""What a broker may send beyond what is acknowledged: the batch under way, and the next."""
+
+
+def open_source(url: BrokerUrl, topics: Sequence[Topic], *, group: str, batch: int, create: bool) -> Source:
+    """A source that is not connected yet. Raises ImportError where its library is missing."""
+    window = WINDOW_BATCHES * batch
+    if url.protocol == "MQTT":
+        from kindcast.server.connectors.mqtt import MqttSource
+
+        return MqttSource(url, topics, group, window)
+    if url.protocol == "NATS":
+        from kindcast.server.connectors.nats import NatsSource
+
+        return NatsSource(url, topics, group, window, create=create)
+    if url.protocol == "AMQP":
+        from kindcast.server.connectors.amqp import AmqpSource
+
+        return AmqpSource(url, topics, window, create=create)
+    if url.protocol == "REDIS":
+        from kindcast.server.connectors.redis_streams import RedisSource
+
+        return RedisSource(url, topics, group, create=create)
+    from kindcast.server.connectors.kafka import KafkaSource
+
+    return KafkaSource(url, topics, group)

@@ -31,8 +31,7 @@ import msgspec
 from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, Binding, Content
 from kindcast.server.connectors.broker_url import SCHEMES, BrokerUrl, WrongUrl, parse_url
 from kindcast.server.connectors.broker_url import Protocol as Name
-from kindcast.server.connectors.open_source import MISSING
-from kindcast.server.connectors.source import BrokerLost, BrokerRefused
+from kindcast.server.connectors.source import MISSING, BrokerLost, BrokerRefused
 from kindcast.server.delivery.message import EXPIRY_NOTICE
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import (

@@ -20,8 +20,7 @@ from kindcast.server.clock import CLOCK, instant
 from kindcast.server.delivery.message import EXPIRY_NOTICE
 from kindcast.server.delivery.outbox import Outbox, RetrySchedule
 from kindcast.server.errors import ServerError
-from kindcast.server.store.deliveries import Subscriber, find_subscriber
-from kindcast.server.store.expiry_notices import due_notices, forget_notices, note_told
+from kindcast.server.store.deliveries import Subscriber, due_notices, find_subscriber, forget_notices, note_told
 
 __all__ = ["EXPIRING_TYPE", "ExpiryNotices", "is_wanted"]
 

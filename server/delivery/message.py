@@ -12,8 +12,7 @@ from sqlalchemy import Connection
 
 from kindcast.server.clock import CLOCK, instant
 from kindcast.server.errors import ServerError, UnknownSubscription
-from kindcast.server.store.deliveries import StoredMatch, Subscriber, end_of_log, find_subscriber
-from kindcast.server.store.expiry_notices import NOTICE_SECONDS
+from kindcast.server.store.deliveries import NOTICE_SECONDS, StoredMatch, Subscriber, end_of_log, find_subscriber
 
 __all__ = [
     "EXPIRY_NOTICE",

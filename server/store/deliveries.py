@@ -1,4 +1,4 @@
-"""Delivery state in the store: the matches after a cursor, acknowledgements and webhook attempts.
+"""Delivery state in the store: the matches after a cursor, acknowledgements, webhook attempts and notices of expiry.
 
 Every function takes a connection and runs in the transaction of its caller. Functions that only read may use any
 reader's connection. Functions that write (such as `acknowledge`, `record_progress`) must use the writer's, that is, run
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, bindparam, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged
@@ -23,9 +24,11 @@ from kindcast.server.store import matches as match_store
 from kindcast.server.store.matches import binding_of, count_matches, discard_before, find_positions, matched_after
 from kindcast.server.store.older_matches import matches as older_table
 from kindcast.server.store.tables import attempts, events, ledger, match_lists, metadata, retractions, subscriptions
+from kindcast.server.store.tables import expiry_notices as notices
 
 __all__ = [
     "DISABLED",
+    "NOTICE_SECONDS",
     "DeadLetter",
     "Progress",
     "StoredMatch",
@@ -34,10 +37,13 @@ __all__ = [
     "awaiting_webhooks",
     "discard_matches",
     "discarded",
+    "due_notices",
     "end_of_log",
     "find_subscriber",
+    "forget_notices",
     "is_dead",
     "list_dead",
+    "note_told",
     "position_before",
     "read_matches",
     "record_progress",
@@ -46,7 +52,6 @@ __all__ = [
     "webhooks_wait_since",
     "with_sinks",
 ]
-
 
 NUMBERS_PER_QUERY = 500
 """The maximum number of subscription numbers in one IN list. It is far below SQLite's limit of parameters, and large
@@ -533,3 +538,48 @@ def list_dead(
         if len(found) >= limit or byte_budget <= 0:
             break
     return found
+
+
+# ── sent notices of expiry: one row per notice, with the announced end ────────────────────────────────────────────────
+
+
+NOTICE_SECONDS = 86_400.0
+"""Before its end an owner is told. A subscription that lives no longer than that from its creation is told nothing, and
+one that is renewed again and again for less is told once in so long."""
+
+
+def due_notices(connection: Connection, now: float, after: tuple[float, int], limit: int) -> list[tuple[float, int]]:
+    """(end, number) of subscriptions with a sink that end within a day of `now` and whose owners do not know it yet, in
+    order, those behind `after`. Looks at all subscriptions once."""
+    of, told = subscriptions.c, notices.c
+    statement = (
+        sa.select(of.expires_at, of.number)
+        .outerjoin(notices, told.subscription == of.number)
+        .where(
+            of.sink.is_not(None),
+            of.status.in_(PUSHED_STATUSES),
+            of.expires_at > now,
+            of.expires_at <= now + NOTICE_SECONDS,
+            of.expires_at > of.created_at + NOTICE_SECONDS,
+            sa.tuple_(of.expires_at, of.number) > sa.tuple_(sa.literal(after[0]), sa.literal(after[1])),
+            told.subscription.is_(None) | ((told.ends_at != of.expires_at) & (told.told_at <= now - NOTICE_SECONDS)),
+        )
+        .order_by(of.expires_at, of.number)
+        .limit(limit)
+    )
+    return [(end, number) for end, number in connection.execute(statement)]
+
+
+def note_told(connection: Connection, told: Iterable[tuple[int, float]], now: float) -> None:
+    """These owners know now: (subscription, the end that was named)."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    rows = [{"subscription": number, "ends_at": ends_at, "told_at": now} for number, ends_at in told]
+    statement = dialect.insert(notices)
+    changed = {"ends_at": statement.excluded.ends_at, "told_at": statement.excluded.told_at}
+    connection.execute(statement.on_conflict_do_update(index_elements=["subscription"], set_=changed), rows)
+
+
+def forget_notices(connection: Connection) -> None:
+    """Deletes the rows of deleted subscriptions."""
+    there = sa.select(subscriptions.c.number).where(subscriptions.c.number == notices.c.subscription)
+    connection.execute(notices.delete().where(~there.exists()))

@@ -10,8 +10,7 @@ import msgspec
 
 from kindcast.server.connectors.bindings import Plain
 from kindcast.server.connectors.broker_url import parse_topic, parse_url
-from kindcast.server.connectors.open_source import open_source
-from kindcast.server.connectors.source import BrokerLost, Source
+from kindcast.server.connectors.source import BrokerLost, Source, open_source
 
 __all__ = ["SinkReader"]
 

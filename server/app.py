@@ -60,11 +60,8 @@ PROBLEM = {
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application; its lifespan starts and stops broker and delivery.
-
-    Starting raises `StoreInUse`, `StoreUnreadable`, `KeysNeeded`, `kindcast.index.errors.UnknownEngine`.
-    """
-    app = FastAPIOffline(  # /docs without a content delivery network: the page works where the server does
+    """Returns the application. Its lifespan starts and stops broker and delivery."""
+    app = FastAPIOffline(  # /docs works without a content delivery network
         title="kindcast",
         version=version("kindcast"),
         description=DESCRIPTION,
@@ -80,7 +77,7 @@ def create_app(settings: Settings) -> FastAPI:
     error_responses.install(app)
     described = app.openapi
     app.openapi = lambda: describe_security(described(), app.state.access)  # type: ignore[method-assign]
-    # The last one added is the first one met.
+    # The middleware that is added last runs first.
     app.add_middleware(events.PublishRoute)
     app.add_middleware(Gate)
     app.add_middleware(
@@ -100,8 +97,8 @@ def create_app(settings: Settings) -> FastAPI:
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """The routes of all applications. FastAPI prepares a router anew for each application that includes it, which
-    takes some 50 ms; a handler finds its application in the request."""
+    """Returns the routes of all applications. FastAPI prepares a router anew for each application that includes it,
+    which takes some 50 ms. A handler finds its application through the request."""
     api = APIRouter(responses={"default": PROBLEM})
     # The order matters: /v1/subscriptions/export is no id.
     routers = (

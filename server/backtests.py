@@ -42,16 +42,16 @@ from kindcast.server.strict_json import decode
 __all__ = ["Asked", "Backtests"]
 
 PAGE = 2_000
-"""Events read and matched at one time: the event loop gets its turn in between."""
+"""The number of events that are read and matched at one time. The event loop runs in between."""
 WAITING = 8
-"""Backtests that may wait for the running one; more are refused with `BrokerBusy`."""
+"""The maximum number of waiting backtests. More are refused with `BrokerBusy`."""
 MISSING = "pip install 'kindcast[spark]' (and Java 17 or newer), or ask for fewer events with since and until"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be tested: an expression, over the events accepted between two moments (seconds since 1970), under the
-    vocabulary in force with `versions` of ontologies in place of theirs."""
+    """A requested backtest: an expression over the events accepted between two times (seconds since 1970), under the
+    active vocabulary with other `versions` of some ontologies."""
 
     expression: str | Mapping[str, Any]
     versions: Mapping[str, int]
@@ -59,11 +59,12 @@ class Asked:
     until: float | None = None
     language: str = "en"
     roles: Roles = None
-    """Of whoever asks: what is hidden from them is left out of the events, and the expression may not rest on it."""
+    """The roles of the caller. Attributes that are hidden from them are removed from the events, and the expression may
+    not use them."""
 
 
 class Backtests:
-    """One at a time: each may look at every event there is. On the application's event loop."""
+    """Runs one backtest at a time, because each may read every stored event. On the application's event loop."""
 
     def __init__(self, broker: Broker, settings: Settings, reader: EventReader) -> None:
         self._broker = broker
@@ -75,7 +76,8 @@ class Backtests:
         self._stopped = False
 
     async def check(self, asked: Asked) -> None:
-        """Before it begins. Raises `InvalidSubscription`, `HiddenAttribute`, `UnknownOntology`, `BrokerBusy`."""
+        """Checks a request before it begins. Raises `InvalidSubscription`, `HiddenAttribute`, `UnknownOntology`,
+        `BrokerBusy`."""
         if self._waiting >= WAITING:
             raise BrokerBusy("too many backtests are waiting: try again later")
         vocabulary = (await self._vocabulary(asked))[1]
@@ -85,7 +87,7 @@ class Backtests:
             check_visible(each.view_of_roles(asked.roles), compiled.tree, explained=True)
 
     async def run(self, asked: Asked, progress: Progress) -> dict[str, Any]:
-        """The report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
+        """Returns the report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
         self._waiting += 1
         try:
             async with self._turn:
@@ -104,7 +106,7 @@ class Backtests:
             self._waiting -= 1
 
     def stop(self) -> None:
-        """End what runs; the server is going."""
+        """Ends the running backtest when the server stops."""
         self._stopped = True
         if self._running is not None:
             _kill(self._running)
@@ -123,7 +125,7 @@ class Backtests:
         return await asyncio.to_thread(test.report, language=asked.language)
 
     def _page(self, connection: Connection, after: int, last: int, roles: Roles) -> tuple[list[PastEvent], int]:
-        """In a worker thread: the next events, and the sequence up to which there are no more."""
+        """Returns the next events, and the sequence number up to which they are complete. Runs in a worker thread."""
         rows = [row for row in list_events(connection, after=after, type=None, limit=PAGE) if row.sequence <= last]
         return [self._past(row, roles) for row in rows], rows[-1].sequence if rows else last
 
@@ -209,7 +211,7 @@ class Backtests:
     # ── what both need ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _vocabulary(self, asked: Asked) -> tuple[list[Ontology], Vocabulary]:
-        """The active vocabulary, or the one with other versions. Raises `UnknownOntology`."""
+        """Returns the active vocabulary, or the one with other versions of ontologies. Raises `UnknownOntology`."""
         vocabulary = self._broker.vocabulary
         if not asked.versions:
             return list(vocabulary.ontologies), vocabulary
@@ -222,7 +224,7 @@ class Backtests:
 
 
 def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    import pyarrow as pa  # comes with Spark, and is needed with it only
+    import pyarrow as pa  # installed with Spark, and needed only with it
     import pyarrow.parquet as pq
 
     time = pa.timestamp("us", tz="UTC")
@@ -231,7 +233,7 @@ def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _micros(said: Any, accepted_at: float) -> int:
-    """The time of an event: what it says, else when it was accepted."""
+    """Returns the time of an event: its own, else that of its acceptance."""
     instant = parse_instant(said) if isinstance(said, str) else None
     return instant if instant is not None else round(accepted_at * 1_000_000)
 
@@ -241,7 +243,7 @@ def _day(micros: int) -> str:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """With the Java and the workers that it has started."""
+    """Kills a process with the Java process and the workers that it started."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,14 +1,14 @@
 """The time for expiry: the wall clock, unless it jumps ahead of the clock since the start of the machine.
 
-Subscriptions expire, and old events are deleted, by the wall clock; a clock that is set days ahead by mistake would end
+Subscriptions expire and old events are deleted by the wall clock. A clock that is set days ahead by mistake would end
 all of them. So the wall clock is compared with CLOCK_BOOTTIME, which counts the seconds since the machine started,
-those for which it slept included, and which nobody can set. While the wall clock is ahead of that, time goes on here at
-the machine's own pace: nothing ends early. Somebody who knows the new time to be right confirms it.
+including those while it slept, and which nobody can set. While the wall clock is ahead, time here continues at the pace
+of CLOCK_BOOTTIME, so nothing ends early. A user who knows that the new time is right must confirm it.
 
     wall clock ──ahead of CLOCK_BOOTTIME by more than before?──no──▶ now()
                          └─yes, said in the log and by /readyz──▶ now() by CLOCK_BOOTTIME, until confirmed or back
 
-A clock that is set back is believed at once: then everything ends later.
+A clock that is set back is accepted at once: then everything ends later.
 """
 
 import logging
@@ -21,7 +21,7 @@ __all__ = ["CLOCK", "Clock", "instant"]
 
 TOLERANCE_SECONDS = 60.0
 DRIFT = 0.01
-"""Of the time since the start: so far clocks may drift apart in small steps."""
+"""The share of the time since the start by which the clocks may drift apart in small steps."""
 
 _log = logging.getLogger("kindcast.clock")
 
@@ -40,7 +40,7 @@ def instant(at: float) -> str:
 
 
 class Clock:
-    """Any thread. `wall` and `machine` are clocks in seconds."""
+    """The clock of a process. May be used in any thread. `wall` and `machine` are clocks in seconds."""
 
     def __init__(self, wall: Callable[[], float] = time.time, machine: Callable[[], float] = _since_boot) -> None:
         self._wall = wall
@@ -50,8 +50,8 @@ class Clock:
         self.restart()
 
     def restart(self, offset: float | None = None) -> None:
-        """Believe the wall clock as it is now; or, with what `offset` said earlier since the machine started, as it was
-        then."""
+        """Accepts the present wall clock. With an `offset` from earlier since the machine started, accepts the wall
+        clock of that time."""
         with self._lock:
             self._since = self._machine()
             self._offset = self._wall() - self._since
@@ -61,11 +61,11 @@ class Clock:
 
     @property
     def offset(self) -> float:
-        """Wall clock less machine's clock, as far as it is believed."""
+        """The accepted difference of the wall clock and the machine's clock."""
         return self._offset
 
     def now(self) -> float:
-        """Seconds since 1970, never far ahead of what has passed on the machine."""
+        """Returns seconds since 1970, never far ahead of the time that has passed on the machine."""
         wall, machine = self._wall(), self._machine()
         expected = machine + self._offset
         ahead = wall - expected > TOLERANCE_SECONDS + DRIFT * (machine - self._since)
@@ -75,7 +75,7 @@ class Clock:
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong with the wall clock, in words; None if it is believed."""
+        """The problem of the wall clock in words; None if it is accepted."""
         now, wall = self.now(), self._wall()
         if not self._ahead:
             return None
@@ -96,4 +96,4 @@ class Clock:
 
 
 CLOCK = Clock()
-"""The one of this process."""
+"""The clock of this process."""

@@ -5,10 +5,10 @@
     application/cloudevents-batch+json    batch: an array of events
     application/x-ndjson                  one event per line: a CloudEvent if it has `specversion`, else the data of one
     any other, with ce-* headers          binary: the headers are the event's attributes, the body is its data
-    application/json, or …+json           plain: the object is the data; what an event must have is filled in
+    application/json, or …+json           plain: the object is the data; required attributes are filled in
 
-What is filled in: an `id` of ours, a `source` and a `type` (`DEFAULTS`). A request that says `ce-specversion` claims to
-be a CloudEvent, and must have them all.
+A missing `id` is generated, and a missing `source` or `type` is filled in (`DEFAULTS`). A request with `ce-specversion`
+claims to be a CloudEvent and must have all of them.
 """
 
 import asyncio
@@ -57,14 +57,14 @@ __all__ = [
 ]
 
 
-# The context attributes of an event: taken from headers, checked by the rules of CloudEvents 1.0 and our bounds.
+# The context attributes of an event: read from headers, and checked by the rules of CloudEvents 1.0 and our limits.
 
 SPECVERSION = "1.0"
 
 ID_BYTES = 16
-"""Of an id that is derived from an `Idempotency-Key`."""
-LONGEST_NAME = 64  # characters of an attribute's name; the specification advises 20
-LONGEST_VALUE = 2_048  # characters of id, source and type, which stand in an index
+"""The size of an id that is derived from an `Idempotency-Key`."""
+LONGEST_NAME = 64  # characters of an attribute's name; the specification recommends 20
+LONGEST_VALUE = 2_048  # characters of id, source and type, which are in an index
 MAX_ATTRIBUTES = 64
 TEXTS = frozenset({"id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "specversion"})
 KEYS = frozenset({"id", "source", "type"})
@@ -74,11 +74,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class BadRequestMode(ValueError):
-    """The headers contradict each other, or the body as a whole cannot be taken apart."""
+    """The headers contradict each other, or the body cannot be divided into events."""
 
 
 def header_attributes(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The attributes in ce-* headers, percent-decoded. Raises `BadRequestMode`."""
+    """Returns the attributes in ce-* headers, percent-decoded. Raises `BadRequestMode`."""
     found: dict[str, str] = {}
     for name, value in headers:
         if name.startswith("ce-"):
@@ -90,8 +90,8 @@ def header_attributes(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def checked_context(given: Mapping[str, Any], *, partial: bool = False) -> dict[str, Any]:
-    """The context attributes, checked; null means absent. With `partial`, `id` may be absent. Raises `InvalidEvent`
-    with every problem."""
+    """Returns the checked context attributes; null means absent. With `partial`, required attributes may be missing.
+    Raises `InvalidEvent` with every problem."""
     context = {name: value for name, value in given.items() if value is not None}
     problems = [problem for name, value in context.items() if (problem := _wrong(name, value)) is not None]
     if context.get("specversion", SPECVERSION) != SPECVERSION:
@@ -109,12 +109,12 @@ def checked_context(given: Mapping[str, Any], *, partial: bool = False) -> dict[
 
 
 def at_member(name: str) -> Position:
-    """Where a member of the event stands, as a JSON pointer."""
+    """Returns the place of a member of the event as a JSON pointer."""
     return Position(pointer="/" + name.replace("~", "~0").replace("/", "~1") if name else "")
 
 
 def _wrong(name: str, value: Any) -> Problem | None:
-    """What is wrong with an attribute, if anything."""
+    """Returns the problem of an attribute; None if there is none."""
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME or name == "data":
         detail = (
             f"{name[:LONGEST_NAME]!r} is not an attribute name: lower-case letters and digits, at most {LONGEST_NAME}"
@@ -138,14 +138,15 @@ def _wrong(name: str, value: Any) -> Problem | None:
 # ── cloudevents ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 DEFAULTS = {"source": "urn:kindcast:anonymous", "type": "kindcast.event"}
-"""For events that were published without."""
+"""The attributes of events that were published without them."""
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
 
 READ_BY_TYPE = frozenset({FHIR, JSON_LD})
-"""Content types of JSON that say how it is read (rules 20 and 22): events that are sent as plain JSON keep them too."""
+"""Content types of JSON that determine how it is read (rules 20 and 22). Events that are sent as plain JSON keep them
+too."""
 
 _RESERVED = frozenset({"data", "data_base64"})
 _ENCODER = msgspec.json.Encoder()
@@ -164,20 +165,20 @@ class UnknownContent(ValueError):
 
 
 class TooManyEvents(ValueError):
-    """More events than one request may hold."""
+    """The request has more events than allowed."""
 
 
 RECEIVED = "received"
-"""The context attribute that holds the time of arrival (rule 26). It is no part of what is stored and delivered."""
+"""The context attribute with the time of arrival (rule 26). It is neither stored nor delivered."""
 
 
 def arrived(event: Event, at: float) -> Event:
-    """`event` as it is matched: with the time at which it was accepted, in seconds since 1970."""
+    """Returns `event` as it is matched: with the time of its acceptance, `at`, in seconds since 1970."""
     return Event(event.data, {**event.context, RECEIVED: time_of_arrival(at)})
 
 
 def time_of_arrival(at: float) -> str:
-    """RFC 3339 in UTC, to the microsecond.
+    """Returns a time as text: RFC 3339 in UTC, to the microsecond.
 
     >>> time_of_arrival(0.25)
     '1970-01-01T00:00:00.250000+00:00'
@@ -187,8 +188,8 @@ def time_of_arrival(at: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadGraph:
-    """What an event that is a graph was read as under a vocabulary: with its tree as data, or why it cannot be read;
-    and what is to be noted."""
+    """The result of reading an event with linked data under a vocabulary: the event with its tree as data, or why it
+    cannot be read; and notes."""
 
     vocabulary: Vocabulary
     event: Event | InvalidEvent
@@ -197,13 +198,13 @@ class ReadGraph:
 
 NAMES = frozenset({"source", "id"})
 NOT_DIGESTED = NAMES | {"traceparent", "tracestate"}
-"""Members of an event that may differ where it is sent again."""
+"""Members of an event that may differ when it is sent again."""
 
 
 class DecodedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event on its way to the broker. `body` is the whole CloudEvent as JSON; `digest` covers all of it but
-    `NOT_DIGESTED`; `id_is_ours`: it cannot have been accepted before; `enveloped`: its publisher gave it the id;
-    `graph`: what it was read as, where it is one."""
+    """A decoded event for the broker. `body` is the whole CloudEvent as JSON. `digest` covers everything except
+    `NOT_DIGESTED`. `id_is_ours`: the id was generated here, so the event cannot have been accepted before. `enveloped`:
+    the publisher gave the id. `graph`: the event as it was read, if it is linked data."""
 
     source: str
     id: str
@@ -219,8 +220,8 @@ class DecodedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """The events of a request, those that cannot be read as the error that says why. `single`: the mode holds one only.
-    `lines` are their line numbers, from 1, where the request had lines."""
+    """The events of a request; an event that cannot be read is the error that says why. `single`: the mode allows only
+    one event. `lines` are the line numbers of the events, from 1, if the request had lines."""
 
     events: list[DecodedEvent | InvalidEvent]
     single: bool
@@ -228,8 +229,8 @@ class Decoded:
 
 
 class _Plain:
-    """What events that were published as mere data, without an id, have in common: their context, as JSON without its
-    end in `head`, and as their digests have it in `rest`."""
+    """The common parts of events that were published as plain data without an id: their context, the same as JSON
+    without its end in `head`, and its digested form in `rest`."""
 
     __slots__ = ("context", "head", "rest")
 
@@ -244,31 +245,32 @@ _PLAIN = _Plain({})
 
 
 def says_several(error: InvalidEvent | None) -> bool:
-    """Whether a document was not read because it holds several events: `EventReader.parts_of` has them."""
+    """Whether a document was not read because it holds several events, which `EventReader.parts_of` returns."""
     return error is not None and any(problem.code == "several-events" for problem in error.problems)
 
 
 @dataclass(slots=True, kw_only=True)
 class ReadingBudget:
-    """What reading the graphs of one request may cost yet: values, and seconds of processor time where no compiled
-    context reads them or a document of several events is taken apart."""
+    """The remaining budget for reading the linked data of one request: values, and seconds of processor time for
+    documents that no compiled context reads or that hold several events."""
 
     values: int
     seconds: float
 
     def check_seconds(self) -> None:
-        """Raises `InvalidEvent` where none is left."""
+        """Raises `InvalidEvent` if no time is left."""
         if self.seconds <= 0:
             detail = "reading the documents of the request takes too long: send fewer documents in one request"
             raise InvalidEvent([Problem("reading-too-slow", detail)])
 
 
 class EventReader:
-    """Reads requests. Stateless but for the ids that it gives, and what takes documents apart; any thread."""
+    """Reads requests. It has no state except the generated ids and the reader that splits documents. May be used in any
+    thread."""
 
     def __init__(self, *, max_events: int) -> None:
         self._max_events = max_events
-        # A prefix of this process and a counter: unique, and neighbours in the index as they are in time.
+        # Ids are a prefix of this process and a counter: unique, and adjacent in the index if they are close in time.
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
         self._turn = asyncio.Lock()
@@ -282,10 +284,12 @@ class EventReader:
         body: bytes,
         repeatable: Repeatable | None = None,
     ) -> Decoded:
-        """The events of one request; header names in lower case. Linear in the body. Events without an id get one that
-        is derived from `repeatable`, where it is given, so that they are the same events when they are sent again.
+        """Reads the events of one request. Header names must be in lower case. Cost: linear in the body. If
+        `repeatable` is given, events without an id get one that is derived from it, so that they are the same events
+        when they are sent again.
 
-        Raises `UnknownContent`, `BadRequestMode`, `TooManyEvents`; what is wrong with one event stands in its place.
+        Raises `UnknownContent`, `BadRequestMode`, `TooManyEvents`. The error of a single event is in its place in the
+        result.
         """
         media_type = (content_type or "").partition(";")[0].strip().lower()
         given = header_attributes(headers)
@@ -309,13 +313,13 @@ class EventReader:
         return Decoded(events=[self._binary(content_type or "", media_type, given, body, id)], single=True)
 
     def from_object(self, value: Any) -> DecodedEvent:
-        """An event inside another JSON document: a CloudEvent if it has `specversion`, else the data of one. Raises
-        `InvalidEvent`."""
+        """Reads an event inside another JSON document: a CloudEvent if it has `specversion`, else the data of an event.
+        Raises `InvalidEvent`."""
         return self._from_object(value) if _is_event(value) else self._from_data(value, _PLAIN)
 
     def stored(self, body: str) -> Event:
-        """The event of a stored body, which was checked when it was accepted: what `from_object` gives, in less time.
-        Raises `InvalidEvent`, `MalformedJson`."""
+        """Returns the event of a stored body, which was checked when it was accepted. The result is that of
+        `from_object`, in less time. Raises `InvalidEvent`, `MalformedJson`."""
         value = decode(body.encode())
         if not isinstance(value, dict) or "data_base64" in value:
             return self.from_object(value).event
@@ -323,7 +327,8 @@ class EventReader:
         return Event(data, value)
 
     def parts_of(self, document: DecodedEvent, vocabulary: Vocabulary, budget: ReadingBudget) -> list[DecodedEvent]:
-        """The events of a document (rule 21), itself where it is one. Raises `InvalidEvent`, `TooManyEvents`."""
+        """Returns the events of a document (rule 21), or the document itself if it is one event. Raises `InvalidEvent`,
+        `TooManyEvents`."""
         budget.check_seconds()
         began = time.thread_time()
         try:
@@ -356,8 +361,8 @@ class EventReader:
     async def take_apart(
         self, document: DecodedEvent, vocabulary: Vocabulary, budget: ReadingBudget
     ) -> list[DecodedEvent]:
-        """`parts_of` in a worker thread: one document at a time, so that many of them leave threads for others. One
-        event loop."""
+        """Runs `parts_of` in a worker thread, for one document at a time, so that threads are left for other work. For
+        one event loop."""
         async with self._turn:
             return await run_to_the_end(partial(self.parts_of, document, vocabulary, budget))
 
@@ -410,7 +415,8 @@ class EventReader:
     def _binary(
         self, content_type: str, media_type: str, given: Mapping[str, str], body: bytes, id: str | None
     ) -> DecodedEvent | InvalidEvent:
-        """Binary mode, and plain JSON, which is binary mode without its headers. `id`: for an event without one."""
+        """Reads binary mode, and plain JSON, which is binary mode without its headers. `id` is for an event without
+        one."""
         if "datacontenttype" in given:
             raise BadRequestMode("in binary mode Content-Type says what the data is: leave ce-datacontenttype out")
         try:
@@ -424,7 +430,7 @@ class EventReader:
             if content_type and (given or not _is_json(media_type) or media_type in READ_BY_TYPE):
                 context["datacontenttype"] = content_type
             enveloped = "id" in context
-            if not enveloped and media_type in GRAPH_TYPES:  # the same document again is the same event (rule 21)
+            if not enveloped and media_type in GRAPH_TYPES:  # the same document is the same event (rule 21)
                 context["id"] = hashlib.blake2b(body, digest_size=16).hexdigest()
             elif not enveloped and id is not None:
                 context["id"] = id
@@ -452,7 +458,7 @@ class EventReader:
     # ── one event ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _from_object(self, value: Any) -> DecodedEvent:
-        """A CloudEvent in the JSON format."""
+        """Reads a CloudEvent in the JSON format."""
         if not isinstance(value, dict):
             raise InvalidEvent([Problem("no-object", "an event is a JSON object", at_member(""))])
         context = checked_context({name: member for name, member in value.items() if name not in _RESERVED})
@@ -472,7 +478,7 @@ class EventReader:
         return self._made(context, members, notes)
 
     def _from_data(self, data: Any, plain: _Plain, notes: tuple[Note, ...] = (), id: str | None = None) -> DecodedEvent:
-        """The event around plain data: what `_made` makes of it, with less to write. Without `id` it gets a new one."""
+        """Makes an event from plain data, like `_made` but faster. Without `id` it gets a new one."""
         if not isinstance(data, dict):
             raise InvalidEvent([_NO_OBJECT])
         ours = id is None
@@ -522,13 +528,13 @@ class EventReader:
         )
 
     def check_count(self, count: int) -> None:
-        """Raises `TooManyEvents` for more than one request may hold."""
+        """Raises `TooManyEvents` if there are more events than a request may have."""
         if count > self._max_events:
             raise TooManyEvents(f"the request holds {count:,} events; send at most {self._max_events:,} at a time")
 
 
 def digest_of(body: str | bytes, without: Collection[str] = NOT_DIGESTED) -> str | None:
-    """The digest of a stored event, computed again from its body; None for a body that is no event."""
+    """Returns the digest of a stored event, computed again from its body; None for a body that is no event."""
     try:
         whole = msgspec.json.decode(body)
         members = {name: whole.pop(name) for name in ("data", "data_base64") if name in whole}
@@ -540,7 +546,7 @@ def digest_of(body: str | bytes, without: Collection[str] = NOT_DIGESTED) -> str
 
 
 def is_whole(body: str | bytes, digest: str) -> bool:
-    """Whether a stored event is what was accepted. Those of earlier versions have traces in their digests, too."""
+    """Whether a stored event is unchanged. In earlier versions the digest included traces, too."""
     return digest_of(body) == digest or digest_of(body, NAMES) == digest
 
 
@@ -552,12 +558,12 @@ def _is_event(value: Any) -> bool:
 
 
 def _is_json(media_type: str) -> bool:
-    """Whether data of this type is JSON; CloudEvents' default is."""
+    """Whether data of this type is JSON, which is the default of CloudEvents."""
     return media_type in ("", "application/json", "text/json") or media_type.endswith("+json")
 
 
 def _rdf_text(body: bytes) -> str:
-    """The text of an RDF document. Raises `InvalidEvent`."""
+    """Returns the text of an RDF document. Raises `InvalidEvent`."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -565,7 +571,7 @@ def _rdf_text(body: bytes) -> str:
 
 
 def _opaque(media_type: str, body: bytes) -> dict[str, Any]:
-    """Data that is no JSON: text as text, all other as base64."""
+    """Returns data that is no JSON: text as text, everything else as base64."""
     if media_type.startswith("text/"):
         try:
             return {"data": body.decode()}
@@ -575,7 +581,7 @@ def _opaque(media_type: str, body: bytes) -> dict[str, Any]:
 
 
 def _from_base64(encoded: Any, media_type: str) -> tuple[dict[str, Any], tuple[Note, ...]]:
-    """`data_base64` as it stands; JSON inside it becomes `data`."""
+    """Returns `data_base64` unchanged. JSON and RDF inside it become `data`."""
     try:
         raw = b64decode(encoded, validate=True)
     except (ValueError, TypeError):

@@ -1,13 +1,14 @@
 """Translation of CloudEvents `filters` to expression trees of the subscription language.
 
-The six dialects that every CloudEvents subscription service must know, and ours: `semantic`, by its short name or as
-`https://kindcast.dev/dialects/semantic/v1`, whose value is a text or a tree of the subscription language.
+It supports the six dialects that every CloudEvents subscription service must support, and ours: `semantic`, by its
+short name or as `https://kindcast.dev/dialects/semantic/v1`. Its value is a text or a tree of the subscription
+language.
 
     [{"exact": {"type": "com.example.offer"}}, {"semantic": "target isa Computer"}]
         ──▶ {"all": [{"=": ["ce.type", "com.example.offer"]}, {"isa": ["target", "Computer"]}]}
 
-The dialects' `not` is plain negation: it holds where the attribute is absent, unlike ours (rule 8 of the meaning of a
-match). So `not` is pushed down here, and each negated test becomes `missing or not …`.
+The `not` of the dialects is plain negation: it holds if the attribute is absent, unlike ours (rule 8 of
+matching-semantics.md). So `not` is pushed down here, and each negated test becomes `missing or not …`.
 """
 
 import re
@@ -21,11 +22,11 @@ __all__ = ["DIALECTS", "SEMANTIC_DIALECT", "filters_to_tree"]
 
 SEMANTIC_DIALECT = "https://kindcast.dev/dialects/semantic/v1"
 
-DEPTH = 32  # nesting of all, any and not; the language bounds the tree that comes out anyway
+DEPTH = 32  # nesting of all, any and not; the language also limits the resulting tree
 _TESTS = {"exact": "=", "prefix": "startswith", "suffix": "endswith"}
 _GROUPS = ("all", "any", "not")
 DIALECTS = (*_TESTS, *_GROUPS)
-"""Those that CloudEvents requires."""
+"""The dialects that CloudEvents requires."""
 _KNOWN = (*DIALECTS, "semantic")
 _NAME = re.compile(r"[a-z0-9]+")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,9}")
@@ -34,7 +35,8 @@ Tree = dict[str, Any]
 
 
 def filters_to_tree(filters: Any, *, pointer: str = "/filters") -> Tree:
-    """All filters must hold; none gives the tree that always holds. Raises `InvalidSubscription` with every problem."""
+    """Returns the tree of filters that must all hold. No filters give the tree that always holds. Raises
+    `InvalidSubscription` with every problem."""
     translation = _Translation()
     tree = translation.group(filters, pointer, negated=False, joined="all", depth=0)
     if translation.problems:
@@ -43,13 +45,13 @@ def filters_to_tree(filters: Any, *, pointer: str = "/filters") -> Tree:
 
 
 class _Translation:
-    """Walks the filters and collects what is wrong."""
+    """Translates the filters and collects the problems."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
     def group(self, items: Any, pointer: str, *, negated: bool, joined: str, depth: int) -> Tree:
-        """A list of filters; negation turns `all` into `any` (De Morgan)."""
+        """Translates a list of filters. Negation turns `all` into `any` (De Morgan)."""
         if not isinstance(items, list):
             return self._refuse("an array of filters is expected", pointer)
         if depth > DEPTH:
@@ -60,7 +62,7 @@ class _Translation:
         return trees[0] if len(trees) == 1 else {joined: trees}
 
     def one(self, item: Any, pointer: str, *, negated: bool, depth: int) -> Tree:
-        """One filter: an object with one dialect."""
+        """Translates one filter, an object with one dialect."""
         if not isinstance(item, dict) or len(item) != 1:
             return self._refuse("a filter is an object with one member, its dialect", pointer)
         dialect, value = next(iter(item.items()))
@@ -82,7 +84,7 @@ class _Translation:
         return self._refuse(f"unknown dialect {dialect[:100]!r}; known are {', '.join(_KNOWN)}", inside)
 
     def _tests(self, dialect: str, value: Any, pointer: str, *, negated: bool) -> Tree:
-        """`{"exact": {attribute: value, …}}`: every pair must hold."""
+        """Translates `{"exact": {attribute: value, …}}`, of which every pair must hold."""
         if not isinstance(value, dict) or not value:
             return self._refuse(f"{dialect} needs an object of attribute names and values", pointer)
         trees = []
@@ -96,7 +98,7 @@ class _Translation:
         return trees[0] if len(trees) == 1 else {"any" if negated else "all": trees}
 
     def _semantic(self, value: Any, pointer: str, *, negated: bool) -> Tree:
-        """Our own language, with our own `not`."""
+        """Translates our own language, with its own `not`."""
         if not isinstance(value, str | Mapping):
             return self._refuse("the dialect semantic needs a text or a tree of the subscription language", pointer)
         try:
@@ -112,7 +114,8 @@ class _Translation:
 
 
 def _test(dialect: str, attribute: str, text: str, *, negated: bool) -> Tree:
-    """One comparison. Dialects compare the canonical text of a value; ours tells "5" from 5, so `exact` asks both."""
+    """Returns one comparison. Dialects compare the canonical text of a value, but our language distinguishes "5" and 5,
+    so `exact` tests both."""
     test: Tree = {_TESTS[dialect]: [attribute, text]}
     if dialect == "exact" and _INTEGER.fullmatch(text):
         test = {"in": [attribute, [text, int(text)]]}
@@ -122,7 +125,7 @@ def _test(dialect: str, attribute: str, text: str, *, negated: bool) -> Tree:
 
 
 def _moved(problem: Problem, pointer: str) -> Problem:
-    """The same problem, seen from the whole request; a place in a text stays in the words."""
+    """Returns the problem with its place in the whole request. A place inside a text becomes part of the message."""
     at = problem.at
     if at is None or at.pointer is None:
         detail = f"{at}: {problem.detail}" if at else problem.detail

@@ -1,6 +1,6 @@
 """Metrics for /metrics: counters of this process, and totals and gauges read from the store on request.
 
-No metric has a label for a subscription, a concept or an event type: their number is the users' choice, not ours.
+No metric has a label for a subscription, a concept or an event type, because users decide how many there are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ SHORT_SECONDS = (0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 class Metrics:
-    """The instruments of one application, in a registry of their own. Any thread."""
+    """The metrics of one application, in their own registry. May be used in any thread."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -38,16 +38,17 @@ class Metrics:
         )
 
     def observe_matching(self, seconds: float, events: int) -> None:
-        """Reading and matching so many events took so long."""
+        """Records how long reading and matching this many events took."""
         if events:
             self.match_duration.observe(seconds / events)
 
     def observe_commit(self, seconds: float, events: int) -> None:
-        """A commit with so many events took so long."""
+        """Records how long a commit with this many events took."""
         self.commit_duration.observe(seconds)
 
     def counted(self) -> dict[str, float]:
-        """The sums, counts and buckets of the histograms: `match_sum`, `match_count`, `match_le_0.1`, `commit_sum` …"""
+        """Returns the sums, counts and buckets of the histograms: `match_sum`, `match_count`, `match_le_0.1`,
+        `commit_sum` …"""
         found = {}
         for name, histogram in (("match", self.match_duration), ("commit", self.commit_duration)):
             for sample in next(iter(histogram.collect())).samples:
@@ -68,8 +69,8 @@ class Metrics:
         index_allowed: int | None,
         shards: Mapping[int, tuple[int, float]] | None = None,
     ) -> bytes:
-        """All metrics in Prometheus' text format; those that are None are left out. `shards`: events and seconds that
-        each is behind."""
+        """Returns all metrics in Prometheus' text format. Values that are None are left out. `shards` maps each shard
+        to the events and seconds by which it is behind."""
         stored = CollectorRegistry(auto_describe=False)
         stored.register(_Collected(_stored(totals, subscriptions, version)))
         gauges = {
@@ -87,7 +88,7 @@ class Metrics:
 
 
 class _Collected(Collector):
-    """Metrics that were computed already."""
+    """A collector of metrics that were already computed."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = list(metrics)
@@ -107,8 +108,8 @@ def _of_shards(shards: Mapping[int, tuple[int, float]]) -> Iterator[Metric]:
 
 
 def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> Iterator[Metric]:
-    """What the store knows. accepted = matched + unmatched; matches = delivered + pending + dead + discarded; parked =
-    its results + waiting."""
+    """Yields the metrics from the store. accepted = matched + unmatched; matches = delivered + pending + dead +
+    discarded; parked = its results + waiting."""
     counters = {
         "kindcast_events_accepted": ("Events accepted", totals.accepted),
         "kindcast_events_duplicate": ("Events that were accepted before", totals.duplicates),

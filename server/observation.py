@@ -1,8 +1,8 @@
-"""What the stored events and subscriptions tell about the vocabulary: which terms nobody understood, which attributes
-there are, and who asks about a concept.
+"""Reports from stored events and subscriptions about the vocabulary: unknown terms, existing attributes, and uses of a
+concept.
 
-Each looks at the newest rows only, in worker threads, and says how many it looked at. Nothing is counted while events
-are published, so publishers pay nothing for it.
+Each report reads only the newest rows, in worker threads, and says how many it read. Nothing is counted while events
+are published, so publishing is not slower.
 """
 
 import asyncio
@@ -29,30 +29,31 @@ from kindcast.server.strict_json import decode
 __all__ = ["attributes_seen", "recent_attributes", "unknown_terms", "uses_of"]
 
 RECENT_EVENTS = 50
-"""Newest events whose attributes are compared with what a new subscription asks about."""
+"""The number of newest events whose attributes are compared with those of a new subscription."""
 RECENT_LEAST = 10
-"""Of these so many are read, however long it takes; then `RECENT_BUDGET` ends it."""
+"""This many of them are always read. After that, `RECENT_BUDGET` limits the time."""
 RECENT_BUDGET = 0.25
 RECENT_SECONDS = 2.0
 EVENTS = 500
-"""Newest events that one answer reads."""
+"""The number of newest events that one report reads."""
 SUBSCRIPTIONS = 5_000
-"""Newest live subscriptions that one answer reads."""
+"""The number of newest live subscriptions that one report reads."""
 LISTED = 50
 LONGEST_TERM = 100
-"""Characters; longer strings are text, and no names of anything."""
+"""The maximum number of characters of a term. Longer strings are text and no names."""
 LONGEST_IRI = 1_000
-"""Characters of the IRI of a property that is counted."""
+"""The maximum number of characters in the IRI of a counted property."""
 MOST_COUNTED = 10_000
-"""Different properties that one answer counts; those that come first from the newest event on."""
+"""The maximum number of different properties that one report counts, from the newest event on."""
 
 
 async def unknown_terms(
     broker: Broker, reader: EventReader, view: View | None = None, lang: str = "en"
 ) -> dict[str, Any]:
-    """Strings of the newest events at attributes that hold concepts, and that are no known concept: most frequent
-    first. An attribute holds concepts where it is declared so, a subscription asks for its kind, or another event had a
-    known concept there. And the properties of their graphs that no ontology, declaration or live subscription knows."""
+    """Returns the strings of the newest events, in attributes that hold concepts, that are no known concept, most
+    frequent first. An attribute holds concepts if it is declared so, if a subscription uses it with a kind, or if
+    another event had a known concept in it. Also returns the properties of graphs that no ontology, declaration or live
+    subscription knows."""
     vocabulary = broker.vocabulary
     rows = await broker.read(_newest_events)
     trees = await broker.read(_newest_trees)
@@ -93,14 +94,15 @@ async def unknown_terms(
 
 
 def _named(vocabulary: Vocabulary, suggestion: dict[str, Any], lang: str) -> dict[str, Any]:
-    """With `shown`, the label of its concept in a language; `label` is the name that is near."""
+    """Adds `shown`, the label of the concept in a language. `label` is the similar name."""
     concept = vocabulary.concept(suggestion["iri"])
     return suggestion | {"shown": suggestion["label"] if concept is None else vocabulary.label(concept, lang)}
 
 
 class _Properties:
-    """Counts the events that have each unknown property, with the newest of them as an example. Rows come newest first.
-    At most `MOST_COUNTED` properties with IRIs of `LONGEST_IRI` characters: publishers choose them."""
+    """Counts the events with each unknown property, and keeps the newest event as an example. Rows must come newest
+    first. At most `MOST_COUNTED` properties with IRIs of at most `LONGEST_IRI` characters are counted, because
+    publishers choose them."""
 
     def __init__(self, vocabulary: Vocabulary, asked: Iterable[str]) -> None:
         self._attributes = vocabulary.attributes
@@ -119,7 +121,7 @@ class _Properties:
                 self._examples.setdefault(iri, (attribute, row))
 
     def listed(self) -> list[dict[str, Any]]:
-        """The most frequent ones."""
+        """Returns the most frequent properties."""
         return [
             {"iri": iri, "attribute": attribute, "count": times, "last_sequence": row.sequence, "source": row.source}
             for iri, times in self._counted.most_common(LISTED)
@@ -130,8 +132,8 @@ class _Properties:
 async def uses_of(
     broker: Broker, reader: EventReader, vocabulary: Vocabulary, concept: ConceptId, view: View | None = None
 ) -> dict[str, Any]:
-    """The live subscriptions that name the concept or something beneath it, and the newest events that state it, as far
-    as a view shows them."""
+    """Returns the live subscriptions that name the concept or a narrower one, and the newest events that state it, as
+    far as a view shows them."""
     rows = await broker.read(_newest_events)
     trees = await broker.read(_newest_trees)
 
@@ -163,7 +165,7 @@ async def uses_of(
 
 
 async def attributes_seen(broker: Broker, reader: EventReader) -> list[str]:
-    """Names of attributes: those of the newest events, most frequent first, those that are declared, and those of the
+    """Returns names of attributes: those of the newest events, most frequent first, the declared ones, and those of the
     envelope."""
     vocabulary = broker.vocabulary
     rows = await broker.read(_newest_events)
@@ -178,8 +180,9 @@ async def attributes_seen(broker: Broker, reader: EventReader) -> list[str]:
 
 
 async def recent_attributes(broker: Broker, reader: EventReader) -> SeenAttributes:
-    """The attributes of the newest events, for advice to subscribers. Read again when there are newer events, but not
-    more often than every `RECENT_SECONDS`; reading stops after `RECENT_BUDGET` seconds or `RECENT_EVENTS` events."""
+    """Returns the attributes of the newest events, for advice to subscribers. They are read again if there are newer
+    events, but at most every `RECENT_SECONDS`. Reading stops after `RECENT_BUDGET` seconds or `RECENT_EVENTS`
+    events."""
     vocabulary, known = broker.vocabulary, broker.recent_attributes
     newest = await broker.read(last_sequence)
     if known is not None and known.version == vocabulary.version:
@@ -210,7 +213,7 @@ def _newest_trees(connection: Connection) -> Sequence[Row[Any]]:
 def _read(
     rows: Sequence[Row[Any]], reader: EventReader, vocabulary: Vocabulary, view: View | None = None
 ) -> Iterator[tuple[Row[Any], CanonicalEvent]]:
-    """The events as the vocabulary of now reads them; those that it cannot read are left out."""
+    """Yields the events as the active vocabulary reads them. Events that it cannot read are left out."""
     canonicaliser = Canonicaliser(vocabulary)
     for row in rows:
         try:
@@ -222,14 +225,14 @@ def _read(
 
 
 def _is_word(value: Any) -> bool:
-    """Whether a published string may be the name of something: it is no number, quantity, date, address or text."""
+    """Whether a published string may be a name: it is no number, quantity, date, address or text."""
     read = (value.number, value.amount, value.instant, value.dates)
     text = value.published
     return all(each is None for each in read) and 0 < len(text) <= LONGEST_TERM and any(c.isalpha() for c in text)
 
 
 def _kinds_asked(node: Any) -> Iterator[str]:
-    """The attributes whose kind a tree asks for."""
+    """Yields the attributes that a tree compares with a kind."""
     if isinstance(node, Mapping):
         for key, body in node.items():
             if key in ("isa", "is", "below") and isinstance(body, list) and isinstance(body[0], str):
@@ -242,7 +245,7 @@ def _kinds_asked(node: Any) -> Iterator[str]:
 
 
 def _attributes_asked(node: Any) -> Iterator[str]:
-    """The attributes that a tree names."""
+    """Yields the attributes in a tree."""
     if isinstance(node, list):
         for each in node:
             yield from _attributes_asked(each)
@@ -259,7 +262,7 @@ def _attributes_asked(node: Any) -> Iterator[str]:
 
 
 def _iris(node: Any) -> Iterator[str]:
-    """The IRIs of concepts that a tree names."""
+    """Yields the IRIs of concepts in a tree."""
     if isinstance(node, Mapping):
         for key, body in node.items():
             if key in ("iri", "instance") and isinstance(body, str):

@@ -4,8 +4,8 @@
                                                               └────▶ a closed tenant: the same, when it is next opened
 
 Each tenant has copies of the documents in its own database, under the same version numbers. A tenant compares them with
-those of `default`, so a server that was killed in between goes on where it stopped. One change is made at a time. While
-it is made, no open tenant changes its own vocabulary, and no tenant becomes usable.
+those of `default`, so a server that was killed in between continues where it stopped. Only one change is made at a
+time. Meanwhile no open tenant changes its own vocabulary, and no other tenant becomes usable.
 """
 
 import asyncio
@@ -47,31 +47,32 @@ _log = logging.getLogger("kindcast.tenants")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What a change depends on in one tenant."""
+    """The state of one tenant on which a change depends."""
 
     ontologies: Sequence[Ontology]
     declarations: Declarations
     rows: list[Row[Any]]
-    """Of its subscriptions."""
+    """The rows of its subscriptions."""
     has_own: bool
-    """Whether it has an ontology of this name that is not shared."""
+    """Whether the tenant has its own ontology with this name."""
     candidates: int
-    """That wait for a decision under the ontology."""
+    """The number of candidates that wait for a decision under the ontology."""
 
 
 class SharedOntologies:
-    """What changes of shared ontologies need of the other tenants. One per server, on its event loop."""
+    """The operations on the other tenants that changes of shared ontologies need. One per server, on its event loop."""
 
     def __init__(self, tenants: "Tenants") -> None:
         self._tenants = tenants
         self._lock = asyncio.Lock()
-        """Held while a shared ontology is changed, and while a tenant that was just opened follows."""
+        """Held while a shared ontology is changed, and while a newly opened tenant follows."""
         self._behind: set[str] = set()
         """Open tenants that could not follow yet."""
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
-        """No open tenant closes or changes its vocabulary meanwhile, and no other one becomes usable."""
+        """A context manager: meanwhile no open tenant closes or changes its vocabulary, and no other tenant becomes
+        usable."""
         async with self._lock, AsyncExitStack() as stack:
             held = self._tenants.others()
             for _, services in held:
@@ -82,7 +83,7 @@ class SharedOntologies:
             yield
 
     async def agree(self, change: SharedChange) -> dict[str, int]:
-        """What a change does to the subscriptions of the other tenants, as counts; nothing is changed.
+        """Returns the effect of a change on the subscriptions of the other tenants, as counts. Nothing is changed.
 
         Raises `SharingRefused`, `OntologyInUse`.
         """
@@ -106,23 +107,23 @@ class SharedOntologies:
         return {name: counted[name] for name in COUNTED}
 
     async def follow(self) -> int:
-        """Bring every open tenant to what `default` has, inside `holding`. Returns how many could not follow; they are
-        tried again."""
+        """Makes every open tenant follow `default`. Call this inside `holding`. Returns how many could not follow; they
+        are tried again."""
         for name, services in self._tenants.others():
             await self._bring(name, services.broker)
         return len(self._behind)
 
     @asynccontextmanager
     async def opening(self, name: str, broker: Broker) -> AsyncIterator[None]:
-        """Brings a tenant that was just opened to what `default` has, before the block makes it usable. Raises
-        `StoreUnavailable` where that is not possible."""
+        """A context manager that makes a newly opened tenant follow `default` before the block makes it usable. Raises
+        `StoreUnavailable` if that is not possible."""
         async with self._lock:
             async with broker.vocabulary_commands.changing():
                 await self._bring(name, broker, must=True)
             yield
 
     async def look(self) -> None:
-        """Try those again that could not follow."""
+        """Tries the tenants that could not follow again."""
         for name, services in self._tenants.others():
             if name in self._behind:
                 services.under_way += 1
@@ -138,12 +139,12 @@ class SharedOntologies:
             await broker.vocabulary_commands.follow_shared(self._tenants.default.broker)
         except (ServerError, SemanticError) as error:
             _log.error("tenant %s cannot follow the shared ontologies yet: %s", name, error)
-            if must and not isinstance(error, OntologyInUse):  # what waits for operators is decided once it is open
+            if must and not isinstance(error, OntologyInUse):  # waiting candidates are decided after it is open
                 raise StoreUnavailable("this tenant cannot use the shared ontologies yet: try again later") from error
             self._behind.add(name)
 
     async def _look(self, name: str, change: SharedChange) -> Counter[str]:
-        """What the change does in one tenant, which need not be open."""
+        """Returns the effect of the change in one tenant, which need not be open."""
 
         def see(connection: Connection) -> _Seen:
             return _see(connection, change)
@@ -173,7 +174,8 @@ def _read_closed(path: Path, change: SharedChange) -> _Seen:
 
 
 def _see(connection: Connection, change: SharedChange) -> _Seen:
-    """Raises `StoreUnreadable` where an ontology would have to be read from its document again."""
+    """Reads the state of a tenant. Raises `StoreUnreadable` if an ontology would have to be read from its document
+    again."""
     stored = []
     for row in ontologies.active_records(connection):
         found = decoded(row.records)
@@ -190,7 +192,7 @@ def _see(connection: Connection, change: SharedChange) -> _Seen:
 
 
 def _judge(seen: _Seen, change: SharedChange) -> Counter[str]:
-    """Counts of one tenant; any thread."""
+    """Returns the counts of one tenant. May run in any thread."""
     if seen.has_own:
         return Counter(own=1)
     declared = seen.declarations.arguments()
@@ -211,7 +213,7 @@ def _judge(seen: _Seen, change: SharedChange) -> Counter[str]:
 
 
 def _direction(impact: Impact, id: str) -> set[str]:
-    """Whether a subscription gains, loses, or uses something that is gone."""
+    """Returns whether a subscription gains or loses matches, or uses something that was removed."""
     changes = [impact.changes[part] for part in impact.parts_of(id)]
     said = set()
     if any(each.counts["gains"] or each.counts["gains_words"] or "back" in each.details for each in changes):

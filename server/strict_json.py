@@ -15,11 +15,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class MalformedJson(ValueError):
-    """This is no JSON; the text says what is wrong and at which byte."""
+    """The data is not JSON. The message says what is wrong and at which byte."""
 
 
 def decode(data: bytes) -> Any:
-    """The value of a JSON text in UTF-8. Raises `MalformedJson`."""
+    """Returns the value of a JSON text in UTF-8. Raises `MalformedJson`."""
     try:
         return msgspec.json.decode(data.removeprefix(_BOM))
     except msgspec.ValidationError as error:  # "Number out of range"

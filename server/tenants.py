@@ -4,9 +4,8 @@
                                    │
                                    └── opened on first use; closed when long idle and nothing is due
 
-The tenant `default` is the database of the server, always open. The others are in `tenants/NAME/` of the data folder.
-One in which something is due though nobody asks (webhooks, candidates of operators) stays open, and is opened again by
-the next start.
+The tenant `default` is the database of the server and always open. The others are in `tenants/NAME/` of the data
+folder. A tenant with due work (webhooks, candidates of operators) stays open, and the next start opens it again.
 """
 
 import asyncio
@@ -44,19 +43,19 @@ from kindcast.server.store.system import SystemStore
 __all__ = ["TenantServices", "Tenants", "running_services", "running_tenants"]
 
 LOOK_SECONDS = 5.0
-"""How often tenants that nobody uses are looked for."""
+"""The interval of the checks for idle tenants."""
 PATIENCE_SECONDS = 5.0
-"""For which requests of a tenant that is being deleted may go on."""
+"""How long running requests of a tenant that is being deleted may take."""
 POLL_SECONDS = 0.02
 DELETED = ".deleted-"
-"""In the name of the folder of a deleted tenant while its files are removed; no tenant has a name with a dot."""
+"""A part of the folder's name while the files of a deleted tenant are removed. No tenant has a name with a dot."""
 
 _log = logging.getLogger("kindcast.tenants")
 
 
 @dataclass(slots=True)
 class TenantServices:
-    """What the routes need of one tenant."""
+    """The services of one tenant that the routes use."""
 
     broker: Broker
     jobs: Jobs
@@ -66,7 +65,7 @@ class TenantServices:
     tail: LiveTail
     history: History
     under_way: int = 0
-    """Requests that use it."""
+    """The number of requests that use it."""
     used_at: float = field(default_factory=time.monotonic)
 
 
@@ -74,7 +73,7 @@ class TenantServices:
 async def running_services(
     settings: Settings, reader: EventReader, roles_of: RolesOf = EVERYBODY, *, is_first: bool
 ) -> AsyncIterator[TenantServices]:
-    """Runs everything over one database. Raises what `Broker.start` does."""
+    """A context manager that runs all services over one database. Raises the errors of `Broker.start`."""
     broker = Broker(settings, is_first=is_first, roles_of=roles_of)
     backtests = Backtests(broker, settings, reader)
     await broker.start()
@@ -88,14 +87,14 @@ async def running_services(
             tail = LiveTail(broker, delivery.wakeups)
             yield TenantServices(broker, jobs, backtests, delivery, late_matching, tail, history)
     finally:
-        broker.documents.stop()  # what is only being read ends at once; what is being stored is finished
+        broker.documents.stop()  # reading ends at once; storing is finished
         backtests.stop()
         await jobs.stop()
         await broker.stop()
 
 
 class Tenants:
-    """The open tenants of one server. On one event loop."""
+    """The open tenants of one server. For one event loop."""
 
     def __init__(
         self,
@@ -114,7 +113,7 @@ class Tenants:
         self._opening: dict[str, asyncio.Task[TenantServices]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self.shared = SharedOntologies(self)
-        """How changes of ontologies that all tenants share reach the others."""
+        """Distributes changes of shared ontologies to the other tenants."""
         default.delivery.wakeups.also_closes(self._close_streams)
 
     def __len__(self) -> int:
@@ -122,8 +121,8 @@ class Tenants:
 
     @asynccontextmanager
     async def enter(self, name: str) -> AsyncIterator[TenantServices]:
-        """The services of a tenant, which stays open for as long as the block runs. Raises `BrokerBusy` when too many
-        are open, and what `Broker.start` does."""
+        """A context manager with the services of a tenant, which stays open while the block runs. Raises `BrokerBusy`
+        if too many tenants are open, and the errors of `Broker.start`."""
         services = await self._find(name)
         services.under_way += 1
         try:
@@ -139,7 +138,7 @@ class Tenants:
             return self._open[name][0]
         opening = self._opening.get(name)
         if opening is None:
-            # A task of its own: a request that leaves meanwhile leaves no half-opened tenant.
+            # A separate task, so that a request that is cancelled meanwhile leaves no half-opened tenant.
             opening = self._opening[name] = asyncio.create_task(self._make_open(name), name=f"opening {name}")
             opening.add_done_callback(partial(self._opened, name))
         return await asyncio.shield(opening)
@@ -160,33 +159,33 @@ class Tenants:
     def _opened(self, name: str, opening: "asyncio.Task[TenantServices]") -> None:
         del self._opening[name]
         if not opening.cancelled():
-            opening.exception()  # seen, also where nobody waits any more
+            opening.exception()  # marks the exception as retrieved, also if nobody waits any more
 
     def is_open(self, name: str) -> bool:
-        """Whether its matcher is in memory."""
+        """Whether the matcher of a tenant is in memory."""
         return name == DEFAULT_TENANT or name in self._open
 
     def others(self) -> list[tuple[str, TenantServices]]:
-        """Those that are open beside `default`, by name."""
+        """Returns the open tenants except `default`, by name."""
         return [(name, services) for name, (services, _) in sorted(self._open.items())]
 
     async def names(self) -> list[str]:
-        """Of all tenants that were made, open or not."""
+        """Returns the names of all created tenants, open or not."""
         return [each.name for each in (await anyio.to_thread.run_sync(self._store.load))[2]]
 
     def folder(self, name: str) -> Path:
-        """Where a tenant has its data."""
+        """Returns the folder with the data of a tenant."""
         return self._settings.data / "tenants" / name
 
     def subscriptions(self, name: str) -> int | None:
-        """How many a tenant has, while it is open; None else."""
+        """Returns the number of subscriptions of a tenant; None if it is not open."""
         if not self.is_open(name):
             return None
         services = self.default if name == DEFAULT_TENANT else self._open[name][0]
         return len(services.broker.state.live_subscriptions)
 
     async def delete(self, name: str) -> None:
-        """Close a tenant and delete all that it has; requests under way are given `PATIENCE_SECONDS` to end. Raises
+        """Closes a tenant and deletes all its data. Running requests get `PATIENCE_SECONDS` to end. Raises
         `UnknownTenant`, `TenantInUse`."""
         if name == DEFAULT_TENANT:
             raise TenantInUse("the tenant 'default' is always there and cannot be deleted")
@@ -210,7 +209,7 @@ class Tenants:
             await anyio.to_thread.run_sync(partial(shutil.rmtree, gone, ignore_errors=True))
 
     def _remove_deleted(self) -> None:
-        """What a process that ended meanwhile left of deleted tenants."""
+        """Removes the files of deleted tenants that a killed process left."""
         for each in self.folder("").glob(f"*{DELETED}*"):
             shutil.rmtree(each, ignore_errors=True)
 
@@ -231,7 +230,7 @@ class Tenants:
         return services, stack
 
     async def _make_room(self) -> None:
-        """Close the one that was not used for longest, when there are too many."""
+        """Closes the least recently used idle tenant, if too many are open."""
         if len(self) < self._settings.max_open_tenants:
             return
         for name, (services, _) in sorted(self._open.items(), key=lambda each: each[1][0].used_at):
@@ -240,7 +239,7 @@ class Tenants:
         raise BrokerBusy("too many tenants are in use at the same time: try again in a moment")
 
     async def look(self) -> None:
-        """Close those that nobody uses and in which nothing is due."""
+        """Closes idle tenants without due work."""
         before = time.monotonic() - self._settings.tenant_idle_seconds
         for name, (services, _) in list(self._open.items()):
             if services.used_at < before:
@@ -258,8 +257,8 @@ class Tenants:
             return True
 
     async def wake(self) -> bool:
-        """Open those in which something was due when the last server ended. Returns False where some have to wait,
-        because as many as may be are open."""
+        """Opens the tenants that had due work when the last server ended. Returns False if some must wait because too
+        many are open."""
         for each in (await anyio.to_thread.run_sync(self._store.load))[2]:
             if each.awake:
                 try:
@@ -271,7 +270,7 @@ class Tenants:
         return True
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Closes idle tenants and opens waiting ones, until it is cancelled."""
         await anyio.to_thread.run_sync(self._remove_deleted)
         are_awake = await self.wake()
         while True:
@@ -284,7 +283,7 @@ class Tenants:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
 
     async def stop(self) -> None:
-        """Close all, also those that are just being opened."""
+        """Closes all tenants, also those that are being opened."""
         if self._opening:
             await asyncio.wait(self._opening.values())
         while self._open:
@@ -297,7 +296,7 @@ class Tenants:
                 await anyio.to_thread.run_sync(self._store.set_awake, name, due)
 
     def _close_streams(self) -> None:
-        """The process was told to stop."""
+        """Called when the process must stop."""
         for services, _ in list(self._open.values()):
             services.delivery.wakeups.close()
 
@@ -311,7 +310,7 @@ def _is_due(connection: Connection) -> bool:
 async def running_tenants(
     settings: Settings, reader: EventReader, store: SystemStore, roles_of: RolesOf = EVERYBODY
 ) -> AsyncIterator[Tenants]:
-    """The tenant `default`, and the others as they are used."""
+    """A context manager that runs the tenant `default`, and the others when they are used."""
     async with running_services(settings, reader, roles_of, is_first=True) as default:
         tenants = Tenants(settings, reader, store, default, roles_of)
         running = asyncio.create_task(tenants.run(), name="tenants")

@@ -1,11 +1,11 @@
-"""Traces by OpenTelemetry, where the environment has its variables (`OTEL_…`): the way of an event from the request
-that published it to each attempt to deliver it, which another process may make, days later.
+"""Traces with OpenTelemetry, if the environment has its variables (`OTEL_…`). A trace follows an event from its request
+to each delivery attempt, which another process may make days later.
 
     request ──span──▶ match and store ──▶ the event, stored with `traceparent` ──▶ attempt ──span──▶ sink
                                                                                       └─ header `traceparent` ─┘
 
-FastAPI makes the spans of requests, and configures the exporter. `traceparent` is the attribute that CloudEvents have
-for this; an event that brings one keeps it.
+FastAPI makes the spans of requests and configures the exporter. `traceparent` is the attribute of CloudEvents for this.
+An event that has one keeps it.
 """
 
 import logging
@@ -41,23 +41,24 @@ _STREAMS = re.compile(r"/(stream|ws|healthz|readyz|metrics)$")
 
 
 class _Carried(msgspec.Struct):
-    """An event as it is stored; all else is skipped."""
+    """The trace in a stored event. All other members are skipped."""
 
     traceparent: str | None = None
 
 
 @cache
 def is_wanted() -> bool:
-    """Whether the environment asks for OpenTelemetry: without, nothing here costs anything."""
+    """Whether the environment requests OpenTelemetry. If not, nothing here has a cost."""
     return any(name.startswith("OTEL_") for name in os.environ)
 
 
 def telemetry() -> "TelemetryConfig":
-    """What FastAPI is to do: spans of requests, sent to the collector of `OTEL_EXPORTER_OTLP_ENDPOINT`. Not its records
-    of errors, which hold what clients sent, nor its durations, which `/metrics` has."""
+    """Returns the configuration for FastAPI: spans of requests, sent to the collector of `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    Its records of errors are switched off, because they contain data of clients, and its durations, because `/metrics`
+    has them."""
     wanted = is_wanted()
     if wanted:
-        logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # else each try to reach a collector is told
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # attempts to reach a collector are not logged
     can_send = find_spec("opentelemetry.sdk") is not None
     if not can_send and not _ENDPOINTS.isdisjoint(os.environ):
         _log.warning("no traces are sent, because the libraries are not installed: pip install 'kindcast[telemetry]'")
@@ -72,12 +73,13 @@ def telemetry() -> "TelemetryConfig":
 
 
 def _is_left_out(scope: MutableMapping[str, Any]) -> bool:
-    """Streams last for days, and may have a token in their address; probes come all the time."""
+    """Whether a request has no span: streams last for days and may have a token in their URL, and probes are
+    frequent."""
     return _STREAMS.search(scope["path"]) is not None
 
 
 def name_request(method: str, route: str) -> None:
-    """Name the span of a request that is answered before the routes are searched."""
+    """Names the span of a request that is answered before the routes are searched."""
     if is_wanted():
         span = trace.get_current_span()
         span.update_name(f"{method} {route}")
@@ -85,8 +87,8 @@ def name_request(method: str, route: str) -> None:
 
 
 def carrying(events: "Sequence[DecodedEvent]") -> "Sequence[DecodedEvent]":
-    """The events, with the trace of the current request if they have no own trace. What it is
-    matched by, and recognised by, stays the same."""
+    """Returns the events, with the trace of the current request if they have no trace. Matching and the detection of
+    duplicates do not change."""
     if not is_wanted():
         return events
     span = trace.get_current_span().get_span_context()
@@ -103,7 +105,7 @@ def carrying(events: "Sequence[DecodedEvent]") -> "Sequence[DecodedEvent]":
 
 @contextmanager
 def storing(events: int) -> Iterator[None]:
-    """A span for matching and storing events, the time included in which they wait."""
+    """A context manager with a span for matching and storing events, including the time in which they wait."""
     if not is_wanted():
         yield
         return
@@ -112,7 +114,7 @@ def storing(events: int) -> Iterator[None]:
 
 
 class Attempt:
-    """An attempt to deliver, and its span, if there is one."""
+    """A delivery attempt and its span, if there is one."""
 
     def __init__(self, span: trace.Span | None = None) -> None:
         self._span = span
@@ -124,7 +126,7 @@ class Attempt:
             self.traceparent = carrier.get(TRACEPARENT)
 
     def ended(self, outcome: "Outcome") -> None:
-        """Tell how it ended."""
+        """Records the outcome in the span."""
         if self._span is None:
             return
         if outcome.status_code is not None:
@@ -139,8 +141,8 @@ _UNTRACED = Attempt()
 
 @contextmanager
 def attempt(subscription: str, message: str, bodies: Sequence[str]) -> Iterator[Attempt]:
-    """An attempt to deliver these stored events to a subscription. Its span belongs to the trace of the event; where it
-    carries several, they are linked."""
+    """A context manager with the attempt to deliver these stored events to a subscription. Its span belongs to the
+    trace of the event. If there are several events, they are linked."""
     if not is_wanted():
         yield _UNTRACED
         return
@@ -163,7 +165,7 @@ def attempt(subscription: str, message: str, bodies: Sequence[str]) -> Iterator[
 
 
 def _parent(body: str) -> Context:
-    """The trace that an event carries; none where what its publisher wrote is no such text."""
+    """Returns the trace in an event; an empty one if its value is no valid text."""
     try:
         carried = msgspec.json.decode(body, type=_Carried).traceparent
     except msgspec.ValidationError:

@@ -1,11 +1,11 @@
 """Runs long work in worker threads, so that the event loop and the writer thread continue.
 
-A thread cannot be stopped. Who is cancelled while it waits for one, because a client left, would give back what the
-thread still uses; so it waits on, and is cancelled then.
+A thread cannot be stopped. A task that is cancelled while it waits for a thread, because a client left, would release
+what the thread still uses. So the task waits until the thread has ended, and is cancelled then.
 
-Only one thread runs Python at a time. The others wait until it has had its turn, of five milliseconds by default, and
-the writer's thread gives its own turn away at each statement of the database: beside a thread that computes, an event
-of twenty statements would take a hundred milliseconds. So turns are short while long work runs.
+Only one thread holds the GIL at a time. By default the others wait up to five milliseconds for it, and the writer's
+thread releases it at each statement of the database. Beside a computing thread, an event with twenty statements would
+take a hundred milliseconds. So the switch interval is short while long work runs.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ __all__ = ["run_to_the_end", "short_turns"]
 T = TypeVar("T")
 
 SHORT_TURN: Final = 0.0005
-"""Seconds. Shorter ones gain nothing; at all times they would cost a twentieth of the rate of publishing."""
+"""The switch interval in seconds. A shorter one gains nothing. Used all the time, it would cost a twentieth of the rate
+of publishing."""
 _lock = threading.Lock()
 _usual = [0.0]
 _running = [0]
@@ -31,7 +32,7 @@ _running = [0]
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Threads take turns of `SHORT_TURN` as long as anybody is within. Any thread."""
+    """A context manager: the switch interval is `SHORT_TURN` while any thread is inside. May be used in any thread."""
     with _lock:
         if not _running[0]:
             _usual[0] = sys.getswitchinterval()
@@ -47,7 +48,8 @@ def short_turns() -> Iterator[None]:
 
 
 async def run_to_the_end(work: Callable[[], T]) -> T:
-    """What `work` returns, in a worker thread, in short turns. Returns or raises only after the thread has ended."""
+    """Runs `work` in a worker thread, with short turns, and returns its result. Returns or raises only after the thread
+    has ended."""
 
     def working_thread() -> T:
         with short_turns():

@@ -2,7 +2,8 @@
 
     ready ──some seconds──▶ quick_check, table by table ──▶ digests, some thousand rows at a time ──▶ log, /readyz
 
-Between two pieces it rests for several times as long as a piece took, so that it costs a small share of one processor.
+After each piece it pauses for several times as long as the piece took, so that it uses only a small share of one
+processor.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ from kindcast.server.store.integrity import CHECKS, Check, Damage, count_of, fin
 __all__ = ["check_everything"]
 
 ROWS = 1_000
-"""Of a piece."""
+"""The number of rows of a piece."""
 REST = 4.0
-"""Times as long as a piece took."""
+"""The length of a pause, as a multiple of the time of a piece."""
 MAX_DAMAGE = 20
-"""Lines of SQLite's own check that are kept."""
+"""The maximum number of kept lines of SQLite's own check."""
 
 _log = logging.getLogger("kindcast.store")
 
@@ -32,7 +33,7 @@ Read = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
 
 
 async def check_everything(read: Read, damage: Damage, after_seconds: float) -> None:
-    """Until all is checked, or cancelled. `read` is the broker's. What is damaged is noted in `damage`."""
+    """Checks all data once. `read` is the method of the broker. The damage is recorded in `damage`."""
     await asyncio.sleep(after_seconds)
     began = time.monotonic()
     try:

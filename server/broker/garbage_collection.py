@@ -1,13 +1,13 @@
-"""Tuning of Python's garbage collector: long-lived objects are frozen, so that full collections skip them, and
-collections are rare, so that most objects are gone before one visits them.
+"""Tuning of Python's garbage collector. Long-lived objects are frozen, so that full collections skip them. Collections
+are rare, so that most objects are deleted before one visits them.
 
-A full collection visits every tracked object. A vocabulary with its subscriptions has millions, so each takes tenths of
-a second, several times per second while events are published. Frozen objects are not visited: publishing became 1.5
-times as fast in the workload of real readings.
+A full collection visits every tracked object. A vocabulary with its subscriptions has millions, so a collection takes
+tenths of a second, several times per second while events are published. Frozen objects are not visited: this made
+publishing 1.5 times as fast in the workload of real readings.
 
-By default a collection follows every 700 objects that were made and are still there: the events of one group are more,
-so each group was visited several times over. None of that is garbage in circles. It took a sixth of the processor time
-of events in batches.
+By default a collection follows every 700 objects that were created and still exist. The events of one group have more
+objects, so each group was visited several times, although it has no cyclic garbage. This took a sixth of the processor
+time of events in batches.
 """
 
 import gc
@@ -18,10 +18,10 @@ from contextlib import contextmanager
 __all__ = ["collect_and_freeze", "collect_rarely", "paused"]
 
 LARGE = 1_000
-"""From this number of concepts and subscriptions on, a full collection is worth its time."""
+"""With at least this many concepts and subscriptions, a full collection is worth its time."""
 
 OBJECTS_BETWEEN = 50_000
-"""Objects made, beyond those that went, between two collections: more than a group of events has, and some MB."""
+"""The number of created minus deleted objects between two collections: more than a group of events has, and some MB."""
 
 
 def collect_rarely() -> None:
@@ -30,7 +30,7 @@ def collect_rarely() -> None:
 
 
 def collect_and_freeze(objects: int) -> None:
-    """Runs a full collection after a large change, and freezes the objects that stay. Any thread."""
+    """Runs a full collection after a large change, and freezes the remaining objects. May be called in any thread."""
     if objects >= LARGE:
         gc.unfreeze()
         gc.collect()
@@ -39,9 +39,9 @@ def collect_and_freeze(objects: int) -> None:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Disables the collector while a large object is built that stays. Otherwise the collector would visit the
-    unfinished
-    object again and again, and every thread stops during a collection. Any thread; may be nested."""
+    """A context manager that disables the collector while a large permanent object is built. Otherwise the collector
+    would visit the unfinished object again and again, and every thread stops during a collection. May be used in any
+    thread, and nested."""
     global _builders
     with _door:
         _builders += 1

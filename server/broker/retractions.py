@@ -1,10 +1,11 @@
-"""Retractions: subscribers who got a withdrawn event are told once, whichever of the two came first.
+"""Retractions: subscribers who got a withdrawn event get one message about that, no matter which of the two events came
+first.
 
     an event that withdraws ──▶ events about its subject ──┐
     an event about a subject that was withdrawn before ────┴──▶ for each a message to all who have it
     a late match of an event that is withdrawn ───────────────▶ the same, to those who have it now
 
-The message stands at a position of its own. Its event is the one that withdraws, and it names the withdrawn one.
+The message has its own position. Its event is the withdrawing one, and it names the withdrawn one.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,8 +20,8 @@ __all__ = ["retract_late", "tell_corrections"]
 
 
 def tell_corrections(group: Group, told: Sequence[tuple[int, str, Correction]]) -> None:
-    """For events that were stored in this command, (sequence, source, what it says) in order: note it, and send what
-    it withdraws. A few statements an event."""
+    """Handles events that were stored in this command, each (sequence number, source, correction), in order: stores the
+    correction, and sends the retractions. Cost: a few statements per event."""
     connection = group.connection
     for sequence, source, said in told:
         withdrawn: set[int] = set()
@@ -31,7 +32,7 @@ def tell_corrections(group: Group, told: Sequence[tuple[int, str, Correction]]) 
                     _retract(group, about.event, by=sequence)
             corrections.add_correction(connection, source, subject, sequence, said.revision, withdraws=True)
         if said.subject in said.withdraws:
-            continue  # it says again what it withdraws: it is no news about its subject
+            continue  # its subject is what it withdraws, so it is no event about it
         before = corrections.find_withdrawing(connection, source, said.subject)
         corrections.add_correction(connection, source, said.subject, sequence, said.revision, withdraws=False)
         by = next((each.event for each in before if not is_newer(said.revision, each.revision)), None)
@@ -40,8 +41,8 @@ def tell_corrections(group: Group, told: Sequence[tuple[int, str, Correction]]) 
 
 
 def retract_late(group: Group, matched: dict[int, list[int]]) -> None:
-    """For events that were matched late in this command, by sequence with the subscriptions: what is withdrawn already
-    is told at once."""
+    """Sends retractions at once for late matches of this command whose event is already withdrawn. `matched` maps
+    sequence numbers to subscriptions."""
     for withdrawn, by in corrections.withdrawn_among(group.connection, matched).items():
         _send(group, withdrawn, by, matched[withdrawn])
 
@@ -52,7 +53,7 @@ def _retract(group: Group, withdrawn: int, *, by: int) -> None:
 
 
 def _send(group: Group, withdrawn: int, by: int, recipients: Collection[int]) -> None:
-    """One message to each."""
+    """Sends one message to each recipient."""
     if not recipients:
         return
     connection, state = group.connection, group.state

@@ -1,4 +1,4 @@
-"""The pages of the console: static files, and nothing else. What they show they ask the HTTP API for.
+"""The pages of the console: static files only. They read their data from the HTTP API.
 
 The files are read once. `CONTENT_SECURITY_POLICY` allows scripts, styles and requests of this origin only, nothing
 inline, and no frame around the page.
@@ -42,7 +42,7 @@ MEDIA_TYPES: Final = {
 
 @router.get("/")
 async def root(request: Request) -> Response:
-    """Browsers go to the console; programs are told that there is nothing here."""
+    """Redirects browsers to the console. Other clients get 404."""
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("console")
     raise Problem("not-found", "there is nothing at this address: /openapi.json lists what there is")
@@ -50,18 +50,18 @@ async def root(request: Request) -> Response:
 
 @router.get("/console")
 async def console(request: Request) -> Response:
-    """The page."""
+    """Returns the page."""
     return _answer(request, "index.html")
 
 
 @router.get("/console/{name}")
 async def asset(request: Request, name: str) -> Response:
-    """A script, a style sheet or a picture of the page."""
+    """Returns a script, a style sheet or a picture of the page."""
     return _answer(request, name)
 
 
 def _answer(request: Request, name: str) -> Response:
-    """Raises `Problem` (404)."""
+    """Returns a file. Raises `Problem` (404)."""
     found = _assets().get(name)
     if found is None:
         raise Problem("not-found", "the console has no such file")
@@ -74,7 +74,7 @@ def _answer(request: Request, name: str) -> Response:
 
 @cache
 def _assets() -> dict[str, tuple[bytes, str]]:
-    """Name → content and ETag."""
+    """Returns name → content and ETag of all files."""
     found = {}
     for path in files("kindcast.server.console").joinpath("static").iterdir():
         if path.name.rpartition(".")[2] in MEDIA_TYPES:

@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 MAX_SESSIONS = 10_000
-"""When there are more, the oldest one ends."""
+"""The maximum number of sessions. When there are more, the oldest one ends."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(slots=True)
 class Session:
-    """Whose it is, and in which tenant it acts (None: the key's own)."""
+    """A session: its key, and the tenant in which it acts (None: that of the key)."""
 
     hash: str
     key: str
@@ -45,14 +45,14 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one server, by the hash of their token. On one event loop."""
+    """The sessions of one server, by the hash of their token. For one event loop."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._open: dict[str, Session] = {}
 
     def open(self, key: str, tenant: str | None) -> tuple[str, Session]:
-        """A new session of the key with this id, and its token."""
+        """Opens a session of the key with this id. Returns its token and the session."""
         now = time.time()
         self._open = {hash: each for hash, each in self._open.items() if now < each.ends_at}
         while len(self._open) >= MAX_SESSIONS:
@@ -63,22 +63,23 @@ class Sessions:
         return token, made
 
     def find(self, token: str) -> Session | None:
-        """The session with this token, if it has not ended."""
+        """Returns the session with this token; None if it has ended."""
         return self.of_hash(_hash(token))
 
     def of_hash(self, hash: str) -> Session | None:
-        """The session, if it has not ended."""
+        """Returns the session with this hash; None if it has ended."""
         found = self._open.get(hash)
         return found if found is not None and time.time() < found.ends_at else None
 
     def close(self, token: str) -> None:
-        """End a session, if there is one."""
+        """Ends a session, if there is one."""
         self._open.pop(_hash(token), None)
 
 
 def cookie_name(scope: Scope) -> str:
-    """Of the cookie with the token. Cookies are shared by all ports of a host: the name has the port, so that two
-    servers on one machine keep their sessions apart. `__Host-` makes browsers refuse it without TLS or with a domain.
+    """Returns the name of the cookie with the token. All ports of a host share cookies, so the name includes the port,
+    to separate the sessions of two servers on one machine. With `__Host-`, browsers refuse it without TLS or with a
+    domain.
 
     >>> cookie_name({"scheme": "http", "headers": [(b"host", b"127.0.0.1:8080")]})
     'kindcast-8080'
@@ -91,15 +92,15 @@ def cookie_name(scope: Scope) -> str:
 
 
 def session_token(scope: Scope) -> str | None:
-    """What the browser sent as its session's token."""
+    """Returns the token of the session in the cookie of a request."""
     said = Headers(scope=scope).get("cookie")
     return None if said is None else cookie_parser(said).get(cookie_name(scope))
 
 
 def is_of_own_page(scope: Scope) -> bool:
-    """Whether a page of this server sends the request, as the browser says. A request that may change something must
-    say it; one that only reads must not say the contrary. `Sec-Fetch-Site` is absent in old browsers, and without TLS
-    on other addresses than loopback; then the Origin decides."""
+    """Whether a page of this server sends the request, according to the browser. A request that may change something
+    must say so; a request that only reads must not say the contrary. `Sec-Fetch-Site` is missing in old browsers, and
+    without TLS except on loopback; then the Origin decides."""
     headers = Headers(scope=scope)
     site = headers.get("sec-fetch-site")
     if scope.get("method") in SAFE_METHODS:
@@ -117,7 +118,7 @@ def _hash(token: str) -> str:
 
 STREAM_TOKEN_SECONDS = 60.0
 MAX_STREAM_TOKENS = 10_000
-"""At one time; when there are more, the oldest end."""
+"""The maximum number of valid stream tokens. When there are more, the oldest end."""
 PARAMETER = "token"
 
 
@@ -128,14 +129,14 @@ class _Issued(NamedTuple):
 
 
 class StreamTokens:
-    """Any thread."""
+    """The stream tokens of one server. May be used in any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._issued: OrderedDict[str, _Issued] = OrderedDict()  # the oldest first
+        self._issued: OrderedDict[str, _Issued] = OrderedDict()  # oldest first
 
     def issue(self, subscription: str, caller: Caller) -> tuple[str, float]:
-        """A token to read this subscription as `caller`, and when it expires."""
+        """Returns a token for reading this subscription as `caller`, and its end time."""
         token, until = secrets.token_urlsafe(32), time.time() + STREAM_TOKEN_SECONDS
         with self._lock:
             while self._issued and (len(self._issued) >= MAX_STREAM_TOKENS or self._oldest() <= time.time()):
@@ -144,7 +145,8 @@ class StreamTokens:
         return token, until
 
     def redeem(self, token: str, path: str) -> Caller | None:
-        """Who opens this stream with the token, which is used up; None where it is not for that, or no more."""
+        """Returns the caller who opens this stream with the token, which becomes invalid. Returns None if the token is
+        not valid for the stream."""
         with self._lock:
             found = self._issued.pop(_hashed(token), None)
         if found is None or found.until <= time.time() or path not in _paths(found.subscription):
@@ -156,7 +158,7 @@ class StreamTokens:
 
 
 def take_token(scope: Scope) -> str | None:
-    """The token in the query of a request, which has none from then on: no log of requests shows it."""
+    """Removes the token from the query of a request and returns it, so that no log of requests shows it."""
     query = scope["query_string"].decode("latin-1")
     if f"{PARAMETER}=" not in query or not scope["path"].endswith(("/stream", "/ws")):
         return None

@@ -2,7 +2,7 @@
 
 Authorization: Bearer … ──KeyRing──▶ Caller: who, in which tenant, with which permissions ──▶ the gate
                           ▲
-      SystemStore ──load──┘  again when something has changed, by whomever
+      SystemStore ──load──┘  again after any change
 """
 
 import threading
@@ -24,20 +24,20 @@ __all__ = ["ANYBODY", "Caller", "KeyRing", "Usage"]
 
 EVERYTHING = frozenset(Permission)
 MAX_SUBJECTS = 10_000
-"""Subjects of an identity provider whose use is remembered; of those without requests under way the longest unused one
-is forgotten first."""
+"""The maximum number of subjects of an identity provider whose use is remembered. The least recently used one without
+running requests is dropped first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request, and what it may do there."""
+    """The sender of a request, and what it may do."""
 
     who: str
-    """For the audit log: `key ID`, or `subject NAME`."""
+    """The name in the audit log: `key ID` or `subject NAME`."""
     owner: str | None
-    """As `created_by` of the subscriptions that it makes; None without keys."""
+    """The value of `created_by` in its subscriptions; None without keys."""
     tenant: str
-    """In which it acts."""
+    """The tenant in which it acts."""
     permissions: frozenset[Permission]
     of_all: bool = False
     """Whether it is an administrator of all tenants."""
@@ -46,19 +46,19 @@ class Caller:
     session: str | None = None
     """The hash of the token of its session, if it is a browser that signed in."""
     expires_at: float | None = None
-    """When its token ends, if it has one of an identity provider."""
+    """The end time of its token, if it has one of an identity provider."""
     meters: tuple[Meter, ...] = ()
-    """What it and its tenant may take."""
+    """The meters of its key and its tenant."""
     roles: frozenset[str] | None = None
-    """What it reads of events depends on them; None without keys: everything."""
+    """The roles that decide what it may read of events; None without keys: everything."""
 
     def claim(self, ticket: str | None) -> Claim:
-        """By what it may change a subscription."""
+        """Returns the claim with which it may change a subscription."""
         is_admin = self.owner is not None and Permission.ADMINISTER in self.permissions
         return Claim(ticket, self.owner, is_admin, self.roles)
 
     def charge(self) -> None:
-        """Count one more request within an open connection. Raises `LimitReached`."""
+        """Counts one request within an open connection. Raises `LimitReached`."""
         for meter in self.meters:
             meter.check(publishes=False, begins=False)
         for meter in self.meters:
@@ -70,18 +70,20 @@ class Caller:
 
     @property
     def lasting_roles(self) -> frozenset[str] | None:
-        """Those that the server knows also while it delivers: those of a key, none of a token that ends."""
+        """The roles that the server also knows later, while it delivers: those of a key, and none for a token, which
+        ends."""
         return self.roles if self.expires_at is None else frozenset()
 
     @property
     def quota(self) -> Quota:
-        """How many subscriptions its key and tenant may have."""
+        """The maximum numbers of subscriptions of its key and its tenant."""
         most = {each.whose: int(each.limits["subscriptions"]) for each in self.meters if "subscriptions" in each.limits}
         return Quota(of_tenant=most.get("tenant"), of_key=most.get("key"))
 
     @property
     def max_matches(self) -> int | None:
-        """Subscriptions that an event may match which it publishes; None: as many as the server allows."""
+        """The maximum number of subscriptions that its events may match; None if only the limit of the server
+        applies."""
         return min(
             (int(each.limits["matches_per_event"]) for each in self.meters if "matches_per_event" in each.limits),
             default=None,
@@ -89,26 +91,26 @@ class Caller:
 
 
 ANYBODY = Caller(who="anybody", owner=None, tenant=DEFAULT_TENANT, permissions=EVERYTHING, of_all=True)
-"""Whoever reaches a server without keys: it listens on this machine only, and changes need tickets."""
+"""The caller of a server without keys. The server listens on this machine only, and changes need tickets."""
 
 
 class Usage:
-    """What was used since it was last written, by who and tenant. On one event loop."""
+    """The usage since it was last stored, by caller and tenant. For one event loop."""
 
     def __init__(self) -> None:
         self._counted: dict[tuple[str, str], Counter[str]] = {}
 
     def count(self, caller: Caller, **more: int) -> None:
-        """Add to what a caller used."""
+        """Adds to the usage of a caller."""
         counter = self._counted.setdefault((caller.who, caller.tenant), Counter())
         counter.update(more)
 
     def forget(self, tenant: str) -> None:
-        """Drop what a tenant used that is deleted."""
+        """Drops the usage of a deleted tenant."""
         self._counted = {each: counter for each, counter in self._counted.items() if each[1] != tenant}
 
     def take(self) -> tuple[str, list[tuple[str, str, Mapping[str, int]]]]:
-        """Today, and what was counted; it is counted from nothing again."""
+        """Returns today's date and the usage, and resets the usage."""
         counted, self._counted = self._counted, {}
         names = ("requests", "refused", "events", "bytes")
         rows: list[tuple[str, str, Mapping[str, int]]] = [
@@ -118,13 +120,13 @@ class Usage:
 
 
 class KeyRing:
-    """The keys and tenants, in memory. On one event loop; `load` in any thread."""
+    """The keys and tenants in memory. For one event loop; `load` may be called in any thread."""
 
     def __init__(self, store: SystemStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
         self._changes = -1
-        self._loading = threading.Lock()  # several requests may read them at one time
+        self._loading = threading.Lock()  # several requests may call it at the same time
         self._keys: dict[str, Key] = {}
         self._tenants: dict[str, Tenant] = {}
         self._key_meters: dict[str, Meter] = {}
@@ -133,7 +135,7 @@ class KeyRing:
 
     @property
     def required(self) -> bool:
-        """Whether requests need a key or a token: there are some, or the server can be reached from elsewhere."""
+        """Whether requests need a key or a token: there are keys, or the server can be reached from elsewhere."""
         return bool(self._keys) or self._settings.needs_keys
 
     @property
@@ -145,7 +147,7 @@ class KeyRing:
         return self._tenants
 
     def load(self) -> None:
-        """Read them again if something has changed. Raises `StoreUnavailable`."""
+        """Reads keys and tenants again if something has changed. Raises `StoreUnavailable`."""
         with self._loading:
             if self._store.changes() == self._changes:
                 return
@@ -157,18 +159,18 @@ class KeyRing:
             self._tenant_meters = {name: each for name, each in self._tenant_meters.items() if name in known}
 
     def find(self, token: str) -> Key | None:
-        """The key, if this is one, and its time is not over."""
+        """Returns the key of a token; None if it is no key or has expired."""
         id = id_of(token)
         known = None if id is None else self._keys.get(id)
         return known if known is not None and is_key_of(token, known, time.time()) else None
 
     def is_valid(self, id: str) -> bool:
-        """Whether a key was neither revoked nor is expired."""
+        """Whether a key is neither revoked nor expired."""
         known = self._keys.get(id)
         return known is not None and (known.expires_at is None or time.time() < known.expires_at)
 
     def caller(self, key: Key, tenant: str | None, session: str | None = None) -> Caller | None:
-        """Who comes with this key and acts in `tenant` (None: its own); None where it may not act there."""
+        """Returns the caller with this key who acts in `tenant` (None: its own); None if it may not act there."""
         wanted = tenant or key.tenant or DEFAULT_TENANT
         if key.tenant not in (None, wanted):
             return None
@@ -186,16 +188,16 @@ class KeyRing:
         )
 
     def roles_of(self, owner: str | None) -> frozenset[str] | None:
-        """The roles of the creator of a subscription, by its `created_by`: those of a key and of those that it was
-        rotated to, none where all were revoked, or where it is a subject of the identity provider, whose roles only its
-        tokens tell. None where there were no keys then."""
+        """Returns the roles of the creator of a subscription, by its `created_by`: those of the key and of the keys to
+        which it was rotated. There are none if all were revoked, or for a subject of the identity provider, whose roles
+        are only in its tokens. Returns None if there were no keys then."""
         if owner is None:
             return None
         return frozenset(each.role for each in self._keys.values() if f"key {each.origin}" == owner)
 
     def subject(self, identity: Identity, issuer: str, tenant: str | None) -> Caller | None:
-        """Who comes with a token of the identity provider and acts in `tenant` (None: its own); None where it may not
-        act there."""
+        """Returns the caller with a token of the identity provider who acts in `tenant` (None: its own); None if it may
+        not act there."""
         own = identity.tenant if self._settings.oidc_tenant_claim is not None else DEFAULT_TENANT
         wanted = tenant or own or DEFAULT_TENANT
         if not identity.of_all and wanted != own:
@@ -212,7 +214,7 @@ class KeyRing:
         )
 
     def tenant_meter(self, tenant: str) -> Meter:
-        """What the tenant takes and may take."""
+        """Returns the meter of a tenant."""
         known = self._tenants.get(tenant)
         limits = {**self._settings.tenant_limits, **(known.limits if known is not None else {})}
         meter = self._tenant_meters.get(tenant)
@@ -226,11 +228,11 @@ class KeyRing:
         if len(self._subject_meters) >= MAX_SUBJECTS:
             idle = (name for name, each in self._subject_meters.items() if not each.under_way)
             self._subject_meters.pop(next(idle, ""), None)
-        self._subject_meters[subject] = meter  # the longest unused come first
+        self._subject_meters[subject] = meter  # least recently used first
         return meter
 
     def key_meter(self, key: Key) -> Meter:
-        """What a key takes and may take."""
+        """Returns the meter of a key."""
         limits = {**self._settings.key_limits, **key.limits}
         meter = self._key_meters.get(key.id)
         if meter is None:

@@ -15,17 +15,18 @@ from kindcast.server.errors import CertificateUnusable
 __all__ = ["ServerCertificate"]
 
 LOOK_SECONDS = 1.0
-"""How often the files are looked at, at most: when a connection is made."""
+"""The shortest interval between two checks of the files, which are made when a connection begins."""
 
 _log = logging.getLogger("kindcast.tls")
 
 
 class ServerCertificate:
-    """On one event loop. Connections that there are keep the certificate that they began with."""
+    """The certificate of the server. For one event loop. Existing connections keep the certificate with which they
+    began."""
 
     def __init__(self, certificate: Path, key: Path | None) -> None:
-        """`certificate`: PEM, the server's own certificate first and then those that lead to its authority; `key`: PEM
-        without a passphrase, None: in the same file. Raises `CertificateUnusable`."""
+        """`certificate` is a PEM file with the server's certificate first and then the intermediate certificates. `key`
+        is a PEM file without a passphrase; None if it is in the same file. Raises `CertificateUnusable`."""
         self._certificate = certificate
         self._key = key
         self._seen = self._state()
@@ -33,8 +34,8 @@ class ServerCertificate:
         self._looked_at = time.monotonic()
 
     def context(self) -> ssl.SSLContext:
-        """What the next handshake uses. Files that changed and cannot be used are logged once; the certificate from
-        before stays."""
+        """Returns the context for the next handshake. If changed files cannot be used, this is logged once and the
+        previous certificate is kept."""
         now = time.monotonic()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
@@ -52,7 +53,7 @@ class ServerCertificate:
         return [self._certificate, *([] if self._key is None else [self._key])]
 
     def _state(self) -> list[tuple[int, int, int] | None]:
-        """Changes when a file is replaced or written."""
+        """Returns a value that changes when a file is replaced or written."""
         found: list[tuple[int, int, int] | None] = []
         for each in self._files():
             try:
@@ -86,7 +87,7 @@ class ServerCertificate:
 
 
 class _Encrypted(Exception):
-    """A key asks for a passphrase."""
+    """The key needs a passphrase."""
 
 
 def _no_passphrase() -> NoReturn:

@@ -1,14 +1,14 @@
 """The egress guard: which addresses the server may connect to on behalf of subscribers.
 
-A sink is a URL that a stranger chose and that we connect to, so it must not become a way into the network we stand in
-(server-side request forgery). Two checks, both before the first byte is sent:
+The server connects to sink URLs that strangers choose. They must not become a way into its own network (server-side
+request forgery). There are two checks, both before the first byte is sent:
 
     subscription created    check_sink(url)      scheme, port, no credentials, no literal private address
     every connection        GuardedBackend       resolve once -> every address public -> connect to that very address
 
-The name is resolved exactly once and the connection is made to the checked address, so a name server that answers
-differently the second time gains nothing; the original host stays in the Host header and in the TLS handshake. Nobody
-above follows redirects. Flow: `delivery.webhook` posts through a pool whose network is `GuardedBackend`.
+The name is resolved exactly once, and the connection is made to the checked address. So a name server that answers
+differently the second time gains nothing. The original host stays in the Host header and in the TLS handshake.
+Redirects are never followed. `delivery.webhook` posts through a pool whose network is `GuardedBackend`.
 """
 
 import asyncio
@@ -43,32 +43,35 @@ __all__ = [
 
 
 MAX_SINK_LENGTH = 2_048
-"""Characters of a sink URL: what proxies and web servers still accept in a request line, with room to spare."""
+"""The maximum length of a sink URL, well below what proxies and web servers accept in a request line."""
 
 PUBLIC_PORTS = {"http": 80, "https": 443}
-"""The only port of each scheme that a public sink may use: any other turns us into a port scanner."""
+"""The only port of each scheme that a public sink may use. Any other would turn the server into a port scanner."""
 
 MAX_ANSWER_BYTES = 1 << 18
-"""All that a server may send as the answer to one request: headers, interim answers, and the body that is read."""
+"""The maximum size of the answer to one request: headers, interim answers, and the body that is read."""
 MAX_INTERIM = 16
-"""Interim answers (1xx) to one request: reading one takes longer than any other part of so many bytes."""
+"""The maximum number of interim answers (1xx) to one request. Reading one takes longer than any other data of the same
+size."""
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1")
 MIN_READ_BYTES = 64
-"""What a piece counts at least, however short it is."""
+"""The minimum number of bytes for which each piece that is read is counted."""
 
 RESOLVER_THREADS = 8
-"""Threads that wait for name servers. A pool of their own: a silent name server must not hold the store's readers."""
+"""The number of threads that wait for name servers. They are a separate pool, so that a silent name server does not
+block readers of the store."""
 
 CONNECT_SECONDS_PER_ADDRESS = 5.0
-"""A silent first address leaves time for the next one within the deadline of the attempt."""
+"""The time limit for connecting to one address, so that time is left for the next one within the deadline of the
+attempt."""
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""Host name and port → numeric addresses, in order of preference. Raises OSError when there is no such name."""
+"""Host name and port → numeric addresses, in order of preference. Raises OSError if there is no such name."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
-"""A name in ASCII (IDNA already applied), or an address without brackets; no zones, no percent signs."""
+"""A name in ASCII (with IDNA applied), or an address without brackets, zones and percent signs."""
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _V4_COMPATIBLE = ipaddress.IPv6Network("::/96")
@@ -77,14 +80,14 @@ _V4_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")
 _REFUSED_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in (
-        "168.63.129.16/32",  # the host agent of one large cloud: a public number that answers only from the inside
-        "192.88.99.0/24",  # 6to4 relays: leads to whatever the nearest relay likes
+        "168.63.129.16/32",  # the host agent of one large cloud: a public address that answers only inside it
+        "192.88.99.0/24",  # 6to4 relays: the nearest relay decides where packets go
         "64:ff9b:1::/48",  # NAT64 within one organisation
-        "3fff::/20",  # documentation; this Python does not know it yet
+        "3fff::/20",  # documentation; not known to this Python
         "5f00::/16",  # segment routing identifiers
     )
 )
-"""Addresses that `ipaddress.is_global` admits but that cannot host a webhook."""
+"""Addresses that `ipaddress.is_global` accepts but that cannot host a webhook."""
 
 
 class SinkRefused(ValueError):
@@ -93,7 +96,7 @@ class SinkRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A sink URL that passed the checks of its text, taken apart by the one parser that is also used to connect."""
+    """A sink URL whose text was checked, parsed with the same parser that is used to connect."""
 
     scheme: str
     host: str
@@ -103,14 +106,14 @@ class Sink:
 
     @property
     def endpoint(self) -> str:
-        """What shares one queue and one fate: scheme, host and port."""
+        """Scheme, host and port."""
         return f"{self.scheme}://{self.host}:{self.port}"
 
 
-@lru_cache(maxsize=4_096)  # the same few sinks come again with every message
+@lru_cache(maxsize=4_096)  # few sinks, one call per message
 def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False) -> Sink:
-    """Checks the text of a sink URL; nothing is resolved and nothing is connected. `any_https_port`: whether https may
-    go to other ports than 443. Raises `SinkRefused`."""
+    """Checks the text of a sink URL without resolving or connecting. `any_https_port`: whether https may use other
+    ports than 443. Raises `SinkRefused`."""
     if len(url) > MAX_SINK_LENGTH:
         raise SinkRefused(f"the sink has {len(url)} characters; at most {MAX_SINK_LENGTH} are allowed")
     try:
@@ -137,8 +140,8 @@ def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False) -
 
 
 def is_public(address: str) -> bool:
-    """Whether a numeric address is one that anyone on the internet could reach: IPv4 addresses that hide in IPv6 ones
-    (mapped, NAT64, 6to4, Teredo, translated, compatible) are judged as the IPv4 address they lead to.
+    """Whether a numeric address can be reached from the whole internet. IPv4 addresses inside IPv6 addresses (mapped,
+    NAT64, 6to4, Teredo, translated, compatible) are checked as IPv4 addresses.
 
     >>> is_public("1.1.1.1"), is_public("10.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("64:ff9b::7f00:1")
     (True, False, False, False)
@@ -151,8 +154,7 @@ def is_public(address: str) -> bool:
 
 
 class SystemResolver:
-    """Resolves names with the operating system, in a few threads. After `close`, threads that still wait are left
-    alone."""
+    """Resolves names with the operating system, in a few threads. `close` does not wait for threads that still wait."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="resolver")
@@ -167,7 +169,7 @@ class SystemResolver:
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """A network for httpcore that connects only to checked addresses. One event loop at a time."""
+    """A network for httpcore that connects only to checked addresses. For one event loop at a time."""
 
     def __init__(self, *, allow_private: bool, resolver: Resolver) -> None:
         self._allow_private = allow_private
@@ -182,10 +184,10 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Resolves once, checks every address, connects to the first that answers.
+        """Resolves the name once, checks every address, and connects to the first that answers.
 
-        Raises `SinkRefused` when one address is not public (all of them count: which one is used must not be left to
-        luck), and httpcore's `ConnectError`/`ConnectTimeout` as usual.
+        Raises `SinkRefused` if any address is not public, because it is not known in advance which one is used. Raises
+        `ConnectError` and `ConnectTimeout` of httpcore.
         """
         addresses = await self._addresses(host, port)
         seconds = min(CONNECT_SECONDS_PER_ADDRESS, timeout) if timeout is not None else CONNECT_SECONDS_PER_ADDRESS
@@ -217,8 +219,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
 
 class _BoundedStream(httpcore.AsyncNetworkStream):
-    """A connection on which one request has an answer of bounded size, whatever it consists of: also of interim answers
-    (1xx), of which HTTP allows any number."""
+    """A connection that limits the size of the answer to one request, including interim answers (1xx), of which HTTP
+    allows any number."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -252,20 +254,20 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
 
 
 def refuse_local_name(host: str) -> None:
-    """Refuses names of this machine, and addresses that are not public. Raises `SinkRefused`."""
+    """Refuses names of this machine and addresses that are not public. Raises `SinkRefused`."""
     bare = host.rstrip(".").lower()
     if bare == "localhost" or bare.endswith(".localhost"):
         raise SinkRefused("the sink is this machine itself, which is not a public address")
     try:
         ipaddress.ip_address(bare)
     except ValueError:
-        return  # a name: it is judged by its addresses, whenever we connect
+        return  # a name: its addresses are checked at each connection
     if not is_public(bare):
         raise SinkRefused("the host of the sink is not a public address")
 
 
 def _unwrapped(address: _Address) -> tuple[_Address, ...]:
-    """The addresses that a packet to this one may reach: itself, or the IPv4 ones inside it."""
+    """Returns the addresses that a packet to this one may reach: itself, or the IPv4 addresses inside it."""
     if isinstance(address, ipaddress.IPv4Address):
         return (address,)
     if address.ipv4_mapped is not None:
@@ -283,7 +285,7 @@ def _is_public(address: _Address) -> bool:
     if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
         return False
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
-        return False  # fec0::/10 is deprecated, not gone, and `is_global` says yes
+        return False  # fec0::/10 is deprecated but in use, and `is_global` accepts it
     return not any(address in network for network in _REFUSED_NETWORKS)
 
 
@@ -295,14 +297,14 @@ def _look_up(host: str, port: int) -> list[str]:
 # ── connections ───────────────────────────────────────────────────────────────────────────────────────────────────────
 # Connection pools of the webhooks: one small pool per endpoint, over the guarded network.
 #
-# One pool per endpoint, because a pool of httpcore checks all its connections for every request. Idle connections are
-# closed soon, so that a name that changes its address is resolved and checked again.
+# There is one pool per endpoint, because a pool of httpcore checks all its connections for every request. Idle
+# connections are closed soon, so that a name whose address changes is resolved and checked again.
 
 KEEPALIVE_SECONDS = 15.0
 """A connection or pool that was unused for this long is closed."""
 
 MAX_POOLS = 1_024
-"""Endpoints with open connections; above it the longest unused ones are closed at once."""
+"""The maximum number of endpoints with open connections. Above it, the least recently used ones are closed at once."""
 
 
 @dataclass(slots=True)
@@ -313,17 +315,18 @@ class _Pool:
 
 
 class Connections:
-    """One event loop; any number of `to` at a time. It sets no limits; its caller does."""
+    """Connection pools by endpoint, on one event loop. `to` may be used concurrently. There is no limit here; the
+    caller sets it."""
 
     def __init__(self, *, allow_private: bool, resolver: Resolver | None = None) -> None:
         self._resolver = resolver if resolver is not None else SystemResolver()
         self._network = GuardedBackend(allow_private=allow_private, resolver=self._resolver)
         self._tls = _authorities()
-        self._pools: OrderedDict[str, _Pool] = OrderedDict()  # the longest unused first
+        self._pools: OrderedDict[str, _Pool] = OrderedDict()  # least recently used first
 
     @asynccontextmanager
     async def to(self, endpoint: str) -> AsyncIterator[httpcore.AsyncConnectionPool]:
-        """The pool of an endpoint, for one request. Pools that are no longer used are closed on the way."""
+        """A context manager with the pool of an endpoint, for one request. It also closes unused pools."""
         pool = self._pools.get(endpoint)
         if pool is None:
             pool = self._pools[endpoint] = _Pool(self._new_pool())
@@ -338,19 +341,19 @@ class Connections:
             self._pools.move_to_end(endpoint)
 
     async def close(self) -> None:
-        """Closes all; nothing may be under way."""
+        """Closes all pools. No request may be running."""
         for pool in self._pools.values():
             await pool.connections.aclose()
         if isinstance(self._resolver, SystemResolver):
             self._resolver.close()
 
     async def _close_unused(self) -> None:
-        """Cost: one step for each pool that is in use, and for each that is closed."""
+        """Closes unused pools. Cost: one step for each pool in use and for each closed pool."""
         for endpoint, pool in list(self._pools.items()):
             if pool.users:
                 continue
             if time.monotonic() - pool.used_at < KEEPALIVE_SECONDS and len(self._pools) <= MAX_POOLS:
-                return  # all others were used later
+                return  # all others were used more recently
             del self._pools[endpoint]
             await pool.connections.aclose()
 
@@ -365,5 +368,5 @@ class Connections:
 
 @cache
 def _authorities() -> SSLContext:
-    """Whom TLS connections trust. Loading them takes some 40 ms: once for webhooks and operators."""
+    """Returns the trusted certificate authorities. Loading takes some 40 ms, once for webhooks and operators."""
     return httpcore.default_ssl_context()

@@ -4,8 +4,8 @@
                                           │ signature, iss, aud, exp, nbf, sub      else TokenRefused
                                           └ keys of the issuer, from its discovery document, remembered
 
-PyJWT verifies; what it is told is fixed here: asymmetric algorithms only, and the keys of one issuer. A key is fetched
-at most every `FETCH_SECONDS`, whatever clients send, and never from an address that a token names.
+PyJWT verifies tokens, with fixed options: asymmetric algorithms only, and the keys of one issuer. Keys are fetched at
+most every `FETCH_SECONDS`, whatever clients send, and never from a URL in a token.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from kindcast.server.security.keys import Role
 from kindcast.server.settings import Settings, is_loopback
 
 if TYPE_CHECKING:
-    import jwt  # with what it needs of cryptography 30 ms: imported where a token comes
+    import jwt  # takes 30 ms with cryptography: imported when the first token comes
 
 __all__ = ["Identity", "IdentityProvider", "ProviderUnavailable", "TokenRefused"]
 
@@ -34,19 +34,19 @@ ALGORITHMS = {
     "EC": ("ES256", "ES384", "ES512"),
     "OKP": ("EdDSA",),
 }
-"""The algorithms of each type of key. None is symmetric: a public key is no secret that could sign."""
+"""The algorithms of each type of key. None is symmetric, because a public key must not work as a secret for signing."""
 
 MAX_TOKEN_CHARACTERS = 16 << 10
 MAX_DOCUMENT_BYTES = 256 << 10
 MAX_KEYS = 100
 MAX_SUBJECT = 200
 FETCH_SECONDS = 10.0
-"""Between two attempts to fetch the keys, at least, whatever clients send."""
+"""The shortest interval between two attempts to fetch the keys, whatever clients send."""
 FETCH_TIMEOUT_SECONDS = 10.0
 FRESH_SECONDS = 600.0
-"""After which the keys are fetched again, beside the requests that use them."""
+"""The keys are fetched again after this time, while requests still use the old ones."""
 STALE_SECONDS = 86_400.0
-"""For which the keys are used while the issuer does not answer."""
+"""How long the keys are used while the issuer does not answer."""
 DISCOVERY = "/.well-known/openid-configuration"
 
 _log = logging.getLogger("kindcast.identity")
@@ -62,7 +62,7 @@ class ProviderUnavailable(ServerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a token says. `tenant`: None where it names none."""
+    """The verified content of a token. `tenant` is None if it names none."""
 
     subject: str
     roles: frozenset[Role]
@@ -72,10 +72,10 @@ class Identity:
 
 
 class IdentityProvider:
-    """The issuer that the settings name. On one event loop."""
+    """The identity provider of the settings. For one event loop."""
 
     def __init__(self, settings: Settings) -> None:
-        """Fetches nothing yet. Raises OSError where the file of the authorities cannot be read."""
+        """Does not fetch anything yet. Raises OSError if the file of certificate authorities cannot be read."""
         assert settings.oidc_issuer is not None
         assert settings.oidc_audience is not None
         self.issuer = settings.oidc_issuer
@@ -93,15 +93,15 @@ class IdentityProvider:
         self._fetching: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """May be called while keys are fetched."""
+        """Closes the connections. May be called while keys are fetched."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.wait([self._fetching])
         await self._http.aclose()
 
     async def identify(self, token: str) -> Identity:
-        """Whose token it is. Costs some 100 µs; waits for the issuer only where a key is not known. Raises
-        `TokenRefused`, `ProviderUnavailable`."""
+        """Verifies a token and returns its identity. Cost: some 100 µs. Waits for the issuer only if a key is not
+        known. Raises `TokenRefused`, `ProviderUnavailable`."""
         if len(token) > MAX_TOKEN_CHARACTERS:
             raise TokenRefused(f"a token has at most {MAX_TOKEN_CHARACTERS:,} characters")
         import jwt
@@ -126,7 +126,8 @@ class IdentityProvider:
         return self._read(token, verifier)
 
     def _verifier(self, header: Mapping[str, Any]) -> "jwt.PyJWK | None":
-        """The key that a token says it is signed with, for its algorithm."""
+        """Returns the key with which a token claims to be signed, for its algorithm; None if there is not exactly
+        one."""
         import jwt
 
         algorithm, kid = header.get("alg"), header.get("kid")
@@ -137,14 +138,14 @@ class IdentityProvider:
             and each.get("alg", algorithm) == algorithm
             and kid in (None, each.get("kid"))
         ]
-        if len(fitting) != 1:  # without a kid, or with the same one twice, it is not said which
+        if len(fitting) != 1:  # ambiguous without a kid, or with the same kid twice
             return None
         wanted = fitting[0], str(algorithm)
         if wanted not in self._verifiers:
             try:
                 self._verifiers[wanted] = jwt.PyJWK(dict(self._keys[fitting[0]]), str(algorithm))
             except jwt.PyJWTError:
-                return None  # of another curve than the algorithm's, or malformed
+                return None  # malformed, or of another curve than the algorithm
         return self._verifiers[wanted]
 
     def _read(self, token: str, verifier: "jwt.PyJWK") -> Identity:
@@ -187,7 +188,7 @@ class IdentityProvider:
     # ── the issuer's keys ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _fetch(self) -> "asyncio.Task[None] | asyncio.Future[None]":
-        """The fetch that is under way, or a new one if the last one began long enough ago."""
+        """Returns the running fetch, or starts a new one if the last one began long enough ago."""
         if self._fetching is None or self._fetching.done():
             now = time.monotonic()
             if now - self._tried_at < FETCH_SECONDS:
@@ -226,7 +227,7 @@ class IdentityProvider:
 
 
 def _usable(keys: object) -> tuple[Mapping[str, Any], ...]:
-    """The public keys for signatures, as a key set lists them."""
+    """Returns the public keys for signatures in a key set."""
     if not isinstance(keys, list) or len(keys) > MAX_KEYS:
         raise ValueError(f"its key set has no list of at most {MAX_KEYS} keys")
     return tuple(
@@ -238,7 +239,7 @@ def _usable(keys: object) -> tuple[Mapping[str, Any], ...]:
 
 
 def _checked(url: str) -> str:
-    """An address of the issuer's. Raises ValueError."""
+    """Checks a URL of the issuer and returns it. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         return url
@@ -246,7 +247,7 @@ def _checked(url: str) -> str:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """A claim by its name, or by the names on the way to it, with dots between.
+    """Returns a claim by its name, or by its path with dots.
 
     >>> _claim({"realm_access": {"roles": ["a"]}}, "realm_access.roles"), _claim({"https://x.org/r": "b"}, "https://x.org/r")
     (['a'], 'b')
@@ -260,7 +261,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _texts(value: object, known: Mapping[str, object]) -> Iterable[str]:
-    """What a claim lists: an array, one text, or texts with spaces between, as `scope` has them."""
+    """Returns the texts in a claim: an array, one text, or texts separated by spaces, as in `scope`."""
     if isinstance(value, str):
         return [value] if value in known else value.split()
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

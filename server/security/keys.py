@@ -1,7 +1,7 @@
 """API keys, sent as `Authorization: Bearer kindcast_<id>_<secret>`.
 
-The secret is 256 random bits, shown once; the store keeps the SHA-256 of the whole key. A fast hash is enough: there is
-nothing to guess in 256 bits. The id in it is public: by it the key is found, and then hashes are compared in constant
+The secret has 256 random bits and is shown once. The store keeps the SHA-256 of the whole key. A fast hash is enough,
+because 256 bits cannot be guessed. The id is public: the key is found by it, and then hashes are compared in constant
 time.
 """
 
@@ -21,10 +21,10 @@ __all__ = ["DEFAULT_TENANT", "KEY", "TENANT", "Key", "Role", "hash_of", "id_of",
 Role = Literal["admin", "ontologist", "publisher", "subscriber", "auditor"]
 
 DEFAULT_TENANT = "default"
-"""What exists without keys, and what a key is for that names no tenant."""
+"""The tenant that exists without keys, and that of keys without a tenant."""
 
 TENANT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
-"""Names of tenants: they name folders and schemas."""
+"""The form of names of tenants, which are also names of folders and schemas."""
 
 KEY = re.compile(r"kindcast_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 SECRET_BYTES = 32
@@ -32,7 +32,7 @@ ID_BYTES = 8
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a key; never the key itself. `tenant` is None for an administrator of all tenants."""
+    """The stored data of a key, without the key itself. `tenant` is None for an administrator of all tenants."""
 
     id: str
     hash: str
@@ -44,31 +44,31 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, float] = {}
     created_by: str | None = None
     origin: str = ""
-    """The id of the first key of a row of rotated ones: what one of them made belongs to all of them."""
+    """The id of the first key in a chain of rotations. What one of these keys created belongs to all of them."""
 
     def shown(self) -> dict[str, Any]:
-        """All but the hash."""
+        """Returns everything except hash and origin."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("hash", "origin")}
 
 
 def new_key(repeatable: Repeatable | None = None) -> tuple[str, str]:
-    """An id, and a key with it. The id of a `repeatable` request is always the same; the secret never is."""
+    """Returns an id and a new key with it. The id of a `repeatable` request is always the same; the secret never is."""
     id = random_bytes("key", ID_BYTES, repeatable).hex()
     return id, f"kindcast_{id}_{secrets.token_urlsafe(SECRET_BYTES)}"
 
 
 def hash_of(key: str) -> str:
-    """What is stored of a key: SHA-256, in hex."""
+    """Returns the stored hash of a key: SHA-256, in hex."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def id_of(key: str) -> str | None:
-    """The id that a text would have if it were a key."""
+    """Returns the id in a text that has the form of a key, else None."""
     found = KEY.fullmatch(key)
     return None if found is None else found[1]
 
 
 def is_key_of(key: str, known: Key, now: float) -> bool:
-    """Whether this is the key, and its time is not over."""
+    """Whether this is the key and it has not expired."""
     right = hmac.compare_digest(hash_of(key), known.hash)
     return right and (known.expires_at is None or now < known.expires_at)

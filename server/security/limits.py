@@ -1,12 +1,12 @@
 """Limits of keys and tenants. Off until set.
 
-    requests, events and bytes a second     token buckets that hold what `WINDOW_SECONDS` bring
-    connections                             requests under way at one time, streams and long polls among them
-    subscriptions                           checked where they are made: see the broker
+    requests, events and bytes a second     token buckets with the amount of `WINDOW_SECONDS`
+    connections                             running requests, including streams and long polls
+    subscriptions                           checked at creation: see the broker
     matches an event                        an event that has more is refused before it is stored: see the broker
 
-A request is admitted while anything is left in each bucket, and what it took is charged when that is known: a bucket
-may go below zero by one request, and the wait is the longer for it.
+A request is admitted while each bucket has anything left. Its cost is charged when it is known. So a bucket may go
+below zero by one request, and then the wait is longer.
 """
 
 import math
@@ -21,17 +21,17 @@ __all__ = ["LIMITS", "NO_QUOTA", "WINDOW_SECONDS", "LimitReached", "Meter", "Quo
 WINDOW_SECONDS = 10
 
 QUOTA_SECONDS = 60
-"""After which a client may ask again whether a quota has room: nobody knows when."""
+"""The Retry-After of a quota: it is not known when there will be room."""
 
 RATES = {"requests_per_second": "requests", "events_per_second": "events", "bytes_per_second": "content-bytes"}
-"""The limits that are rates, and the units of their quotas, as `RateLimit-Policy` names them."""
+"""The limits that are rates, and the units of their quotas in `RateLimit-Policy`."""
 
 LIMITS = (*RATES, "connections", "subscriptions", "matches_per_event")
-"""All limits that can be set, of a key, of a tenant, and by settings of all keys or tenants."""
+"""All limits that can be set for a key, for a tenant, and by settings for all keys or tenants."""
 
 
 def bad_limit(limits: Mapping[str, object]) -> str | None:
-    """What is wrong with limits that somebody wants to set; None if nothing is."""
+    """Returns the problem of requested limits; None if there is none."""
     for name, value in limits.items():
         if name not in LIMITS:
             return f"there is no limit {name[:100]!r}; known are {', '.join(LIMITS)}"
@@ -52,13 +52,13 @@ class LimitReached(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many subscriptions a tenant, and a key, may have; None: any number."""
+    """The maximum numbers of subscriptions of a tenant and of a key; None for no limit."""
 
     of_tenant: int | None = None
     of_key: int | None = None
 
     def reached(self, of_tenant: int, of_key: int) -> LimitReached | None:
-        """The error when one more is too many."""
+        """Returns the error if one more subscription is too many, else None."""
         for whose, most, there in (("tenant", self.of_tenant, of_tenant), ("key", self.of_key, of_key)):
             if most is not None and there >= most:
                 name = f'"{whose}-subscriptions"'
@@ -72,7 +72,7 @@ NO_QUOTA = Quota()
 
 
 class _Bucket:
-    """`rate` a second, at most `quota` at one time."""
+    """A token bucket: `rate` per second, at most `quota` at one time."""
 
     def __init__(self, unit: str, rate: float) -> None:
         self.unit, self.rate = unit, rate
@@ -81,30 +81,30 @@ class _Bucket:
         self._at = time.monotonic()
 
     def look(self) -> float:
-        """What is left now."""
+        """Returns what is left now."""
         now = time.monotonic()
         self.left = min(self.quota, self.left + (now - self._at) * self.rate)
         self._at = now
         return self.left
 
     def wait(self) -> int:
-        """Seconds until something is left."""
+        """Returns the seconds until something is left."""
         return max(1, math.ceil((1.0 - self.left) / self.rate))
 
 
 class Meter:
-    """What one key, or one tenant, takes and may take. On one event loop."""
+    """The usage and the limits of one key or one tenant. For one event loop."""
 
     def __init__(self, whose: str, limits: Mapping[str, float]) -> None:
         self.whose = whose
         self.limits: Mapping[str, float] = {}
         self._buckets: list[_Bucket] = []
         self.under_way = 0
-        """Requests that are being answered."""
+        """The number of running requests."""
         self.set(limits)
 
     def set(self, limits: Mapping[str, float]) -> None:
-        """Other limits from now on; buckets whose limit stays keep what they hold."""
+        """Sets other limits. Buckets whose limit does not change keep their content."""
         if limits == self.limits:
             return
         known = {each.unit: each for each in self._buckets}
@@ -116,8 +116,8 @@ class Meter:
         self._buckets, self.limits = buckets, dict(limits)
 
     def check(self, *, publishes: bool, begins: bool = True) -> None:
-        """Raises `LimitReached`. Events are only looked at for requests that publish, connections for those that
-        begin."""
+        """Raises `LimitReached` if a limit is reached. Events are checked only for requests that publish, and
+        connections only for requests that begin."""
         most = self.limits.get("connections") if begins else None
         if most is not None and self.under_way >= most:
             policy = f'"{self.whose}-concurrent-requests";q={int(most)};qu="concurrent-requests"'
@@ -130,13 +130,14 @@ class Meter:
                 raise LimitReached(detail, self.fields() | {"Retry-After": str(each.wait())})
 
     def take(self, unit: str, amount: int) -> None:
-        """Charge what was used."""
+        """Charges an amount."""
         for each in self._buckets:
             if each.unit == unit:
                 each.left -= amount
 
     def used(self) -> dict[str, float]:
-        """How much of each limit is taken now: of rates, a second on average over `WINDOW_SECONDS`."""
+        """Returns how much of each limit is used now. For rates, this is the average per second over
+        `WINDOW_SECONDS`."""
         found: dict[str, float] = {}
         for name, unit in RATES.items():
             for each in self._buckets:
@@ -145,7 +146,8 @@ class Meter:
         return found | ({"connections": self.under_way} if "connections" in self.limits else {})
 
     def fields(self) -> dict[str, str]:
-        """`RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), without limits none."""
+        """Returns the fields `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10); none without
+        limits."""
         if not self._buckets:
             return {}
         policies, states = [], []

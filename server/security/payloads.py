@@ -1,4 +1,4 @@
-"""What a caller may see of events: hidden attributes are left out of payloads, and matches that tell of them are not
+"""Visibility of payloads: hidden attributes are removed from payloads, and matches that would reveal them are not
 shown. docs/security.md has the rules, `kindcast.semantic.vocabulary.visibility` what follows from a declaration.
 
     Caller.roles, or those of who made a subscription ──▶ Reader ──vocabulary in force──▶ View (None: sees everything)
@@ -20,19 +20,19 @@ from kindcast.server.store import subscriptions
 __all__ = ["EVERYBODY", "Reader", "Roles", "RolesOf", "check_visible", "hidden_in"]
 
 Roles = frozenset[str] | None
-"""None: whoever reads sees everything, as where there are no keys."""
+"""The roles of a reader; None for a reader who sees everything, as without keys."""
 RolesOf = Callable[[str | None], Roles]
-"""The roles of whoever made a subscription, by its `created_by`."""
+"""A function that returns the roles of the creator of a subscription, by its `created_by`."""
 
 
 def EVERYBODY(owner: str | None) -> Roles:  # noqa: N802 - a constant that is called
-    """The caller of a server without keys."""
+    """Returns the roles of the caller of a server without keys."""
     return None
 
 
 def hidden_in(view: View | None, tree: Any, *, explained: bool = False) -> list[str]:
-    """What a view hides of that on which the tree of a subscription rests: attributes and calls of operators.
-    `explained`: also what may only not be read. Linear in the tree."""
+    """Returns the attributes and operator calls in the tree of a subscription that a view hides. `explained`: also
+    those that only may not be read. Cost: linear in the tree."""
     if view is None:
         return []
     attributes = [part.attribute for part in footprint(tree) if isinstance(part, AttributePart)]
@@ -40,14 +40,14 @@ def hidden_in(view: View | None, tree: Any, *, explained: bool = False) -> list[
 
 
 def check_visible(view: View | None, tree: Any, *, explained: bool = False) -> None:
-    """Raises `HiddenAttribute`."""
+    """Raises `HiddenAttribute` if a view hides a part of the tree."""
     if hidden := hidden_in(view, tree, explained=explained):
         raise HiddenAttribute(hidden)
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Somebody who reads what a tenant has, under the vocabulary in force."""
+    """A reader of a tenant's data, under the active vocabulary."""
 
     roles: Roles
     vocabulary: Callable[[], Vocabulary]
@@ -57,7 +57,7 @@ class Reader:
         return self.vocabulary().view_of_roles(self.roles)
 
     def shown(self, body: str) -> str:
-        """An event as it may be read."""
+        """Returns an event as this reader may see it."""
         view = self.view
         return body if view is None else view.readable(body)
 
@@ -69,7 +69,7 @@ class Reader:
                 check_visible(view, row.tree)
 
     def visible(self, connection: Connection, numbers: Iterable[int]) -> set[int]:
-        """The subscriptions whose matches reveal no hidden value."""
+        """Returns the subscriptions whose matches reveal no hidden value."""
         view, numbers = self.view, list(numbers)
         if view is None:
             return set(numbers)

@@ -17,33 +17,34 @@ __all__ = ["AUDITED", "READING", "ROLES", "ROUTES", "Permission", "RouteTable", 
 
 
 class Permission(StrEnum):
-    """What a route needs."""
+    """The permission that a route needs."""
 
     PUBLIC = "public"
-    """Nothing: liveness, readiness and the description of the API tell nothing of anybody."""
+    """No permission: liveness, readiness and the description of the API are not confidential."""
     PUBLISH = "publish"
     MATCH = "match"
     """Match events without publishing them."""
     SUBSCRIBE = "subscribe"
-    """Make and change subscriptions. A change also needs the ticket, the creating key, or an administrator."""
+    """Create and change subscriptions. A change also needs the ticket, the creating key, or an administrator."""
     RECEIVE = "receive"
     """Read messages, with their payloads, and acknowledge them."""
     EXPLAIN = "explain"
-    """Why an event matches or not; expressions over stored events."""
+    """Explain why an event matches or not; evaluate expressions over stored events."""
     SEE_SUBSCRIPTIONS = "see-subscriptions"
     SEE_EVENTS = "see-events"
-    """Read back what was accepted; payloads only with `SEE_PAYLOADS`."""
+    """Read accepted events; payloads only with `SEE_PAYLOADS`."""
     SEE_PAYLOADS = "see-payloads"
     SEE_VOCABULARY = "see-vocabulary"
     CHANGE_VOCABULARY = "change-vocabulary"
     SEE_OPERATIONS = "see-operations"
-    """Metrics, operators, dead letters, usage."""
+    """Read metrics, operators, dead letters and usage."""
     AUDIT = "audit"
     """Read the audit log."""
     ADMINISTER = "administer"
-    """Keys, tenants, operators; the subscriptions of others."""
+    """Manage keys, tenants, operators, and the subscriptions of others."""
     ADMINISTER_SERVER = "administer-server"
-    """What all tenants share: the clock, which tenants there are, and choosing one. No role of one tenant has it."""
+    """Manage what all tenants share: the clock, and the list of tenants; act in any tenant. No role of one tenant has
+    it."""
 
 
 ROLES: Mapping[Role, frozenset[Permission]] = {
@@ -72,7 +73,7 @@ ROLES: Mapping[Role, frozenset[Permission]] = {
     ),
     "admin": frozenset(Permission) - {Permission.ADMINISTER_SERVER},
 }
-"""What each role may do. An auditor reads everything of a tenant, without payloads."""
+"""The permissions of each role. An auditor reads everything of a tenant, without payloads."""
 
 assert set(ROLES) == set(get_args(Role))
 

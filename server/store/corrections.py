@@ -1,7 +1,7 @@
-"""Events that tell of corrections: what each is about, what withdraws it, and the messages that said so.
+"""Stored corrections: which events are about a subject, which withdraw it, and the retraction messages.
 
-corrections   (source, subject) ──▶ events about it, and events that withdraw it
-retractions   position ──▶ the event that is withdrawn: the message there says so, and shows the event that withdraws it
+corrections (source, subject) ──▶ events about it, and events that withdraw it retractions position ──▶ the withdrawn
+event; the message at this position has the event that withdraws it
 """
 
 from collections.abc import Collection
@@ -26,10 +26,10 @@ __all__ = [
 ]
 
 NUMBERS_PER_QUERY = 500
-"""Numbers in one IN list: far below every database's limit on parameters."""
+"""The maximum number of values in one IN list, far below the parameter limit of every database."""
 
 KEY_SEPARATOR = "\x1f"
-"""Between id and revision in the key by which an event is known again; neither has control characters."""
+"""The separator of id and revision in the key that identifies an event. Neither contains control characters."""
 
 
 class About(NamedTuple):
@@ -40,7 +40,7 @@ class About(NamedTuple):
 
 
 def correction_key(id: str, revision: str | None) -> str:
-    """By which an event of a source is known again: its id, and the revision where it has one.
+    """Returns the key that identifies an event of a source: its id, and its revision if it has one.
 
     >>> correction_key("urn:e:1", None)
     'urn:e:1'
@@ -51,13 +51,13 @@ def correction_key(id: str, revision: str | None) -> str:
 def add_correction(
     connection: Connection, source: str, subject: str, event: int, revision: str | None, *, withdraws: bool
 ) -> None:
-    """Note what an event is about, or what it withdraws."""
+    """Stores the subject that an event is about or withdraws."""
     row = {"source": source, "subject": subject, "event": event, "revision": revision, "withdraws": withdraws}
     connection.execute(insert(corrections).values(row))
 
 
 def published_id(key: str) -> str:
-    """The id of an event by the key that it is kept under.
+    """Returns the id of an event from its key.
 
     >>> published_id(correction_key("urn:e:1", "2"))
     'urn:e:1'
@@ -66,25 +66,25 @@ def published_id(key: str) -> str:
 
 
 def find_about(connection: Connection, source: str, subject: str) -> list[About]:
-    """The events about a subject that nothing withdrew yet, oldest first."""
+    """Returns the events about a subject that are not withdrawn, oldest first."""
     return [About(*row) for row in connection.execute(_of(source, subject, False).where(_STANDING))]
 
 
 def find_withdrawing(connection: Connection, source: str, subject: str) -> list[About]:
-    """The events that withdraw a subject, oldest first."""
+    """Returns the events that withdraw a subject, oldest first."""
     return [About(*row) for row in connection.execute(_of(source, subject, True))]
 
 
 def mark_withdrawn(connection: Connection, event: int, by: int) -> None:
-    """From now on, late matches of this event are followed by a retraction."""
+    """Marks an event as withdrawn. Late matches of it are followed by a retraction."""
     mine = (corrections.c.event == event) & ~corrections.c.withdraws
     connection.execute(update(corrections).where(mine).values(withdrawn_by=by))
 
 
 def withdrawn_among(connection: Connection, sequences: Collection[int]) -> dict[int, int]:
-    """Of these events, those that are withdrawn: which event withdrew each."""
+    """Returns the withdrawn events among these: event → the event that withdrew it."""
     query = select(corrections.c.event, corrections.c.withdrawn_by)
-    if connection.dialect.name == "postgresql":  # one text, however many they are
+    if connection.dialect.name == "postgresql":  # the same statement for any number of events
         these = corrections.c.event == func.any(literal(sorted(sequences), ARRAY(BigInteger)))
     else:
         these = corrections.c.event.in_(sorted(sequences))
@@ -93,8 +93,8 @@ def withdrawn_among(connection: Connection, sequences: Collection[int]) -> dict[
 
 
 def recipients(connection: Connection, sequence: int, now: float) -> list[int]:
-    """The numbers of the subscriptions that have a match of an event, or a message of its own retracting nothing, and
-    that are not over."""
+    """Returns the numbers of the subscriptions that got an event and have not expired. Retraction messages do not
+    count."""
     live = (subscriptions.c.status != "expired") & (subscriptions.c.expires_at > now)
     numbers = [each.number for each in recipients_of(connection, sequence)]
     found: list[int] = []
@@ -105,14 +105,14 @@ def recipients(connection: Connection, sequence: int, now: float) -> list[int]:
 
 
 def add_retraction(connection: Connection, position: int, withdrawn: int) -> None:
-    """The message at this position says that an event is withdrawn."""
+    """Stores that the message at this position is the retraction of an event."""
     found = connection.execute(select(events.c.source, events.c.id).where(events.c.sequence == withdrawn)).one()
     row = {"position": position, "event": withdrawn, "source": found.source, "id": published_id(found.id)}
     connection.execute(insert(retractions).values(row))
 
 
 def discard_corrections_before(connection: Connection, number: int) -> None:
-    """Delete corrections and messages below a number."""
+    """Deletes corrections and retractions below a number."""
     connection.execute(delete(retractions).where(retractions.c.position < number))
     connection.execute(delete(corrections).where(corrections.c.event < number))
 

@@ -40,26 +40,28 @@ __all__ = [
 ]
 
 IDS_PER_QUERY = 500
-"""Ids in one IN list: far below every database's limit on parameters."""
+"""The maximum number of values in one IN list, far below the parameter limit of every database."""
 
 MATCHES_AT_ONCE = 1_000_000
-"""Deleted in one transaction for their age, unless one event has more: they are in memory while they are counted."""
+"""The maximum number of matches that are deleted in one transaction because of their age, unless one event has more.
+They are in memory while they are counted."""
 
 PAGE_BYTES = 16 << 20
-"""Of the events in one page that is read back."""
+"""The maximum size of the events in one page."""
 
 _AFTER = events.c.sequence > bindparam("after")
-_OF_SOURCE = events.c.source.concat("") == bindparam("source")  # by its index all events of the source were sorted
+_OF_SOURCE = events.c.source.concat("") == bindparam("source")  # its index would sort all events of the source
 NEWEST = select(events).where(_AFTER).order_by(events.c.sequence.desc()).limit(bindparam("limit"))
 COUNT = select(func.count()).select_from(events).where(_AFTER)
 NEWEST_OF_SOURCE, COUNT_OF_SOURCE = NEWEST.where(_OF_SOURCE), COUNT.where(_OF_SOURCE)
 IDS = select(subscriptions.c.number, subscriptions.c.id).where(
     subscriptions.c.number.in_(bindparam("numbers", expanding=True))
 )
-"""What the live tail asks four times a second: a statement that is made once costs a third of one that is not."""
+"""The statements of the live tail, which runs them four times a second. A prepared statement costs a third of a new
+one."""
 
 Known = tuple[int, str, int]
-"""Sequence, digest, and number of matches of an event that was accepted before."""
+"""The sequence number, digest, and number of matches of an event that was accepted before."""
 
 
 class EventRow(NamedTuple):
@@ -81,12 +83,12 @@ class EventRow(NamedTuple):
 
 
 def insert_events(connection: Connection, rows: Sequence[EventRow]) -> None:
-    """Store events that are not there yet."""
+    """Stores new events."""
     insert_rows(connection, events.name, EventRow._fields, rows)
 
 
 def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Known]:
-    """Which of these (source, id) pairs were accepted before. One look-up in the unique index a pair."""
+    """Returns which of these (source, id) pairs were accepted before. Cost: one lookup in the unique index per pair."""
     by_source: dict[str, list[str]] = {}
     for source, id in keys:
         by_source.setdefault(source, []).append(id)
@@ -101,10 +103,11 @@ def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[
 
 
 def first_to_keep(connection: Connection, since: float, *, at_most: int, but_from: int | None = None) -> int | None:
-    """The number before which all sequences and positions were given before `since`, at most so many of each, and
-    without very many matches; None if there is nothing to delete, or what there is still has to be moved from an older
-    layout. Both times never fall along their numbers, so this looks at those few rows only. An event that a late match
-    still needs is passed over: it goes with that match. Nothing from the number `but_from` on is to be deleted."""
+    """Returns the number before which all sequence numbers and positions were assigned before `since`, at most
+    `at_most` of each, and without very many matches. Returns None if there is nothing to delete, or if the rest must
+    first be moved from an older layout. Times never decrease with their numbers, so only these few rows are read. An
+    event that a late match still needs is skipped; it is deleted with that match. Nothing from the number `but_from` on
+    is deleted."""
     decided = select(late.c.position, late.c.decided_at).order_by(late.c.position)
     if but_from is not None:
         decided = decided.where(late.c.position < but_from)
@@ -112,23 +115,23 @@ def first_to_keep(connection: Connection, since: float, *, at_most: int, but_fro
     has_late = exists().where(late.c.event == events.c.sequence)
     accepted = select(events.c.sequence, events.c.accepted_at).where(~has_late).order_by(events.c.sequence)
     bounds = [] if but_from is None else [but_from]
-    bounds += [number for number, at in positions if at >= since][:1]  # an event after it is not older
-    bounds += [positions[-1][0] + 1] if len(positions) == at_most else []  # the cut is there at the latest
-    if bounds:  # most events may have late matches: they are not all passed over
+    bounds += [number for number, at in positions if at >= since][:1]  # later events are not older
+    bounds += [positions[-1][0] + 1] if len(positions) == at_most else []  # the end is there at the latest
+    if bounds:  # most events may have late matches, and they are not all skipped
         accepted = accepted.where(events.c.sequence < min(bounds))
     ends, cut = [], []
     for rows in (connection.execute(accepted.limit(at_most)), positions):
         old = [number for number, at in rows if at < since]
         ends += old[-1:]
-        cut += old[-1:] if len(old) == at_most else []  # there may be more of these, and all before them may go
+        cut += old[-1:] if len(old) == at_most else []  # there may be more; all before them may be deleted
     if not ends:
         return None
     return end_of_discard(connection, (min(cut) if cut else max(ends)) + 1, at_most=MATCHES_AT_ONCE)
 
 
 def discard_before(connection: Connection, number: int) -> Counter[str]:
-    """Delete the matches whose positions are below `number`, which `first_to_keep` gave, and the events below it that
-    have none left, with their attempts and what is parked with them; returns what the ledger must count."""
+    """Deletes the matches at positions below `number`, which `first_to_keep` returned, and the events below it without
+    remaining matches, with their attempts and candidates. Returns what the ledger must count."""
     gone = Counter(discarded=discard_matches(connection, number))
     connection.execute(delete(late).where(late.c.position < number))
     discard_corrections_before(connection, number)
@@ -144,9 +147,9 @@ def discard_before(connection: Connection, number: int) -> Counter[str]:
 
 
 def list_events(connection: Connection, *, after: int, type: str | None, limit: int) -> Sequence[Row[Any]]:
-    """Events after a sequence, oldest first; with `type` only those of this CloudEvents type. Fewer than `limit` when
-    their bodies fill the byte budget of a page (at least one comes), or where one is damaged. Raises `RecordDamaged`
-    where the first one is."""
+    """Returns events after a sequence number, oldest first; with `type`, only those of this CloudEvents type. There are
+    fewer than `limit` if their bodies fill the byte budget of a page (there is at least one), or if one is damaged.
+    Raises `RecordDamaged` if the first one is damaged."""
     query = select(events).where(events.c.sequence > after).order_by(events.c.sequence).limit(limit)
     if type is not None:
         query = query.where(events.c.type == type)
@@ -166,30 +169,30 @@ def list_events(connection: Connection, *, after: int, type: str | None, limit: 
 
 
 def last_sequence(connection: Connection) -> int:
-    """The sequence of the newest event; 0 where there is none."""
+    """Returns the sequence number of the newest event; 0 if there is none."""
     return connection.execute(select(func.max(events.c.sequence))).scalar() or 0
 
 
 def newest_events(
     connection: Connection, limit: int, *, after: int = 0, source: str | None = None
 ) -> Sequence[Row[Any]]:
-    """The newest events after a sequence, newest first, without damaged ones; with `source` only of this source, which
-    costs a walk."""
+    """Returns the newest events after a sequence number, newest first, without damaged ones. With `source`, only events
+    of this source, which costs a scan."""
     values = {"after": after, "source": source, "limit": limit}
     rows = connection.execute(NEWEST if source is None else NEWEST_OF_SOURCE, values)
     return [row for row in rows if is_whole(row.body, row.digest)]
 
 
 def count_after(connection: Connection, after: int, source: str | None = None) -> int:
-    """How many events there are after a sequence. Costs a walk over them."""
+    """Returns how many events there are after a sequence number. Cost: a scan of these events."""
     values = {"after": after, "source": source}
     count: int = connection.execute(COUNT if source is None else COUNT_OF_SOURCE, values).scalar_one()
     return count
 
 
 def count_between(connection: Connection, since: float | None, until: float | None) -> tuple[int, int, int]:
-    """The first and the last sequence of the events accepted from `since` on and before `until`, and how many they are
-    (0, -1, 0 where there are none)."""
+    """Returns the first and the last sequence number of the events accepted from `since` on and before `until`, and
+    their number; (0, -1, 0) if there are none."""
     query = select(func.min(events.c.sequence), func.max(events.c.sequence), func.count())
     if since is not None:
         query = query.where(events.c.accepted_at >= since)
@@ -200,7 +203,7 @@ def count_between(connection: Connection, since: float | None, until: float | No
 
 
 def find_event(connection: Connection, sequence: int) -> Row[Any] | None:
-    """One event. Raises `RecordDamaged`."""
+    """Returns one event; None if there is none. Raises `RecordDamaged`."""
     row = connection.execute(select(events).where(events.c.sequence == sequence)).one_or_none()
     if row is not None and not is_whole(row.body, row.digest):
         raise RecordDamaged(sequence)
@@ -219,8 +222,8 @@ class EventMatch(NamedTuple):
 
 
 def find_matches(connection: Connection, sequence: int, *, limit: int) -> list[EventMatch]:
-    """Who got an event, or a message that it withdraws another one, in the order in which the subscriptions were made;
-    without those that were deleted."""
+    """Returns the subscriptions that got an event, or got it as a retraction of another event, in the order of their
+    creation. Deleted subscriptions are left out."""
     by_number = groupby(recipients_of(connection, sequence, retractions_too=True), key=lambda each: each.number)
     received = ((number, list(each)) for number, each in by_number)
     columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.sink, subscriptions.c.acked)
@@ -231,13 +234,13 @@ def find_matches(connection: Connection, sequence: int, *, limit: int) -> list[E
         some = subscriptions.c.number.in_(list(got))
         for number, id, sink, acked in connection.execute(query.where(some).limit(limit - len(found))):
             found += [EventMatch(number, id, sink, acked, each.bindings, each.position) for each in got[number]]
-        size *= 2  # some were deleted, perhaps most
+        size *= 2  # some were deleted, perhaps most of them
     return found[:limit]
 
 
 def first_recipients(connection: Connection, sequences: Collection[int], *, limit: int) -> dict[int, dict[int, str]]:
-    """For each event the subscriptions that `find_matches` would find, with number and id, read at once; nothing for
-    events without any."""
+    """Returns, for each event, the subscriptions that `find_matches` would return, as number → id, with one read for
+    all. Events without subscriptions are left out or empty."""
     received = numbers_of_recipients(connection, sequences)
     first: dict[int, list[int]] = {each: numbers[:limit].tolist() for each, numbers in received.items()}
     wanted = sorted({number for numbers in first.values() for number in numbers})
@@ -254,13 +257,13 @@ def first_recipients(connection: Connection, sequences: Collection[int], *, limi
 
 
 def find_attempts(connection: Connection, sequence: int, *, limit: int) -> Sequence[Row[Any]]:
-    """The webhook attempts for an event, oldest first."""
+    """Returns the webhook attempts for an event, oldest first."""
     query = select(attempts).where(attempts.c.sequence == sequence).order_by(attempts.c.at, attempts.c.attempt)
     return connection.execute(query.limit(limit)).all()
 
 
 def read_attempts(connection: Connection, subscription: int, *, limit: int) -> Sequence[Row[Any]]:
-    """The webhook attempts of a subscription, newest event first."""
+    """Returns the webhook attempts of a subscription, newest event first."""
     query = select(attempts).where(attempts.c.subscription == subscription)
     newest = query.order_by(attempts.c.sequence.desc(), attempts.c.attempt.desc()).limit(limit)
     return connection.execute(newest).all()

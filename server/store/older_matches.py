@@ -1,10 +1,10 @@
-"""The matches of layouts up to 5, one row each, and how they move to lists and pages while the server runs.
+"""The matches of layouts up to 5, one row per match, and their move to lists and pages while the server runs.
 
     rows of `older_from` … `older_through` ──a pass: one walk over the table──▶ blocks in memory ──a transaction each──▶
         lists and pages, and `older_from` behind them ──all moved──▶ rows erased step by step ──▶ the table is dropped
 
-A kill in between leaves `older_from` where the last transaction put it. What is moved is read from its list and pages,
-the rest from the rows. New positions come after `older_through`.
+If the process is killed in between, `older_from` has the value of the last transaction. Moved matches are read from
+their lists and pages, the others from the rows. New positions are after `older_through`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,15 +34,15 @@ from kindcast.server.store.tables import events, late, ledger, retractions, subs
 __all__ = ["begin", "count_waiting", "erase_some", "matches", "next_rows", "positions_of", "recipients_of"]
 
 NUMBERS_PER_QUERY = 500
-"""Numbers in one IN list: far below every database's limit on parameters."""
+"""The maximum number of values in one IN list, far below the parameter limit of every database."""
 MATCHES_A_PASS = 1_000_000
-"""Rows in memory at a time. Each pass walks over the table once."""
+"""The number of rows in memory at a time. Each pass scans the table once."""
 ROWS_AT_ONCE = 10_000
-"""Rows that the database's driver holds at a time."""
+"""The number of rows that the database driver holds at a time."""
 STREAMED = {"stream_results": True, "max_row_buffer": ROWS_AT_ONCE}
-"""For the driver of PostgreSQL, which otherwise fetches a whole result at once."""
+"""Options for the driver of PostgreSQL, which otherwise fetches a whole result at once."""
 ERASED_AT_ONCE = 20_000
-"""Rows."""
+"""The number of rows that are erased at a time."""
 
 _Number = BigInteger().with_variant(Integer, "sqlite")
 
@@ -52,15 +52,16 @@ matches = Table(
     Column("subscription", _Number, nullable=False),
     Column("position", _Number, nullable=False),
     Column("bindings", Text),  # JSON list, or NULL for none
-    Column("event", _Number),  # the sequence of its event where it was decided late; NULL: the position
+    Column("event", _Number),  # the sequence number of the event of a late match; NULL: the position
     PrimaryKeyConstraint("subscription", "position"),
     sqlite_with_rowid=False,
 )
-"""As layouts 3 to 5 had it."""
+"""The table of layouts 3 to 5."""
 
 
 class OlderMatches(NamedTuple):
-    """Rows, ordered by subscription and position. `bindings` by both, and `events` by position, where there are any."""
+    """Rows, ordered by subscription and position. `bindings` are keyed by both, and `events` by position, if there are
+    any."""
 
     subscriptions: Numbers
     positions: Numbers
@@ -69,7 +70,7 @@ class OlderMatches(NamedTuple):
 
 
 def begin(connection: Connection, sequence: int) -> None:
-    """The step from layout 5: from now on the rows are read where they are, up to the last position."""
+    """The migration from layout 5: from now on, the rows up to the last position are read from this table."""
     if not inspect(connection).has_table(matches.name):
         return
     if connection.execute(select(matches.c.position).limit(1)).first() is None:
@@ -83,14 +84,15 @@ def begin(connection: Connection, sequence: int) -> None:
 
 
 def positions_of(connection: Connection, subscription: int, first: int, last: int) -> Numbers:
-    """The positions of a subscription, ascending."""
+    """Returns the positions of a subscription, ascending."""
     mine = (matches.c.subscription == subscription) & matches.c.position.between(first, last)
     rows = connection.execute(select(matches.c.position).where(mine).order_by(matches.c.position)).scalars()
     return np.fromiter(rows, dtype=np.int64)
 
 
 def count_waiting(connection: Connection, numbers: Collection[int], first: int, last: int) -> dict[int, int]:
-    """How many of its rows each of these subscriptions has not acknowledged; those that have some."""
+    """Returns how many rows each of these subscriptions has not acknowledged. Subscriptions without such rows are left
+    out."""
     query = (
         select(matches.c.subscription, func.count())
         .join_from(subscriptions, matches, matches.c.subscription == subscriptions.c.number)
@@ -105,9 +107,9 @@ def count_waiting(connection: Connection, numbers: Collection[int], first: int, 
 def recipients_of(
     connection: Connection, sequence: int, first: int, last: int, *, retractions_too: bool
 ) -> Sequence[Row[Any, Any, Any]]:
-    """Who got an event, as `matches.recipients_of` tells it."""
+    """Returns the subscriptions that got an event, like `matches.recipients_of`."""
     positions = [sequence, *connection.execute(select(late.c.position).where(late.c.event == sequence)).scalars()]
-    mine = matches.c.subscription.in_(select(subscriptions.c.number))  # lets the primary key be used
+    mine = matches.c.subscription.in_(select(subscriptions.c.number))  # so that the primary key is used
     query = select(matches.c.subscription, matches.c.position, matches.c.bindings).where(
         mine,
         matches.c.position.in_(positions),
@@ -123,8 +125,8 @@ def recipients_of(
 
 
 def next_rows(connection: Connection, first: int, last: int) -> tuple[OlderMatches, int]:
-    """The rows at the next positions from `first` on, and the last position that they are complete up to. One walk over
-    the table."""
+    """Returns the rows at the next positions from `first` on, and the last position up to which they are complete.
+    Cost: one scan of the table."""
     through = _through(connection, first, last)
     mark = mark_of(connection)
     found = connection.exec_driver_sql(
@@ -145,7 +147,7 @@ def next_rows(connection: Connection, first: int, last: int) -> tuple[OlderMatch
 
 
 def _through(connection: Connection, first: int, last: int) -> int:
-    """Up to where there are not too many, as the numbers of matches of the events tell."""
+    """Returns the position up to which there are not too many rows, by the numbers of matches of the events."""
     room = MATCHES_A_PASS
     query = select(events.c.sequence, events.c.matched).where(events.c.sequence.between(first, last))
     with connection.execute(query.order_by(events.c.sequence), execution_options=STREAMED) as rows:
@@ -157,7 +159,7 @@ def _through(connection: Connection, first: int, last: int) -> int:
 
 
 def erase_some(connection: Connection) -> bool:
-    """Erases some rows that were moved, and in the end the table. Returns whether there are more."""
+    """Erases some moved rows, and finally drops the table. Returns whether there are more."""
     keys = select(matches.c.subscription, matches.c.position).order_by(matches.c.subscription, matches.c.position)
     end = connection.execute(keys.limit(1).offset(ERASED_AT_ONCE)).one_or_none()
     if end is None:

@@ -1,8 +1,9 @@
 """Stored ontologies: every version of each document as uploaded, with the records read from it.
 
-`shared_ontologies` names those that all tenants share. The tenant `default` changes them; the others hold copies.
+`shared_ontologies` has the names of the ontologies that all tenants share. Only the tenant `default` changes them; the
+others have copies.
 
-`meanings` holds the number of the rules of matching that the database was served by, and the effect of each change.
+`meanings` has the numbers of the matching rules under which the database was served, and the effect of each change.
 """
 
 from collections.abc import Sequence
@@ -51,15 +52,15 @@ _DESCRIPTION: tuple[Column[Any], ...] = (
     ontologies.c.relations,
     ontologies.c.activated_at,
 )
-"""All columns but the document and its records, which may have many megabytes each."""
+"""All columns except the document and its records, which may have many megabytes each."""
 
 _RECORDS: tuple[Column[Any], ...] = (*_DESCRIPTION, ontologies.c.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOntology:
-    """A version as it is stored. `format` is what its parser was told, so that it reads the same again; `records` are
-    what it read, encoded; `reason` and `relations` what was asked for (`relations` sorted)."""
+    """A stored version. `format` is the format that its parser used, so that it reads the same again. `records` are the
+    encoded records that were read. `reason` and `relations` (sorted) are the options of the upload."""
 
     name: str
     sha256: str
@@ -131,7 +132,7 @@ def keep_records(connection: Connection, name: str, version: int, records: bytes
 
 
 def find_same(connection: Connection, name: str, sha256: str, reason: str, relations: Sequence[str]) -> Row[Any] | None:
-    """The newest version of a name with these bytes that was read in this way."""
+    """Returns the newest version of a name with these bytes and these options; None if there is none."""
     query = select(*_DESCRIPTION).where(
         ontologies.c.name == name, ontologies.c.sha256 == sha256, ontologies.c.reason == reason
     )
@@ -146,7 +147,7 @@ def find_version(connection: Connection, name: str, version: int) -> Row[Any] | 
 
 
 def find_previous(connection: Connection, name: str) -> int | None:
-    """The version that was active before the present one; None if there was none."""
+    """Returns the version that was active before the current one; None if there was none."""
     query = select(ontologies.c.version).where(
         ontologies.c.name == name, ontologies.c.active.is_(False), ontologies.c.activated_at.is_not(None)
     )
@@ -170,7 +171,7 @@ def list_versions(connection: Connection, name: str) -> Sequence[Row[Any]]:
 
 
 def mark_shared(connection: Connection, name: str) -> None:
-    """All tenants share the ontology of this name."""
+    """Marks the ontology as shared by all tenants."""
     if name not in shared_names(connection):
         connection.execute(insert(shared_ontologies).values(name=name))
 
@@ -199,7 +200,8 @@ def find_whole(connection: Connection, name: str, version: int) -> dict[str, Any
 
 
 def copy_version(connection: Connection, whole: dict[str, Any]) -> None:
-    """Stores a version of a shared ontology as another tenant has it, under the same number. It is not active yet."""
+    """Stores a copy of a version of a shared ontology from another tenant, under the same number. It is not active
+    yet."""
     mark_shared(connection, whole["name"])
     connection.execute(insert(ontologies).values({**whole, "active": False}))
 
@@ -213,12 +215,13 @@ def match_shared(connection: Connection, wanted: Sequence[Row[Any]]) -> None:
 
 
 def latest(connection: Connection) -> Row[Any] | None:
-    """(meaning, since, impact) of the rules that this database was last served by; None before rules had a number."""
+    """Returns (meaning, since, impact) of the matching rules under which this database was last served; None from
+    before rules had numbers."""
     return connection.execute(select(meanings).order_by(meanings.c.meaning.desc()).limit(1)).one_or_none()
 
 
 def begin(connection: Connection, meaning: int, *, since: float, impact: dict[str, Any] | None) -> None:
-    """Stores that these rules of matching hold from now on."""
+    """Stores that these matching rules are used from now on."""
     connection.execute(insert(meanings).values(meaning=meaning, since=since, impact=impact))
 
 

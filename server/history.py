@@ -1,9 +1,9 @@
-"""A day of measurements, kept in memory: one sample every 30 seconds, 2,880 of them, some 400 KB, and 46 KB more for
+"""The measurements of one day, in memory: 2,880 samples, one every 30 seconds. They take some 400 KB, and 46 KB for
 each of at most 20 operators.
 
     totals of the store, metrics of the process ──a sample──▶ rings ──▶ GET /v1/series
 
-A restart begins anew. Rates are differences of totals over the time between two samples.
+They are lost at a restart. Rates are differences of totals divided by the time between two samples.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ __all__ = ["History", "running_history"]
 
 STEP_SECONDS = 30.0
 KEPT = 2_880
-"""Samples: a day."""
+"""The number of samples of one day."""
 
 SERIES: Final[dict[str, str]] = {
     "events_per_second": "events accepted a second",
@@ -54,20 +54,20 @@ SERIES: Final[dict[str, str]] = {
     "memory_bytes": "largest memory of the process so far, in bytes",
     "database_bytes": "bytes of the database file",
 }
-"""Name → what it is. A value that is not known is null."""
+"""Name → description. An unknown value is null."""
 ENCODED = 8
-"""Different answers that are kept until the next sample: all pages of the console ask for the same."""
+"""The number of different answers that are kept until the next sample. All pages of the console request the same."""
 SHARED = ("memory_bytes",)
-"""Of the whole process."""
+"""The series of the whole process."""
 
 MOST_OPERATORS = 20
-"""Those with most calls: their learned cost and selectivity are kept as well."""
+"""The number of most frequently called operators whose cost and selectivity are kept."""
 
 log = logging.getLogger(__name__)
 
 
 class History:
-    """The rings of one application. On its event loop."""
+    """The measurements of one application. For its event loop."""
 
     def __init__(self, broker: Broker, late_matching: LateMatchingService) -> None:
         self._broker = broker
@@ -130,7 +130,8 @@ class History:
         self._encoded.clear()
 
     async def _learned(self) -> dict[str, tuple[float, float]]:
-        """Cost and selectivity of the operators that are called most, and of those that were among them before."""
+        """Returns cost and selectivity of the most frequently called operators, and of those that were among them
+        before."""
         matchers = self._late_matching.late_matchers
         records = await matchers.run(lambda: dict(matchers.experience.operators))
         known = self._broker.state.operators.entries
@@ -143,7 +144,7 @@ class History:
         }
 
     def encoded(self, points: int, *, whole_process: bool) -> bytes:
-        """`as_json` as JSON: made once for all who ask for the same between two samples."""
+        """Returns the result of `as_json` encoded. It is encoded once for all equal requests between two samples."""
         key = points, whole_process
         if key not in self._encoded:
             if len(self._encoded) >= ENCODED:
@@ -152,8 +153,8 @@ class History:
         return self._encoded[key]
 
     def as_json(self, points: int, *, whole_process: bool) -> dict[str, Any]:
-        """The samples, `points` of them at most, evenly spread; the newest is always there. Without `whole_process`
-        nothing is told of what several tenants share."""
+        """Returns at most `points` samples, evenly spread and including the newest. Without `whole_process`, values
+        that several tenants share are left out."""
         count = len(self._times)
         every = max(1, -(-count // points))
         places = range((count - 1) % every, count, every)
@@ -179,7 +180,7 @@ class History:
 
 @asynccontextmanager
 async def running_history(broker: Broker, late_matching: LateMatchingService) -> AsyncIterator[History]:
-    """Samples for as long as the block runs."""
+    """A context manager that takes samples while its block runs."""
     history = History(broker, late_matching)
     sampling = asyncio.create_task(history.run(), name="history")
     try:
@@ -209,7 +210,8 @@ def _mean(total: float, count: float) -> float | None:
 
 
 def _quantile(buckets: Mapping[str, float], share: float = 0.99) -> float | None:
-    """The upper end of the bucket in which the quantile lies; None where nothing was observed or it is beyond all."""
+    """Returns the upper bound of the bucket with the quantile; None if nothing was observed or the quantile is above
+    all bounds."""
     bounds = sorted((float(name.removeprefix("match_le_")), value) for name, value in buckets.items())
     total = bounds[-1][1] if bounds else 0.0
     found = next((bound for bound, value in bounds if total and value >= share * total), None)
@@ -221,7 +223,7 @@ def _known(value: float) -> float | None:
 
 
 def _database_bytes(broker: Broker) -> int | None:
-    """Of a SQLite file; None for another database."""
+    """Returns the size of a SQLite file; None for another database."""
     url = make_url(broker.settings.database_url)
     if url.get_backend_name() != "sqlite" or not url.database:
         return None

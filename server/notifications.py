@@ -1,11 +1,11 @@
-"""Notifications that other systems send to a subscriber → CloudEvents, one for each entity or object that they tell of.
+"""Converts notifications of other systems to CloudEvents, one for each entity or object in them.
 
     NGSI-LD      {"type": "Notification", "data": [entities]}     of Orion-LD, Scorpio, Stellio, …
     ONE Record   {"@type": "api:Notification", "api:hasLogisticsObject": …}
 
-An event's data is the entity, or the object, in JSON-LD with the context that the notification gives it; what the
-notification says as a whole stands in context attributes. Its `id` is made of that of the notification, so a
-notification that is sent again is a duplicate.
+The data of an event is the entity or object in JSON-LD, with the context from the notification. Members of the
+notification itself become context attributes. The `id` is derived from that of the notification, so a notification that
+is sent again is a duplicate.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from kindcast.server.cloudevents import SPECVERSION, at_member
 __all__ = ["CORE_CONTEXT", "ngsi_ld_events", "one_record_events"]
 
 CORE_CONTEXT: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.8.jsonld"
-"""Stated of every entity that does not state it: NGSI-LD has it in each context."""
+"""Added to every entity without it, because NGSI-LD includes it in each context."""
 CORE_CONTEXTS: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context"
 JSON_LD: Final = "application/ld+json"
 NO_SOURCE: Final = "urn:kindcast:ngsi-ld"
@@ -38,8 +38,9 @@ _CONTEXT_RELATION = re.compile(r';\s*rel\s*=\s*"?http://www\.w3\.org/ns/json-ld#
 def ngsi_ld_events(
     body: Any, *, link: str | None = None, source: str | None = None, digest: str = ""
 ) -> list[dict[str, Any]]:
-    """A CloudEvent for each entity of an NGSI-LD notification. `link` is the header of that name; `source` that of the
-    events, else the subscription's id at the broker; `digest` stands for the id of a notification without one. Linear.
+    """Returns a CloudEvent for each entity of an NGSI-LD notification. `link` is the header `Link`. `source` is that of
+    the events, by default the subscription's id at the broker. `digest` is used as id of a notification without one.
+    Cost: linear.
 
     Raises `InvalidEvent` where it is no notification.
 
@@ -65,7 +66,7 @@ def ngsi_ld_events(
     }
     shared = {name: value for name, value in shared.items() if value is not None}
     context = body.get("@context", _linked_context(link))
-    known: dict[str, Any] = {}  # of the shared context: made once for all entities
+    known: dict[str, Any] = {}  # of the shared context: computed once for all entities
     events = []
     for index, entity in enumerate(entities):
         own = entity.get("@context")
@@ -84,8 +85,8 @@ def ngsi_ld_events(
 
 
 def _entities(data: Any) -> Iterator[Any]:
-    """Those of `data`: a list, one, or the features of GeoJSON, each of which has its entity's attributes as
-    properties."""
+    """Yields the entities of `data`: a list, a single entity, or the features of GeoJSON, whose properties are the
+    attributes of the entity."""
     if isinstance(data, Mapping) and data.get("type") == "FeatureCollection":
         data = data.get("features", [])
     for each in data if isinstance(data, list) else [data]:
@@ -98,7 +99,7 @@ def _entities(data: Any) -> Iterator[Any]:
 
 
 def _with_core(context: Any) -> Any:
-    """A context and, after it, the core context, unless it is named in there."""
+    """Returns a context followed by the core context, unless that is included."""
     if context is None or context == [] or context == {}:
         return CORE_CONTEXT
     listed = context if isinstance(context, list) else [context]
@@ -108,7 +109,7 @@ def _with_core(context: Any) -> Any:
 
 
 def _linked_context(link: str | None) -> str | None:
-    """The URL of the context in a header `Link` (JSON-LD 1.1, section 6.1)."""
+    """Returns the URL of the context in a header `Link` (JSON-LD 1.1, section 6.1)."""
     for found in _LINK.finditer(link or ""):
         if _CONTEXT_RELATION.search(found[2]):
             return found[1]
@@ -178,7 +179,7 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
 
 
 def _the_node(body: Any) -> Mapping[str, Any] | None:
-    """The one node of a document: an object, one in a list (the expanded form), or in `@graph`."""
+    """Returns the only node of a document: an object, one in a list (the expanded form), or one in `@graph`."""
     while True:
         if isinstance(body, list) and len(body) == 1:
             body = body[0]
@@ -189,7 +190,7 @@ def _the_node(body: Any) -> Mapping[str, Any] | None:
 
 
 def _origin(iri: str) -> str:
-    """Scheme and host of a URL; empty where it is none."""
+    """Returns scheme and host of a URL; an empty text if it is no URL."""
     try:
         parts = urlsplit(iri)
     except ValueError:
@@ -201,19 +202,20 @@ def _origin(iri: str) -> str:
 
 
 def digest_of(body: bytes) -> str:
-    """The id for a notification without an id: a digest."""
+    """Returns the id for a notification without an id: a digest."""
     return f"urn:kindcast:digest:{hashlib.blake2b(body, digest_size=16).hexdigest()}"
 
 
 def _event_id(notification: str, entity: str, index: int, count: int) -> str:
-    """Rule 21: that of the envelope where it holds one event; else with the event's own, or its position."""
+    """Returns the id of an event (rule 21): that of the envelope if it has one event; else with the event's own id, or
+    its index."""
     if count == 1:
         return notification
     return f"{notification}#{index}:{entity}" if entity else f"{notification}#{index}"
 
 
 def _named(node: Mapping[str, Any], name: str) -> str:
-    """The first text of a member that may also be called as a keyword."""
+    """Returns the first text in a member, which may also be named like a keyword (`@…`)."""
     return next((each for each in _listed(node.get(name, node.get(f"@{name}"))) if isinstance(each, str)), "")
 
 
@@ -222,7 +224,7 @@ def _text(node: Mapping[str, Any], *names: str) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """The text of a value, a typed value or a reference; the first of several."""
+    """Returns the text of a value, a typed value or a reference, or of the first of several."""
     while isinstance(value, list | Mapping):
         value = (*value, "")[0] if isinstance(value, list) else value.get("@id", value.get("@value", ""))
     return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
@@ -233,7 +235,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _local(name: Any) -> str:
-    """What a term, a CURIE or an IRI ends with."""
+    """Returns the local name of a term, a CURIE or an IRI."""
     return re.split(r"[:#/]", name)[-1] if isinstance(name, str) else ""
 
 

@@ -96,10 +96,7 @@ class DocumentReader:
         """
 
         def work() -> Read:
-            from kindcast.semantic.ontology import (
-                Reasoner,
-                read_encoded,
-            )  # imported only when needed
+            from kindcast.semantic.ontology import Reasoner, read_encoded  # only when needed
 
             settings = self._settings
             reasoner = Reasoner(

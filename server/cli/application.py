@@ -1,6 +1,6 @@
-"""The command-line application: registers all commands, and turns failures into messages and exit statuses.
+"""The command-line application: registers all commands, and converts failures to messages and exit statuses.
 
-0  done          1  it failed          2  wrong use          130  interrupted
+0 done 1 it failed 2 wrong use 130 interrupted
 """
 
 import sys
@@ -43,7 +43,7 @@ FAILED = 1
 INTERRUPTED = 130
 
 FAILURES = (CommandFailed, InExpression, ProblemError, SemanticError, IndexingError, OSError)
-"""Errors shown as messages. Any other exception is a bug and keeps its traceback."""
+"""Errors that are shown as messages. Any other exception is a bug and keeps its traceback."""
 
 application = typer.Typer(
     name="kindcast",
@@ -67,7 +67,7 @@ application = typer.Typer(
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version  # takes longer than all the rest of this option
+        from importlib.metadata import version  # takes longer than the rest of this option
 
         typer.echo(f"kindcast {version('kindcast')}")
         raise typer.Exit
@@ -152,14 +152,14 @@ application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one command: of `arguments`, or of the process. Ends with SystemExit."""
+    """Runs one command: from `arguments`, or from those of the process. Ends with SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         command = get_command(application)
         add_key_options(command)
         completion.run(lambda: command(given, prog_name="kindcast"))
     except BrokenPipeError:
-        # Whoever read our output has seen enough; there is nothing to tell, and nowhere to tell it.
+        # The reader of the output has closed it, so there is nothing to report and nowhere to report it.
         sys.stderr.close()
         sys.exit(FAILED)
     except KeyboardInterrupt:

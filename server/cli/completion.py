@@ -1,9 +1,9 @@
-"""Completion of what a server has: concepts in any language, words of expressions, ids and names.
+"""Completion of values from a server: concepts in any language, words of expressions, ids and names.
 
     the shell ──words so far──▶ kindcast ──GET, at most a second──▶ server ──▶ what begins as the last word does
 
-It answers nothing where the server does not: somebody is typing. No library of the client is imported, so that it
-answers fast.
+If the server does not answer, there are no completions, because a user is typing. No library of the client is imported,
+so that the answer is fast.
 """
 
 import json
@@ -27,14 +27,14 @@ SECONDS = 1.0
 MOST = 50
 ID_PAGE = 100
 VARIABLE = "_KINDCAST_COMPLETE"
-"""What a shell sets when it asks for completions, with its name."""
+"""The variable that a shell sets, with its name, when it requests completions."""
 SUFFIXES = re.compile(r"\.(ttl|nt|nq|trig|n3|rdf|owl|owx|ofn|omn|obo|jsonld|tsv|xml)(\.gz)?$", re.IGNORECASE)
 
 Found = list[tuple[str, str]]
 
 
 def concepts(context: typer.Context, incomplete: str) -> Found:
-    """Labels and synonyms in any language that begin with what was typed; each with what it means."""
+    """Returns labels and synonyms in any language that begin with the typed text, each with its meaning."""
     if not incomplete:
         return []
     told = _asked(context, "/v1/concepts?" + urlencode({"q": incomplete, "limit": MOST}))
@@ -43,7 +43,7 @@ def concepts(context: typer.Context, incomplete: str) -> Found:
 
 
 def expressions(context: typer.Context, incomplete: str) -> Found:
-    """The completions of an expression: attributes, words of the language, concepts, units."""
+    """Returns completions of an expression: attributes, words of the language, concepts, units."""
     told = _asked(context, "/v1/check", {"expression": incomplete, "position": len(incomplete)})
     found = []
     for each in told.get("completions", ()):
@@ -57,7 +57,7 @@ def expressions(context: typer.Context, incomplete: str) -> Found:
 
 
 def ids(context: typer.Context, incomplete: str) -> Found:
-    """Ids of subscriptions, each with what it means."""
+    """Returns ids of subscriptions, each with its meaning."""
     told = _asked(context, f"/v1/subscriptions?limit={ID_PAGE}")
     return _beginning(incomplete, [(each["id"], str(each["canonical"])) for each in told.get("subscriptions", ())])
 

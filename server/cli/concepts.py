@@ -49,7 +49,7 @@ def show(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Show what a term means: its labels, the concepts above it, and those directly beneath it."""
+    """Show what a term means: its labels, its broader concepts, and the concepts directly below it."""
     with connected(server) as client:
         resolved = client.resolve(term)
         candidates = resolved.get("candidates") or []
@@ -91,7 +91,7 @@ def _show_concept(
 
 
 def _label(concept: Mapping[str, Any], lang: str | None) -> str:
-    """The label in a language, where there is one; else the one that the server chose."""
+    """Returns the label in a language if there is one, else the label that the server chose."""
     for label in concept.get("labels", ()) if lang else ():
         if label.get("lang") == lang:
             return str(label["value"])

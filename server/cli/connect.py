@@ -1,4 +1,4 @@
-"""The command `kindcast connect`: the messages of a broker, published to a server as they come."""
+"""The command `kindcast connect`: publishes the messages of a broker to a server."""
 
 import hashlib
 import os

@@ -41,7 +41,7 @@ TicketOption = Annotated[
     ),
 ]
 RETRY_SECONDS = 10.0
-"""A server that was started in the background a moment ago listens by then."""
+"""How long a server is waited for. A server that was just started in the background listens by then."""
 TRIED_EVERY = 0.2
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -53,7 +53,7 @@ _ca: ContextVar[str | None] = ContextVar("ca", default=None)
 
 
 def _kept(kept: ContextVar[Any], variable: str, metavar: str, help: str, **more: Any) -> Any:
-    """An option whose value is kept in `kept`: no command has a parameter for it."""
+    """Returns an option whose value is stored in `kept`, so that no command needs a parameter for it."""
     return typer.Option(
         envvar=variable, metavar=metavar, help=help, expose_value=False, callback=lambda value: kept.set(value), **more
     )
@@ -85,11 +85,11 @@ def _options(
         ),
     ] = None,
 ) -> None:
-    """The options of all commands that talk to a server."""
+    """Has the options of all commands that use a server."""
 
 
 def add_key_options(command: Any) -> None:
-    """Give `--key`, `--tenant`, `--retry` and `--ca` to every command beneath `command` that has `--server`."""
+    """Adds `--key`, `--tenant`, `--retry` and `--ca` to every command below `command` that has `--server`."""
     for each in getattr(command, "commands", {}).values():
         add_key_options(each)
     if any("--server" in parameter.opts for parameter in command.params):
@@ -100,8 +100,8 @@ def add_key_options(command: Any) -> None:
 
 @contextmanager
 def connected(server: str) -> "Iterator[Client]":
-    """A client of `server`, which is waited for while nothing listens there. Raises CommandFailed, with what to do,
-    when there is no answer."""
+    """A context manager with a client of `server`. Waits while nothing listens there. Raises CommandFailed, with
+    advice, if there is no answer."""
     import httpx
 
     from kindcast.server.client import Client
@@ -125,12 +125,12 @@ def connected(server: str) -> "Iterator[Client]":
 
 
 def _reason(error: Exception) -> str:
-    """Why, without the number that the system has for it."""
+    """Returns the reason of an error, without the error number of the system."""
     return re.sub(r"^\[Errno -?\d+\] ", "", str(error.__cause__ or error))
 
 
 def new_client(server: str) -> "AsyncClient":
-    """A client for an event loop, with the options of the command. It does not wait for the server."""
+    """Returns a client for an event loop, with the options of the command. It does not wait for the server."""
     from kindcast.server.client import AsyncClient
 
     with _an_address(server):
@@ -138,13 +138,13 @@ def new_client(server: str) -> "AsyncClient":
 
 
 def credentials() -> dict[str, Any]:
-    """Who sends a request, as the options of the command say."""
+    """Returns the credentials in the options of the command."""
     return {"key": _key.get(), "tenant": _tenant.get(), "ca": _ca.get()}
 
 
 @contextmanager
 def _an_address(server: str) -> Iterator[None]:
-    """Raises CommandFailed where `server` turns out to be no address."""
+    """A context manager that raises CommandFailed if `server` is no valid address."""
     import httpx
 
     try:
@@ -156,8 +156,8 @@ def _an_address(server: str) -> Iterator[None]:
 
 
 def wait_for(server: str, seconds: float) -> None:
-    """Returns when something listens at the address, at the latest after so many seconds; at once where the address is
-    wrong, or the machine is another that does not answer."""
+    """Waits until something listens at the address, for at most this many seconds. Returns at once if the address is
+    invalid, or belongs to another machine that does not answer."""
     import httpx
 
     try:

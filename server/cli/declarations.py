@@ -1,4 +1,4 @@
-"""The commands `kindcast declare`: attributes, synonyms, conversion rates, event types, code systems and aliases."""
+"""The commands `kindcast declare`: attributes, synonyms, exchange rates, event types, code systems and aliases."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -22,7 +22,7 @@ commands = group(
 
 
 class Kind(Enum):
-    """What can be declared, as its address calls it."""
+    """The kinds of declarations, by their names in URLs."""
 
     ATTRIBUTES = "attributes"
     SYNONYMS = "synonyms"
@@ -35,7 +35,7 @@ class Kind(Enum):
 
 
 class ValueKind(Enum):
-    """What an attribute may hold."""
+    """The kinds of values of an attribute."""
 
     CONCEPT = "concept"
     TEXT = "text"
@@ -159,7 +159,7 @@ def split(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Declare how documents that hold several events are split."""
+    """Declare how documents with several events are split."""
     with connected(server) as client:
         told = client.declare_split(name, json_file(file), dry_run=dry_run)
     show_declared(f"split {name}", told, json)
@@ -173,7 +173,7 @@ def relation(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Declare a name for several relations together."""
+    """Declare a name for the union of several relations."""
     with connected(server) as client:
         told = client.declare_relation(name, json_file(file), dry_run=dry_run)
     show_declared(f"relation {name}", told, json)
@@ -181,7 +181,7 @@ def relation(
 
 @commands.command("list", epilog=page("kindcast declare list attributes"))
 def list_all(kind: KindArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show what is declared of one kind."""
+    """Show the declarations of one kind."""
     with connected(server) as client:
         found = client.declarations(kind.value)
     if json:

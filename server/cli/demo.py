@@ -39,7 +39,7 @@ VOCABULARY = "shop.ttl"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A subscription. `plain` is the nearest that a server without a vocabulary can be asked."""
+    """A subscription. `plain` is the most similar one that is possible without a vocabulary."""
 
     who: str
     text: str
@@ -98,19 +98,19 @@ OFFERS: tuple[dict[str, Any], ...] = (
 # A server process on a free local port, with a temporary folder. It is stopped at the end, and the folder is removed.
 
 START_SECONDS = 60.0
-"""A machine that is busy with other things starts a server in some seconds; more than this is a fault."""
+"""The time limit for the start. Even a busy machine starts a server in some seconds."""
 STOP_SECONDS = 10.0
 
 
 class DemoServerFailed(Exception):
-    """The server of the demonstration did not start; the message ends with what it said."""
+    """The server of the demonstration did not start. The message ends with its output."""
 
 
 @contextmanager
 def running_server() -> Iterator[str]:
-    """The address of a server that takes requests. Process and data are gone afterwards, whatever happened.
+    """A context manager with the address of a running server. Process and data are always removed afterwards.
 
-    The caller's KINDCAST_* settings are not passed on: the demonstration is the same for everybody.
+    The caller's KINDCAST_* settings are not passed on, so that the demonstration is the same for everybody.
     """
     with tempfile.TemporaryDirectory(prefix="kindcast-demo-") as folder:
         log = Path(folder) / "server.log"
@@ -137,7 +137,7 @@ def running_server() -> Iterator[str]:
 
 
 def _address(process: "subprocess.Popen[str]", log: Path) -> str:
-    """What the server says of itself once it takes requests; a server that ends before has failed."""
+    """Returns the address that the server prints when it is ready. A server that ends before has failed."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -163,7 +163,7 @@ def _stop(process: "subprocess.Popen[str]") -> None:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A message that came: to whom, for which event, and when by `time.monotonic`."""
+    """A received message: its subscriber, its event, and when it came by `time.monotonic`."""
 
     wish: Wish
     sequence: str
@@ -186,11 +186,11 @@ class Audience:
                 created = client.subscribe(wish.text)
                 self.ids[wish.who], self.canonical[wish.who] = created["id"], created["canonical"]
         for wish in wishes:
-            # Daemons: they wait in a read that only the end of the server would end.
+            # Daemon threads, because they wait in a read until the server ends.
             threading.Thread(target=self._listen, args=(wish,), daemon=True).start()
 
     def wait_for(self, count: int, seconds: float) -> list[Delivered]:
-        """The next `count` messages; fewer when they do not come in time."""
+        """Returns the next `count` messages; fewer if they do not come in time."""
         deadline = time.monotonic() + seconds
         came: list[Delivered] = []
         while len(came) < count:
@@ -216,17 +216,17 @@ class Audience:
 # Vocabulary, subscriptions, events, deliveries and explanations, in this order.
 
 DELIVERY_SECONDS = 10.0
-"""A delivery takes milliseconds; a machine at its limits may take longer, and then we say so."""
+"""The time limit for deliveries. A delivery takes milliseconds, on an overloaded machine more."""
 MISSED = "台式机"
 """The offer whose match is explained as one that plain strings miss."""
 
 
 class DeliveryMissing(Exception):
-    """A match was decided and did not arrive. The demonstration shows what is; it does not pretend."""
+    """A match was decided and did not arrive. The demonstration then fails."""
 
 
 def perform(screen: Console, *, pace: float) -> None:
-    """Shows everything on `screen`, pausing `pace` seconds between steps. Raises when anything is not as promised."""
+    """Shows all steps on `screen`, with pauses of `pace` seconds. Raises if a result is not as expected."""
     from kindcast.server.client import Client
 
     began = time.monotonic()
@@ -284,7 +284,7 @@ def _offer(screen: Console, client: "Client", audience: Audience, pace: float) -
 
 
 def _compare(screen: Console, delivered: list[Delivered]) -> None:
-    """Asks the same of plain strings and numbers: the same matcher with an empty vocabulary."""
+    """Shows the matches without a vocabulary: the same matcher with plain strings and numbers."""
     from kindcast.semantic import Matcher, Vocabulary  # other commands need no matcher
 
     plain = Matcher(Vocabulary.from_ontologies([]), engine="naive")  # compiles nothing
@@ -346,7 +346,7 @@ def _pause(pace: float) -> None:
 # ── command ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 DEFAULT_PACE = 0.25
-"""Seconds between two steps: an offer can be read, and all is over in a few seconds."""
+"""The seconds between two steps: long enough to read an offer, and the demonstration still takes only a few seconds."""
 
 
 def demo(

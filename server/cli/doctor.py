@@ -1,9 +1,9 @@
-"""The command `kindcast doctor`: checks everything that a server needs, and says what to do.
+"""The command `kindcast doctor`: checks everything that a server needs, and gives advice.
 
     settings, environment ─▶ versions, libraries, Java ─▶ kernel cache ─▶ port, disk, clock ─▶ data folder
                                                                           a server that runs is asked over HTTP ┘
 
-Nothing is changed. Each check ends in findings that are ok, a warning (it works, but not as it should) or a problem.
+Nothing is changed. The findings of a check are ok, a warning (it works, but not well) or a problem.
 """
 
 import ctypes
@@ -35,21 +35,22 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 STYLES = {OK: "green", WARNING: "yellow", PROBLEM: "bold red"}
 
 SHOWN = ("numpy", "numba", "pyoxigraph", "sqlalchemy", "uvicorn")
-"""Libraries whose versions a report of a fault needs; of the others only what is wrong is shown."""
+"""Libraries whose versions are always shown, for bug reports. Others are shown only if something is wrong."""
 LITTLE_SPACE, TOO_LITTLE_SPACE = 2 << 30, 200 << 20
-"""Bytes. A start copies nothing, but the write-ahead log and snapshots need room beside the database."""
+"""Limits of free space in bytes. A start copies nothing, but the write-ahead log and snapshots need space besides the
+database."""
 FEW_FILES = 4_096
 JAVA_OF_SPARK = 17
 JUMP_SECONDS = 60.0
 OLDEST = 1_767_225_600.0
-"""The first second of 2026: no clock of today is before it."""
+"""The first second of 2026. No correct clock is before it."""
 TIMEOUT_SECONDS = 5.0
 LARGE_DATABASE = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. `advice`: what to do about it."""
+    """The result of one check. `advice` says what to do."""
 
     check: str
     state: str
@@ -71,7 +72,8 @@ def doctor(
     json: JsonOption = False,
 ) -> None:
     """Check this machine and a data folder: versions, Java, compiled kernels, port, disk, clock, and whether the stored
-    data is whole. Nothing is changed. A server that runs is asked over HTTP; else the whole database is read once."""
+    data is undamaged. Nothing is changed. A running server is asked over HTTP; otherwise the whole database is read
+    once."""
     found: list[Finding] = []
     for each in _all(config, data):
         found.append(each)
@@ -118,7 +120,8 @@ def _all(config: Path | None, data: Path | None) -> Findings:
 
 
 def _guarded(check: str, findings: Callable[[], Findings]) -> Findings:
-    """The findings; a check that fails itself is a finding, too, and the others go on."""
+    """Yields the findings of a check. If the check itself fails, this is a finding too, and the other checks
+    continue."""
     try:
         yield from findings()
     except Exception as error:
@@ -129,7 +132,7 @@ def _guarded(check: str, findings: Callable[[], Findings]) -> Findings:
 
 
 def versions() -> Findings:
-    """kindcast, Python, SQLite and the libraries: those that are absent, or older than kindcast needs."""
+    """Checks kindcast, Python, SQLite and the libraries: which are missing or older than kindcast needs."""
     python = ".".join(map(str, sys.version_info[:3]))
     yield Finding("kindcast", OK, f"{metadata.version('kindcast')}, Python {python}, SQLite {sqlite3.sqlite_version}")
     there, wrong = [], []
@@ -163,7 +166,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def java(wanted: str | None) -> Findings:
-    """Java, which some things need and a server does not."""
+    """Checks Java, which some features need, but not a server."""
     from kindcast.semantic.errors import SemanticError
     from kindcast.semantic.ontology import find_java
 
@@ -199,7 +202,7 @@ def _installed(name: str) -> bool:
 
 
 def kernels(folder: Path | None) -> Findings:
-    """Whether compiled kernels can be kept, and are there."""
+    """Checks whether compiled kernels can be stored, and exist."""
     from kindcast.semantic.matching import kernel_cache, use_cache
 
     if folder is not None:
@@ -220,7 +223,7 @@ def kernels(folder: Path | None) -> Findings:
 
 
 def _settings(config: Path | None, data: Path | None) -> tuple[Any, list[Finding]]:
-    """The settings of `kindcast serve`, None where they are wrong, and what is to be said about them."""
+    """Returns the settings of `kindcast serve` (None if they are wrong), and findings about them."""
     from kindcast.server.cli.serve import load_settings
     from kindcast.server.settings import unknown_variables
 
@@ -247,7 +250,7 @@ def _settings(config: Path | None, data: Path | None) -> tuple[Any, list[Finding
 
 
 def files() -> Findings:
-    """How many files and connections a process may have open."""
+    """Checks how many files and connections a process may have open."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -261,7 +264,7 @@ def files() -> Findings:
 
 
 def port(host: str, number: int, running: Mapping[str, Any] | None) -> Findings:
-    """Whether a server could listen, or which one does."""
+    """Checks whether a server could listen, or which one does."""
     if running is not None:
         yield Finding("port", OK, f"the server of this data folder listens on {running['listening']}")
         return
@@ -291,8 +294,8 @@ def _is_kindcast(host: str, number: int) -> bool:
 
 
 def _asked(address: str, path: str) -> dict[str, Any]:
-    """What a server on this machine answers. Its certificate is not asked for: the address is the one it wrote itself.
-    Raises RuntimeError, ValueError."""
+    """Returns the answer of a server on this machine. Its certificate is not verified, because the server itself wrote
+    the address. Raises RuntimeError, ValueError."""
     import httpx
 
     try:
@@ -304,7 +307,7 @@ def _asked(address: str, path: str) -> dict[str, Any]:
 
 
 def disk(data: Path) -> Findings:
-    """Room, and whether the folder can be written."""
+    """Checks free space, and whether the folder is writable."""
     there = data.absolute()
     while not there.exists():
         there = there.parent
@@ -322,7 +325,7 @@ def disk(data: Path) -> Findings:
 
 
 def clock(database: Path | None) -> Findings:
-    """Whether the clock jumped since a server was last seen, and whether something keeps it right."""
+    """Checks whether the clock jumped since a server last ran, and whether it is synchronised."""
     from kindcast.server.store.integrity import clock_ahead
 
     now = time.time()
@@ -348,7 +351,7 @@ def clock(database: Path | None) -> Findings:
 
 
 def _synchronised() -> bool | None:
-    """What the kernel says of its clock (adjtimex); None where it cannot be asked."""
+    """Returns whether the kernel's clock is synchronised (adjtimex); None if this cannot be determined."""
     try:
         library = ctypes.CDLL(None, use_errno=True)
         state: int = library.adjtimex(ctypes.create_string_buffer(512))  # modes = 0: only asked
@@ -361,7 +364,7 @@ def _synchronised() -> bool | None:
 
 
 def stored(settings: Any, running: Mapping[str, Any] | None) -> Findings:
-    """Whether what is stored is whole: the server says so, else the files are read."""
+    """Checks whether the stored data is undamaged: the running server reports it, otherwise the files are read."""
     if running is not None:
         yield from _of_server(str(running["listening"]), settings.data)
     elif (database := _database(settings)) is None:
@@ -373,7 +376,7 @@ def stored(settings: Any, running: Mapping[str, Any] | None) -> Findings:
 
 
 def _database(settings: Any) -> Path | None:
-    """The file of the SQLite database, None for another one."""
+    """Returns the file of the SQLite database; None for another database."""
     from sqlalchemy import make_url
 
     url = make_url(settings.database_url)

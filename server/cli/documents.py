@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 GZIP = b"\x1f\x8b"
-"""The first bytes of a gzip file, whatever its name is."""
+"""The first bytes of a gzip file. The name of the file does not matter."""
 MAX_CHARACTERS = 128 << 20
-"""Of one event, or of a document that is read as a whole, once it is unpacked: a small gzip file may hold far more than
-the memory does. No server takes so large a request."""
+"""The maximum length of one event, or of a document that is read as a whole, after unpacking. A small gzip file may
+contain far more than fits into memory. No server accepts such a large request."""
 
 
 RelationsOption = Annotated[
@@ -53,7 +53,8 @@ RelationsOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One event as it was found: `number` is its line, or its place in an array, from 1. `problem`: why it is none."""
+    """One event of the input. `number` is its line, or its place in an array, from 1. `problem` says why it is no
+    event."""
 
     number: int
     event: dict[str, Any] | None
@@ -61,7 +62,8 @@ class Line:
 
 
 def read_ontology(name: str) -> Path:
-    """The file of an ontology. A bare name that is no file here means one that is shipped: `shop.ttl`."""
+    """Returns the file of an ontology. A name without a folder that is no file here means a shipped vocabulary:
+    `shop.ttl`."""
     path = Path(name)
     if path.is_file():
         return path
@@ -75,18 +77,18 @@ def read_ontology(name: str) -> Path:
 
 
 def ontology_path(name: str) -> str:
-    """The same as the path that a job opens; the address of another file system stays what it is."""
+    """Returns the path of an ontology that a job opens. URLs of other file systems do not change."""
     return name if "://" in name else str(read_ontology(name))
 
 
 def listed(names: str) -> list[str]:
-    """Names with commas between them."""
+    """Returns the names in a comma-separated text."""
     return [name for name in (each.strip() for each in names.split(",")) if name]
 
 
 def event_lines(source: str) -> Iterator[Line]:
-    """The events of `source`: a file, `-` for standard input, or JSON as it is. An object is one event, an array holds
-    several, and so do lines of objects (NDJSON); lines are read as they come, so a pipe may stay open.
+    """Yields the events of `source`: a file, `-` for standard input, or JSON text. An object is one event. An array has
+    several, and so have lines of objects (NDJSON). Lines are read as they arrive, so a pipe may stay open.
 
     Raises CommandFailed when there is no such file.
     """
@@ -103,7 +105,8 @@ def event_lines(source: str) -> Iterator[Line]:
 
 
 def text_lines(source: str) -> Iterator[str]:
-    """The lines of a file, or with `-` of standard input, packed or not, as they come. Raises CommandFailed."""
+    """Yields the lines of a file, or with `-` of standard input, plain or gzip, as they arrive. Raises
+    CommandFailed."""
     if source == "-":
         yield from _standard_input()
         return
@@ -115,7 +118,7 @@ def text_lines(source: str) -> Iterator[str]:
 
 
 def one_event(source: str) -> dict[str, Any]:
-    """The only event of `source`. Raises CommandFailed when there is none, more than one, or something else."""
+    """Returns the only event of `source`. Raises CommandFailed if there is none, more than one, or something else."""
     lines = list(event_lines(source))
     if len(lines) != 1:
         raise CommandFailed(f"one event was expected, but {len(lines)} were given.")
@@ -123,7 +126,7 @@ def one_event(source: str) -> dict[str, Any]:
 
 
 def json_file(source: str) -> dict[str, Any]:
-    """The JSON object in a file, or given as it is. Raises CommandFailed when there is none."""
+    """Returns the JSON object in a file or in the text itself. Raises CommandFailed if there is none."""
     if not source.lstrip().startswith("{"):
         source = _text(source, "Give a file or a JSON object.")
     try:
@@ -137,8 +140,8 @@ def json_file(source: str) -> dict[str, Any]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[str]]:
-    """The text of a file, plain or gzip. Raises CommandFailed, also while it is read, when it is damaged or not UTF-8
-    text."""
+    """A context manager with the text of a file, plain or gzip. Raises CommandFailed if it is damaged or not UTF-8
+    text, also while it is read."""
     with path.open("rb") as raw:
         zipped = raw.read(len(GZIP)) == GZIP
     with _readable(str(path)), path.open("rb") as raw, TextIOWrapper(_unpacked(raw, zipped), encoding="utf-8") as file:
@@ -160,7 +163,7 @@ def _readable(name: str) -> Iterator[None]:
 
 
 def csv_file(source: str) -> bytes:
-    """A table as the server takes it. Raises CommandFailed when there is no such file."""
+    """Returns a table in the form that the server accepts. Raises CommandFailed if there is no such file."""
     return _text(source, "Give a CSV file, or a JSON file or object.").encode()
 
 
@@ -176,7 +179,7 @@ def _text(source: str, hint: str) -> str:
 
 
 def valid(line: Line) -> dict[str, Any]:
-    """The event of `line`. Raises CommandFailed where there is none."""
+    """Returns the event of `line`. Raises CommandFailed if there is none."""
     if line.event is None:
         raise CommandFailed(f"line {line.number}: {line.problem}")
     return line.event
@@ -188,9 +191,9 @@ def _from_file(path: Path) -> Iterator[Line]:
 
 
 def _standard_input() -> Iterator[str]:
-    """Its lines, also where what comes is a gzip file. A line is read when it is there."""
+    """Yields the lines of standard input, plain or gzip, as soon as they arrive."""
     raw = getattr(sys.stdin, "buffer", None)
-    if raw is None or raw.peek(1)[:1] != GZIP[:1]:  # no JSON text begins so
+    if raw is None or raw.peek(1)[:1] != GZIP[:1]:  # no JSON text begins like this
         yield from _lines(sys.stdin)
         return
     with _readable("standard input"), TextIOWrapper(_unpacked(raw, True), encoding="utf-8") as file:
@@ -198,7 +201,7 @@ def _standard_input() -> Iterator[str]:
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
-    """Its lines. Raises CommandFailed at one that is longer than any event may be."""
+    """Yields the lines of a file. Raises CommandFailed for a line that is too long."""
     while line := file.readline(MAX_CHARACTERS + 1):
         if len(line) > MAX_CHARACTERS:
             raise CommandFailed(
@@ -208,7 +211,7 @@ def _lines(file: IO[str]) -> Iterator[str]:
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Line]:
-    """Lines of objects, as long as the first is JSON by itself; else the whole as one document."""
+    """Yields the events of lines if the first line is complete JSON; otherwise reads everything as one document."""
     numbered = ((number, text) for number, text in enumerate(lines, 1) if text.strip())
     number, first = next(numbered, (0, ""))
     if not first:
@@ -239,7 +242,8 @@ def _bounded(first: str, rest: Iterator[str]) -> Iterator[str]:
 
 
 def _document(text: str) -> Iterator[Line]:
-    """An object or an array over any number of lines. What is neither is lines after all, the first of them bad."""
+    """Yields the events of an object or an array in any number of lines. If it is neither, the text is treated as
+    lines, of which the first is bad."""
     try:
         value = _json(text)
     except ValueError:
@@ -261,7 +265,7 @@ def _item(number: int, value: Any) -> Line:
 
 
 def _json(text: str) -> Any:
-    """Strict JSON. Raises ValueError, saying where, also for NaN and Infinity, which Python would let pass."""
+    """Parses strict JSON. Raises ValueError with the place, also for NaN and Infinity, which Python would accept."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:

@@ -29,11 +29,12 @@ __all__ = [
 ]
 
 BATCH = 500
-"""Events of one request: enough that the commit costs little an event, little enough that progress is seen."""
+"""The number of events of one request: large enough that the commit costs little per event, and small enough to show
+progress."""
 SHOWN_EVENTS = 10
-"""Events reported one by one; for more only the totals are shown."""
+"""The maximum number of events that are reported one by one. For more, only the totals are shown."""
 LIVE_LINES = 1
-"""From standard input each line is published when it comes: somebody may be typing."""
+"""From standard input, each line is published when it arrives, because somebody may be typing."""
 
 
 def publish(
@@ -67,7 +68,7 @@ def publish(
 
 @dataclass
 class Tally:
-    """The results so far. `told` are the first answers, to be shown."""
+    """The results so far. `told` are the first answers, which are shown."""
 
     read: int = 0
     accepted: int = 0
@@ -91,7 +92,7 @@ class Tally:
                 self.told.append(event)
 
     def show(self) -> None:
-        """The sum, and each event where there are few."""
+        """Shows the totals, and each event if there are few."""
         twice = f", {self.duplicates} already known" if self.duplicates else ""
         open = f", {self.undecided:,} undecided" if self.undecided else ""
         found = "to be matched by the shards" if self.later else f"{_plural(self.matched, 'match', 'es')}{open}"
@@ -148,7 +149,7 @@ def _plural(count: int, noun: str, ending: str = "s") -> str:
 
 
 LONGEST = 100
-"""Characters of an event's data that a table shows."""
+"""The maximum number of characters of an event's data in a table."""
 
 EventArgument = Annotated[
     str, typer.Argument(metavar="EVENT", help="The number of the event. kindcast publish and kindcast events show it.")
@@ -164,7 +165,7 @@ def events(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """List the events that the server accepted and still keeps, oldest first."""
+    """List the events that the server accepted and still stores, oldest first."""
     with connected(server) as client:
         page = client.events(after=after, type=type, limit=limit)
     if json:
@@ -218,7 +219,7 @@ def why(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Say why an event that was accepted matched a subscription, or why it did not."""
+    """Explain why an accepted event matched a subscription, or why it did not."""
     with connected(server) as client:
         found = client.trace(_sequence(event), subscription=subscription)
     explanation = found.get("explanation")
@@ -277,7 +278,7 @@ def _sequence(event: str) -> str:
 
 
 def _count(matched: int | None) -> str:
-    """Subscriptions that got an event; not told where attributes are hidden from the key."""
+    """Returns the number of subscriptions that got an event. It is hidden if attributes are hidden from the key."""
     return "–" if matched is None else str(matched)
 
 

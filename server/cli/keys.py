@@ -1,6 +1,7 @@
 """The commands `kindcast key` and `kindcast audit`: who may use a server, and what they did.
 
-With `--data` the keys are made in a data folder, whether its server runs or not: so comes the first one.
+With `--data` the keys are created in a data folder, whether its server runs or not. The first key is created in this
+way.
 """
 
 import time
@@ -54,7 +55,7 @@ def create(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Make a key. It is shown only this once."""
+    """Create a key. It is shown only this once."""
     if data is not None:
         with _store(data, database) as store:
             made: Mapping[str, Any] = _create(store, role, of, name, ttl)
@@ -72,7 +73,7 @@ def list_all(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """List the keys, without the keys themselves."""
+    """List the keys, without their secrets."""
     if data is not None:
         with _store(data, database) as store:
             answer: Mapping[str, Any] = {"keys": [each.shown() for each in store.load()[1]]}
@@ -119,7 +120,8 @@ def revoke(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """End a key at once. With --data this may be the last one: then the server is open again, on this machine only."""
+    """Revoke a key at once. With --data this may be the last one: then the server is open again, on this machine
+    only."""
     if data is not None:
         with _store(data, database) as store:
             if not store.delete_key(id):
@@ -156,7 +158,7 @@ def read_audit(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Show who changed what, from where, and with which outcome."""
+    """Show who changed what, from where, and with what result."""
     with connected(server) as client:
         answer: Mapping[str, Any] = client.audit(after=after, limit=limit, who=who)
     if json:
@@ -180,7 +182,7 @@ def export_audit(server: ServerOption = DEFAULT_SERVER) -> None:
 
 @contextmanager
 def _store(data: Path, database: str | None) -> Iterator[Any]:
-    from kindcast.server.errors import ServerError  # the libraries of a server
+    from kindcast.server.errors import ServerError  # the libraries of the server
     from kindcast.server.settings import Settings
     from kindcast.server.store.system import SystemStore
 

@@ -66,11 +66,11 @@ ColumnsOption = Annotated[
 
 CONTEXT = ("cursor", "source", "id", "type", "subject", "time")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What begins a formula in a spreadsheet."""
+"""The characters that begin a formula in a spreadsheet."""
 
 
 def chosen(format: Format | None, json: bool) -> Format:
-    """The form that `--format` and `--json` ask for."""
+    """Returns the format that `--format` and `--json` request."""
     if json and format not in (None, Format.NDJSON):
         raise typer.BadParameter("--json means --format ndjson: give one of them", param_hint="--format")
     return Format.NDJSON if json else format or Format.LINE
@@ -82,7 +82,7 @@ def write_messages(
     columns: str = "",
     after_each: Callable[[Mapping[str, Any]], object] = lambda message: None,
 ) -> int:
-    """Writes each message when it comes, and calls `after_each` with it. Returns their number."""
+    """Writes each message when it arrives, and calls `after_each` with it. Returns the number of messages."""
     names = [name for name in (each.strip() for each in columns.split(",")) if name]
     if names and format is not Format.CSV:
         raise typer.BadParameter("--columns needs --format csv", param_hint="--columns")
@@ -97,7 +97,7 @@ def write_messages(
             after_each(message)
     finally:
         if count:
-            end()  # also after Ctrl-C: what is written is whole
+            end()  # also after Ctrl-C, so that the output is complete
     if not count:
         begin()
         end()
@@ -137,8 +137,8 @@ def _cells(message: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
 
 
 def cell(value: Any) -> str:
-    """A value as a cell of CSV: text as it is, but an apostrophe before what a spreadsheet would carry out as a
-    formula; objects, lists and booleans as JSON; nothing for null.
+    """Returns a value as a cell of CSV: text unchanged, but with an apostrophe before text that a spreadsheet would
+    execute as a formula; objects, lists and booleans as JSON; an empty text for null.
 
     >>> [cell(value) for value in ("=1+1", -5, "-5", "blue", ["a"], None, True)]
     ["'=1+1", '-5', '-5', 'blue', '["a"]', '', 'true']
@@ -159,7 +159,8 @@ def _is_number(text: str) -> bool:
 
 
 def _member(data: Any, name: str) -> Any:
-    """The attribute `name` of an object: its member of that name, else the way to it, as `seller.email`."""
+    """Returns the attribute `name` of an object: its member with this name, else by its path, such as
+    `seller.email`."""
     if not isinstance(data, dict):
         return None
     if name in data:
@@ -175,13 +176,13 @@ def _member(data: Any, name: str) -> Any:
 
 
 def _row(cells: Sequence[str]) -> None:
-    """A line of CSV, with CR LF at its end."""
+    """Writes a line of CSV that ends with CR LF."""
     csv.writer(_Unchanged(), lineterminator="\r\n").writerow(cells)
     sys.stdout.flush()
 
 
 class _Unchanged:
-    """Standard output for `csv`, made when asked for, so that a redirected stream is honoured."""
+    """Standard output for `csv`, read at each write, so that a redirected stream is used."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(text)
@@ -193,7 +194,7 @@ def _write(text: str) -> None:
 
 
 def message_line(message: Mapping[str, Any]) -> Text:
-    """A message on one line: its cursor, where the event is from, and its data."""
+    """Returns a message as one line: its cursor, the source of the event, and its data."""
     event = message["event"]
     data = event.get("data", event)
     line = Text.assemble((f"{message['cursor']:>6}  ", "dim"), (f"{event.get('source', '')}  ", "dim"))
@@ -204,9 +205,9 @@ def message_line(message: Mapping[str, Any]) -> Text:
 
 
 PAGE = 100
-"""Messages of one request."""
+"""The number of messages of one request."""
 LONGEST_POLL_SECONDS = 30.0
-"""What one request may wait on the server."""
+"""How long one request may wait at the server."""
 
 
 def listen(
@@ -234,7 +235,7 @@ def listen(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Show the messages of a subscription as they come, until Ctrl-C."""
+    """Show the messages of a subscription as they arrive, until Ctrl-C."""
     form = chosen(format, json)
     if (id is None) == (to is None):
         raise typer.BadParameter("give either the id of a subscription or --to with an expression", param_hint="ID")
@@ -289,7 +290,7 @@ def matches(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Show what a subscription has matched so far and the server still keeps, oldest first. Nothing is acknowledged."""
+    """Show the messages of a subscription that the server still has, oldest first. Nothing is acknowledged."""
     form = chosen(format, json)
     with connected(server) as client:
         count = write_messages(itertools.islice(_stored(client, id, after), limit), form, columns)
@@ -298,14 +299,14 @@ def matches(
 
 
 def _stored(client: "Client", id: str, after: str) -> Iterator[Mapping[str, Any]]:
-    """The messages that are there, a page at a time."""
+    """Yields the stored messages. They are read page by page."""
     while (page := client.pull(id, after=after, limit=PAGE))["events"]:
         yield from page["events"]
         after = str(page["cursor"])
 
 
 def _while_they_come(client: "Client", id: str, after: str | None, wait: float) -> Iterator[Mapping[str, Any]]:
-    """Messages until none came for `wait` seconds."""
+    """Yields messages until none arrived for `wait` seconds."""
     deadline = time.monotonic() + wait
     while True:
         patience = min(max(deadline - time.monotonic(), 0.0), LONGEST_POLL_SECONDS)

@@ -32,8 +32,8 @@ FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The back
 def backup(
     folder: FolderArgument, data: DataOption = None, database: DatabaseOption = None, json: JsonOption = False
 ) -> None:
-    """Copy all of a server into a new folder, also while it runs: subscriptions with their cursors and tickets, events,
-    matches, ontologies, declarations, keys and tenants. A server can be started on the folder."""
+    """Copy all data of a server into a new folder, also while it runs: subscriptions with their cursors and tickets,
+    events, matches, ontologies, declarations, keys and tenants. A server can be started on the folder."""
     from kindcast.server.settings import Settings
     from kindcast.server.store import backup as store
 
@@ -48,8 +48,8 @@ def backup(
 def restore(
     folder: FolderArgument, data: DataOption = None, database: DatabaseOption = None, json: JsonOption = False
 ) -> None:
-    """Make a server of a backup: in a data folder, or in a PostgreSQL database, that is empty. If it is broken off,
-    there is nothing."""
+    """Restore a backup into an empty data folder or an empty PostgreSQL database. If it is interrupted, nothing is
+    restored."""
     from kindcast.server.settings import Settings
     from kindcast.server.store import backup as store
 
@@ -68,8 +68,8 @@ def check(
     database: DatabaseOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare all that is stored with its digests, and the totals with each other, in a backup or in the database of a
-    server, also while it runs. Ends with status 1 where anything is wrong."""
+    """Compare all stored data with its digests, and check the totals, in a backup or in the database of a server, also
+    while it runs. The exit status is 1 if anything is wrong."""
     from kindcast.server.settings import Settings
     from kindcast.server.store import backup as store
 
@@ -88,8 +88,8 @@ def check(
 
 
 def status(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show how a server is: its queue, how long messages wait, the totals of its database, and the servers that share
-    it. Ends with status 1 if the server refuses changes."""
+    """Show the state of a server: its queue, how long messages wait, the totals of its database, and the servers that
+    share it. The exit status is 1 if the server refuses changes."""
     with connected(server) as client:
         told = client.status()
     if json:
@@ -178,7 +178,7 @@ def repair(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Check the database of a server that does not run, and say what is missing or damaged."""
+    """Check the database of a stopped server, and report what is missing or damaged."""
     from kindcast.server.store.integrity import accept, examine
 
     database = data / "kindcast.db"

@@ -1,4 +1,4 @@
-"""The commands `kindcast match` and `explain`, which need no server, and `kindcast backtest`, which asks one."""
+"""The commands `kindcast match` and `explain`, which need no server, and `kindcast backtest`, which uses one."""
 
 import json
 import time
@@ -38,11 +38,11 @@ def show(explanation: Mapping[str, Any]) -> None:
 
 
 def draw(explanation: Mapping[str, Any]) -> Tree:
-    """The explanation as a tree; each line starts with yes or no."""
+    """Returns the explanation as a tree. Each line starts with yes or no."""
     tree = Tree(_verdict(explanation["matches"], "match" if explanation["matches"] else "no match"))
     clauses = explanation["clauses"]
     for clause in clauses:
-        # One clause needs no branch of its own.
+        # A single clause needs no branch.
         branch = tree if len(clauses) == 1 else tree.add(_verdict(clause["matches"], "this alternative"))
         for predicate in clause["predicates"]:
             leaf = branch.add(_verdict(predicate["verdict"], str(predicate["text"])))
@@ -75,7 +75,7 @@ def _verdict(verdict: bool, told: str) -> Text:
 
 
 ENGINES = ("counting", "ctps", "dexin", "equality", "fused", "matching_tree", "naive", "quarantine")
-"""Those of `kindcast.index.registry`, which is imported only by the command that uses one."""
+"""The engines of `kindcast.index.registry`, which is imported only by the command that uses one."""
 
 OntologyOption = Annotated[
     list[str],
@@ -169,7 +169,7 @@ def explain_offline(
 
 
 def _event(value: dict[str, Any]) -> "Event":
-    """A CloudEvent in the JSON format as the server reads it; any other object is the data of an event. Raises
+    """Returns a CloudEvent in the JSON format as the server reads it. Any other object is the data of an event. Raises
     `InvalidEvent`."""
     from kindcast.semantic import Event
     from kindcast.server.cloudevents import EventReader
@@ -195,7 +195,7 @@ def _add(matcher: "Matcher", id: str, text: str) -> None:
 
 
 def _show_matches(number: int, id: str | None, found: list[str], texts: Sequence[str], json: bool) -> None:
-    """`id` is that of one of several events of a line."""
+    """Shows the matches of an event. `id` is given if its line has several events."""
     where = f"event {number}  " if id is None else f"event {number}, {id}  "
     if json:
         said = {"event": number} | ({} if id is None else {"id": id})

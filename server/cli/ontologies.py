@@ -34,10 +34,10 @@ SharedOption = Annotated[
     bool, typer.Option("--shared", help="It is one that all tenants share: only for an administrator of all tenants.")
 ]
 
-# Reading and uploading of ontologies with a bar that moves: what takes long says how far it is.
+# Reading and uploading of ontologies with a progress bar.
 #
-# check   file ──read_isolated──▶ ontology        the child process tells its stages
-# load    file ──PUT, respond-async──▶ job ──asked again and again──▶ load report
+# check file ──read_isolated──▶ ontology the child process tells its stages load file ──PUT, respond-async──▶ job
+# ──asked again and again──▶ load report
 
 if TYPE_CHECKING:
     from kindcast.semantic.ontology import Ontology, Progress, Reason
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 OWN_FILES: dict[str, Any] = {"memory": 16 << 30, "cpu_seconds": 3_600, "wall_seconds": 3_600}
-"""The user's own files may take longer than uploads from strangers."""
+"""The limits for the user's own files, which may take longer than uploads from strangers."""
 
 FIRST_WAIT_SECONDS = 0.02
 LONGEST_WAIT_SECONDS = 0.5
@@ -64,7 +64,7 @@ STAGES = {
 
 
 def read_with_progress(path: Path, *, format: str | None, reason: "Reason", relations: Sequence[str]) -> "Ontology":
-    """The records of a file, read in a child process. Raises what `read_isolated` raises."""
+    """Reads a file in a child process and returns its records. Raises the errors of `read_isolated`."""
     from kindcast.semantic.ontology import Isolation, read_isolated
 
     with _bar(path.name) as progress:
@@ -80,7 +80,8 @@ def read_with_progress(path: Path, *, format: str | None, reason: "Reason", rela
 
 
 def upload_with_progress(client: "Client", name: str, path: Path, **options: Any) -> dict[str, Any]:
-    """The load report of an upload; `options` are those of `Client.start_ontology`. Raises ProblemError."""
+    """Uploads a file and returns the load report. `options` are those of `Client.start_ontology`. Raises
+    ProblemError."""
     with _bar(path.name) as progress:
         job = client.start_ontology(name, path.read_bytes(), **options)
         pause = FIRST_WAIT_SECONDS
@@ -98,7 +99,7 @@ def upload_with_progress(client: "Client", name: str, path: Path, **options: Any
 
 @contextmanager
 def _bar(name: str) -> Iterator["Progress"]:
-    """A bar on the terminal, and how to move it."""
+    """A context manager with a progress bar on the terminal. It yields the function that updates it."""
     with output.progress() as bar:
         task = bar.add_task(name, total=None)
 
@@ -114,7 +115,7 @@ commands = group("ontology", "Check, load and list the ontologies that subscript
 
 
 class Reasoning(Enum):
-    """How much a document means beyond what it states."""
+    """The reasoning that is applied to a document."""
 
     NONE = "none"
     RDFS = "rdfs"
@@ -181,8 +182,7 @@ def load(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Upload an ontology, or a new version of one. All subscriptions are understood by it at once, unless --no-activate
-    is given."""
+    """Upload an ontology, or a new version of one. All subscriptions use it at once, unless --no-activate is given."""
     path = read_ontology(file)
     with connected(server) as client:
         report = upload_with_progress(
@@ -241,7 +241,7 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
 
 @commands.command("show", epilog=page("kindcast ontology show shop"))
 def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show the version of an ontology that is in force: what it holds, and how it was read."""
+    """Show the active version of an ontology: its content, and how it was read."""
     with connected(server) as client:
         found = client.ontology(name)
     if json:
@@ -259,7 +259,7 @@ def delete(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Delete an ontology with all its versions. Subscriptions to its concepts stay, flagged."""
+    """Delete an ontology with all its versions. Subscriptions that use its concepts stay and are flagged."""
     with connected(server) as client:
         answer = client.delete_ontology(name, dry_run=dry_run, shared=shared)
     show_taken_back(name, answer, dry_run, json)
@@ -274,7 +274,7 @@ def tree(
     ] = 200,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Draw the concepts beneath a concept. A concept with several parents is shown beneath each of them."""
+    """Draw the narrower concepts of a concept. A concept with several parents is shown below each of them."""
     with connected(server) as client:
         candidates = client.resolve(term).get("candidates") or []
         if len(candidates) != 1:
@@ -312,12 +312,12 @@ def _show_report(report: Mapping[str, Any]) -> None:
 
 
 def _format_of(path: Path) -> str | None:
-    """The syntax, if the extension leaves no doubt; the server recognises other files by their text."""
+    """Returns the syntax, if the extension is unambiguous. The server recognises other files by their text."""
     return syntax_of_extension(_unpacked(path).suffix.removeprefix("."))
 
 
 def name_of(path: Path) -> str:
-    """The name of an ontology whose file this is.
+    """Returns the name of the ontology in a file.
 
     >>> [name_of(Path(name)) for name in ("shop.ttl", "shop.ttl.gz", "Brick-1.5.ttl")]
     ['shop', 'shop', 'Brick-1.5']
@@ -332,7 +332,7 @@ def _unpacked(path: Path) -> Path:
 # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_CONCEPTS = 10
-"""Concepts of one list that are shown to people; the numbers are complete, and --json has more."""
+"""The maximum number of concepts of a list that are shown. The counts are complete, and --json has more."""
 
 LISTS = (
     ("added", "added"),
@@ -358,7 +358,7 @@ def versions(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: Js
 
 
 def show_versions(found: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
-    """Versions of something that was uploaded, with more columns of each."""
+    """Shows the versions of something that was uploaded, with additional columns."""
     rows = [
         (
             str(each["version"]),
@@ -425,7 +425,7 @@ def rollback(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Go back to the version that was active before the present one."""
+    """Activate the version that was active before the current one."""
     with connected(server) as client, output.errors().status(f"{name} …"):
         told = client.rollback_ontology(name, dry_run=dry_run, shared=shared)
     _show(name, told, json)
@@ -458,7 +458,7 @@ def _show(name: str, told: Mapping[str, Any], json: bool) -> None:
 
 
 def _changed_concept(concept: Mapping[str, Any]) -> str:
-    """One concept of a difference on one line."""
+    """Returns one concept of a difference as a line."""
     if "iris" in concept:
         return " = ".join(concept["iris"])
     parts = [f"{concept['label']}  {concept['iri']}"]
@@ -483,11 +483,11 @@ def _names(iris: list[str]) -> str:
 # What a change of the vocabulary does to the subscriptions.
 
 MAX_NAMES = 10
-"""Entries of a list that are shown; --json has more."""
+"""The maximum number of entries of a list that are shown; --json has more."""
 
 
 def show_declared(what: str, told: Mapping[str, Any], json: bool) -> None:
-    """What was declared, or would be, and what it changes."""
+    """Shows what was declared, or would be, and the effect."""
     if json:
         output.print_json(told)
         return
@@ -497,7 +497,7 @@ def show_declared(what: str, told: Mapping[str, Any], json: bool) -> None:
 
 
 def show_taken_back(what: str, told: Mapping[str, Any], dry_run: bool, json: bool) -> None:
-    """What is no longer declared, or would not be, and what that changes."""
+    """Shows what was deleted, or would be, and the effect."""
     if json:
         output.print_json(told)
         return
@@ -506,7 +506,8 @@ def show_taken_back(what: str, told: Mapping[str, Any], dry_run: bool, json: boo
 
 
 def show_impact(told: Mapping[str, Any]) -> None:
-    """Which concepts, attributes, units and words change, for how many subscriptions, and which lose their meaning."""
+    """Shows which concepts, attributes, units and words change, for how many subscriptions, and which of these lose
+    their meaning."""
     impact, subscriptions = told.get("impact"), told.get("subscriptions")
     if impact is None or subscriptions is None:
         output.paragraph("nothing changes: this version is already active")
@@ -533,7 +534,7 @@ def show_impact(told: Mapping[str, Any]) -> None:
 
 
 def show_others(told: Mapping[str, Any]) -> None:
-    """What a change of a shared ontology does in the other tenants."""
+    """Shows the effect of a change of a shared ontology in the other tenants."""
     if (others := told.get("others")) is None or not others["tenants"]:
         return
     output.paragraph(
@@ -547,7 +548,7 @@ def show_others(told: Mapping[str, Any]) -> None:
 
 
 def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:
-    """One thing that changes on one line."""
+    """Returns one change as a line."""
     if part == "terms":
         subject = f"{each.get('relation', {}).get('label') or each['test']} {each['label'] or each['iri']}"
     else:

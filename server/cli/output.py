@@ -1,7 +1,7 @@
 """Terminal output of all commands: tables, colour, JSON, error messages, and the form of help pages.
 
-Results go to standard output, everything else to standard error. Colour and width follow the terminal; a pipe gets
-plain text that is not cut. Text that a server or a file sent is never read as markup.
+Results go to standard output, everything else to standard error. Colour and width are those of the terminal; a pipe
+gets plain text that is not cut. Text from a server or a file is never interpreted as markup.
 """
 
 import json
@@ -45,47 +45,47 @@ __all__ = [
 ]
 
 PIPE_WIDTH = 10_000
-"""Columns where there is no terminal: a line of output stays a line."""
+"""The width without a terminal, so that lines are not wrapped."""
 
 
 def screen() -> Console:
-    """Standard output. Made when asked for, so that a redirected stream is honoured."""
+    """Returns a console for standard output. It is created at each call, so that a redirected stream is used."""
     return _console(sys.stdout)
 
 
 def errors() -> Console:
-    """Standard error."""
+    """Returns a console for standard error."""
     return _console(sys.stderr)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on one line of standard output, at once."""
+    """Writes a JSON value on one line of standard output and flushes it."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def print_json_error(value: Any) -> None:
-    """One JSON value on one line of standard error."""
+    """Writes a JSON value on one line of standard error."""
     sys.stderr.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def paragraph(text: str, style: str = "") -> None:
-    """A line of standard output."""
+    """Writes a line to standard output."""
     screen().print(Text(text, style=style), soft_wrap=True)
 
 
 def hint(text: str) -> None:
-    """What one may do next, on standard error: it is for people."""
+    """Writes what to do next to standard error, for people."""
     errors().print(Text(text, style="dim"), soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    """Something that did not stop the command, on standard error."""
+    """Writes a warning, which does not stop the command, to standard error."""
     errors().print(Text.assemble(("note: ", "yellow"), text), soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    """Rows under headings, on standard output."""
+    """Writes rows under headings to standard output."""
     shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=any(columns))
     for column in columns:
         shown.add_column(column, overflow="fold")
@@ -95,7 +95,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
 
 
 def progress() -> Progress:
-    """A progress bar on standard error; without a terminal it stays silent."""
+    """Returns a progress bar on standard error. Without a terminal it shows nothing."""
     console = errors()
     return Progress(
         SpinnerColumn(),
@@ -105,12 +105,12 @@ def progress() -> Progress:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not sys.stderr.isatty(),  # also where FORCE_COLOR calls a pipe a terminal
+        disable=not sys.stderr.isatty(),  # also if FORCE_COLOR makes a pipe look like a terminal
     )
 
 
 def ago(moment: str | float | None, now: datetime | None = None) -> str:
-    """A moment of the API (RFC 3339 text or Unix seconds) as people say it.
+    """Returns a time of the API (RFC 3339 text or Unix seconds) in relative form for people.
 
     >>> ago("2026-01-01T10:00:00Z", datetime(2026, 1, 1, 8, tzinfo=UTC)), ago(None)
     ('in 2 h', '')
@@ -146,7 +146,7 @@ class CommandFailed(Exception):
 
 
 class InExpression(Exception):
-    """Something is wrong with an expression whose text the user gave: the places of `error` speak of `text`."""
+    """An error in an expression of the user. The places in `error` refer to `text`."""
 
     def __init__(self, error: InvalidSubscription | ProblemError, text: str) -> None:
         super().__init__(str(error))
@@ -156,7 +156,7 @@ class InExpression(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """One thing that is wrong; `place` is empty where the caret says it."""
+    """One fault. `place` is empty if the caret shows it."""
 
     detail: str
     line: int | None
@@ -166,12 +166,12 @@ class _Fault:
 
 
 def show(failure: Exception) -> None:
-    """Prints what went wrong on standard error."""
+    """Prints a failure on standard error."""
     console = errors()
     error, expression = _taken_apart(failure)
     faults = _faults(error)
     shown = [_source_line(fault, expression) is not None for fault in faults]
-    # The detail of an answer repeats its first fault: it is told once, under the place where that is shown.
+    # The detail of an answer repeats its first fault. It is shown only once, under its place if possible.
     said = error.title if isinstance(error, ProblemError) and faults and all(shown) else _headline(error)
     console.print(Text.assemble(("error: ", "bold red"), said), soft_wrap=True)
     for fault, has_place in zip(faults, shown, strict=True):
@@ -184,7 +184,7 @@ def show(failure: Exception) -> None:
 
 
 def as_json(failure: Exception) -> dict[str, Any]:
-    """What went wrong as a problem: what `--json` prints."""
+    """Returns a failure as a problem document, which `--json` prints."""
     error, _ = _taken_apart(failure)
     if isinstance(error, ProblemError):
         return {
@@ -212,7 +212,7 @@ def as_json(failure: Exception) -> dict[str, Any]:
 
 
 def _taken_apart(failure: Exception) -> tuple[Exception, str | None]:
-    """The error itself, and the text that its places speak of."""
+    """Returns the error itself, and the text to which its places refer."""
     return (failure.error, failure.text) if isinstance(failure, InExpression) else (failure, None)
 
 
@@ -229,7 +229,7 @@ def _headline(error: Exception) -> str:
 
 
 def in_words(error: Exception) -> str:
-    """An error in words, without the number that the system has for it."""
+    """Returns the message of an error, without the error number of the system."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
@@ -267,7 +267,7 @@ def _lines(fault: _Fault, expression: str | None) -> Iterable[Text]:
         assert fault.column is not None
         before = source[: fault.column - 1]
         yield Text(f"  {source}")
-        # Under characters that take two columns the caret moves with them.
+        # Wide characters before the caret move it by two columns.
         blank = "".join(TAB if char == TAB else " " * Text(char).cell_len for char in before)
         yield Text.assemble("  ", blank, ("^", "bold red"))
         yield Text(f"  {fault.detail}")
@@ -292,7 +292,7 @@ def _source_line(fault: _Fault, expression: str | None) -> str | None:
 
 
 WIDTH = 100
-"""Columns of a help page at most."""
+"""The maximum width of a help page."""
 
 
 OTHER_WORDS = {
@@ -304,19 +304,19 @@ OTHER_WORDS = {
     "start": "serve",
     "unsubscribe": "subscriptions delete",
 }
-"""What other programs call a command → the command."""
+"""Names of commands in other programs → the command."""
 OTHER_WORDS_IN_GROUPS = {"add": ("create", "load", "put"), "get": ("show",), "remove": ("delete",), "rm": ("delete",)}
-"""The same in a group of commands, of which it has some."""
+"""The same for commands in groups, if the group has them."""
 LIKE = 0.7
-"""How like a name is that is meant, of 1."""
+"""The minimum similarity of a suggested name, from 0 to 1."""
 
 
 class Commands(TyperGroup):
-    """A group whose list of commands shows the first sentence of each in full, and which says where a command is that
-    is not here."""
+    """A group of commands. Its list shows the first sentence of each command in full, and for an unknown command it
+    suggests others."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is named. Called by typer. Where there is none the error says what may be meant."""
+        """Returns the named command. Called by typer. If there is none, the error has suggestions."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             hint = "."
@@ -328,7 +328,8 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def _meant(self, ctx: Any, name: str) -> list[str]:
-        """Commands that do it: of another word, of a name like it, or of that name in a group."""
+        """Returns suggestions: a command with another name for the same, with a similar name, or with this name in a
+        group."""
         near = get_close_matches(name, self.commands, cutoff=LIKE)
         if self is not ctx.find_root().command:
             return [each for each in OTHER_WORDS_IN_GROUPS.get(name, ()) if each in self.commands] or near
@@ -338,7 +339,7 @@ class Commands(TyperGroup):
         return [f"kindcast {each} {name}" for each, commands in groups if name in commands] or near
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the list. Called by typer."""
+        """Writes the list of commands. Called by typer."""
         rows = [
             (name, command.get_short_help_str(limit=10 * WIDTH))
             for name, command in self.commands.items()
@@ -349,13 +350,12 @@ class Commands(TyperGroup):
 
 
 def group(name: str, help: str, *, no_args_is_help: bool = True) -> typer.Typer:
-    """Commands under one name; `help` is a sentence about them all."""
+    """Returns a group of commands. `help` is a sentence about all of them."""
     return typer.Typer(name=name, help=help, no_args_is_help=no_args_is_help, cls=Commands)
 
 
 def page(*examples: str, statuses: str = "") -> str:
-    """The end of a help page: examples, and what the exit status means where a script should know more than that 0 is
-    success.
+    """Returns the end of a help page: examples, and the meaning of exit statuses if there are others than 0 and 1.
 
     >>> print(page("kindcast trace 17").replace("\\b", "*"))
     *

@@ -38,12 +38,12 @@ __all__ = [
 ]
 
 NOISY = ("httpcore", "httpx", "asyncio", "numba")
-"""Libraries that tell of each request, or of their own inside, below a warning."""
+"""Libraries whose messages below a warning are about single requests or internals."""
 
 
 @contextmanager
 def logged(format: str, level: str) -> Iterator[None]:
-    """Meanwhile whatever this process logs goes to standard error, in this format, from this level up."""
+    """A context manager that writes the log of this process to standard error, in this format, from this level up."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     root = logging.getLogger()
@@ -61,21 +61,21 @@ def logged(format: str, level: str) -> Iterator[None]:
 
 
 class TextLines(logging.Formatter):
-    """A line for each record; a line feed in a message does not begin another one."""
+    """Formats each record as one line. Line feeds in a message are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text."""
+        """Returns the record as text."""
         message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
         line = f"{_time(record)} {record.levelname} {record.name}: {message}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonLines(logging.Formatter):
-    """An object on one line for each record: `time`, `level`, `logger`, `message`, and `exception` where there is
-    one."""
+    """Formats each record as a JSON object on one line: `time`, `level`, `logger`, `message`, and `exception` if there
+    is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON."""
+        """Returns the record as JSON."""
         told: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -150,10 +150,10 @@ def serve(
     ] = 60.0,
     json: JsonOption = False,
 ) -> None:
-    """Run a server, until Ctrl-C; with --detach in the background, until kindcast stop. It continues where it stopped
+    """Run a server until Ctrl-C, or with --detach in the background until kindcast stop. It continues where it stopped
     before."""
-    # The server's libraries are imported here only: the other commands start without them. Nothing of what is imported
-    # is garbage, and to look for some takes a fifth of the time; `announce` turns the collector on again.
+    # The libraries of the server are imported only here, so that the other commands start without them. What is
+    # imported is no garbage, and searching it takes a fifth of the time. `announce` enables the collector again.
     gc.disable()
     from kindcast.server.settings import unknown_variables
 
@@ -208,7 +208,7 @@ def _serve(settings: Any, json: bool) -> None:
 
 
 def load_settings(config: Path | None, **flags: Any) -> Any:
-    """The settings of a server. Raises typer.BadParameter, which names each that is wrong."""
+    """Returns the settings of a server. Raises typer.BadParameter, which names each wrong setting."""
     from tomllib import TOMLDecodeError
 
     from pydantic import ValidationError
@@ -270,7 +270,7 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
     app = create_app(settings)
     shown = running(settings.data, address)
     app.router.lifespan_context = _watched(app.router.lifespan_context, announce, farewell, shown, failures)
-    logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # told in our words, below
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # reported below
     try:
         config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS, log_config=None)
     except CertificateUnusable as error:
@@ -278,9 +278,9 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
     try:
         uvicorn.Server(config).run(sockets=[listener])
     except KeyboardInterrupt:
-        pass  # the way to stop it
+        pass  # the usual way to stop
     except SystemExit:
-        if not failures:  # else it could not start, and is told why below
+        if not failures:  # otherwise it could not start, as reported below
             raise
     if failures:
         raise CommandFailed(f"the server could not start: {in_words(failures[0])}") from failures[0]
@@ -293,8 +293,8 @@ def _watched(
     shown: contextlib.AbstractContextManager[None],
     failures: list[Exception],
 ) -> Any:
-    """`lifespan`, with `announce` once it has begun and `farewell` once it has ended, `shown` around what is between,
-    and the reason kept if it does not begin."""
+    """Returns `lifespan` with `announce` called after its beginning, `farewell` after its end, and `shown` entered in
+    between. If it does not begin, the reason is kept in `failures`."""
 
     @contextlib.asynccontextmanager
     async def watched(app: Any) -> AsyncIterator[Any]:
@@ -305,7 +305,7 @@ def _watched(
             failures.append(error)
             raise
         announce()
-        with shown:  # until the data folder is free: `kindcast stop` waits for that
+        with shown:  # `kindcast stop` waits until the data folder is free
             try:
                 yield state
             finally:
@@ -316,7 +316,7 @@ def _watched(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens already, so that whoever reads the announcement can connect."""
+    """Returns a socket that already listens, so that anybody who reads the announcement can connect."""
     family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)
     try:
@@ -344,13 +344,13 @@ STATE = "server.json"
 ERROR = "error: "
 LOOKED_EVERY = 0.05
 TOLD_LINES = 5
-"""Last lines of the log that are shown when a server could not start."""
+"""The number of last lines of the log that are shown if a server could not start."""
 
 
 @contextlib.contextmanager
 def running(data: Path, address: str) -> Iterator[None]:
-    """What other commands find of the server of this process, while the body runs. Of servers that share a database and
-    a folder they find the first."""
+    """A context manager that publishes the server of this process for other commands while the body runs. If several
+    servers share a folder, they find the first."""
     data.mkdir(parents=True, exist_ok=True)
     path = data / STATE
     with path.open("a+", encoding="utf-8") as file:
@@ -369,10 +369,10 @@ def running(data: Path, address: str) -> Iterator[None]:
 
 
 def start(arguments: Sequence[str], data: Path, wait: float) -> dict[str, Any]:
-    """Starts `kindcast serve` with these arguments as a process of its own, and returns its process id, address and log
-    once it is ready. The address is None where it is not ready after `wait` seconds.
+    """Starts `kindcast serve` with these arguments as a separate process. Returns its process id, address and log when
+    it is ready. The address is None if it is not ready after `wait` seconds.
 
-    Raises CommandFailed where a server runs already, or the new one could not start.
+    Raises CommandFailed if a server runs already or the new one could not start.
     """
     data.mkdir(parents=True, exist_ok=True)
     if found := found_server(data):
@@ -385,7 +385,7 @@ def start(arguments: Sequence[str], data: Path, wait: float) -> dict[str, Any]:
         process = subprocess.Popen(
             [sys.executable, "-m", "kindcast.server.cli", "serve", *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # it says there where it listens, which is known
+            stdout=subprocess.DEVNULL,  # it prints only its address, which is known
             stderr=written,
             start_new_session=True,
         )
@@ -407,7 +407,7 @@ def stop(
     ] = 60.0,
     json: JsonOption = False,
 ) -> None:
-    """Stop the server of a data folder on this machine. It finishes what it has begun; nothing is lost."""
+    """Stop the server of a data folder on this machine. It finishes running requests, and nothing is lost."""
     found = found_server(data)
     if found is None:
         raise CommandFailed(f"no server runs in {data}", "Name its data folder: kindcast stop --data DIR")
@@ -425,7 +425,7 @@ def stop(
 
 
 def found_server(data: Path) -> dict[str, Any] | None:
-    """Process id and address of the server that runs in `data`, None without one."""
+    """Returns the process id and address of the server that runs in `data`; None if there is none."""
     try:
         with (data / STATE).open(encoding="utf-8") as file:
             try:
@@ -441,12 +441,12 @@ def _state(text: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = json.loads(text)
     except ValueError:
-        return None  # it is just being written
+        return None  # the file is being written
     return found
 
 
 def _why(log: Path, begin: int) -> tuple[str, str]:
-    """What a server that could not start wrote last, and where the rest is."""
+    """Returns the last output of a server that could not start, and where the rest is."""
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode(errors="replace").strip().splitlines()
@@ -456,7 +456,7 @@ def _why(log: Path, begin: int) -> tuple[str, str]:
 
 
 def _message(line: str) -> str:
-    """What a line of the log says, without its time where it is JSON."""
+    """Returns the message of a line of the log, without its time if it is JSON."""
     try:
         return str(json.loads(line)["message"])
     except (ValueError, KeyError, TypeError):

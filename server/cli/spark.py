@@ -38,22 +38,22 @@ __all__ = [
 
 LOOKED_EVERY = 0.5
 TRIED_AGAIN_AFTER = (0.5, 1.0, 2.0, 5.0)
-"""Seconds. The last one counts from then on."""
+"""The pauses between attempts in seconds. The last one is repeated."""
 GIVEN_UP_AFTER = 10.0
-"""Seconds in which the server took nothing, once the stream has ended."""
+"""After the stream has ended, delivery is given up if the server accepted nothing for this time."""
 NEVER_TAKEN = (400, 413, 422)
-"""Answers that would be the same if the match were sent again."""
+"""Status codes that would be the same if the match were sent again."""
 
 EVENTS_SENT = 500
 MATCHES_SENT = 20_000
 BYTES_SENT = 1 << 20
-"""Of one request, unless one line has more."""
+"""The maximum size of one request, unless one line has more."""
 
 REFUSED = "_refused"
 
 
 class _Line(msgspec.Struct):
-    """What is counted of a line."""
+    """The part of a line that is needed for counting."""
 
     subscriptions: list[str] = []
 
@@ -63,8 +63,9 @@ _COUNTED = msgspec.json.Decoder(_Line)
 
 @dataclass(slots=True)
 class Delivered:
-    """What the server took. `events` and `matches` are new there; `repeated` were there before; `unmatched` have a
-    subscription that is gone, paused or expired; `refused` lines are in `_refused` of their batch."""
+    """The counts of what the server accepted. `events` and `matches` are new there; `repeated` matches existed before;
+    `unmatched` matches have a subscription that does not exist, is paused or has expired; `refused` lines are in
+    `_refused` of their batch."""
 
     events: int = 0
     matches: int = 0
@@ -75,7 +76,7 @@ class Delivered:
 
 @dataclass(slots=True)
 class _InHand:
-    """A file that is being delivered: how many of its lines the server has, or refused."""
+    """A file that is being delivered, and how many of its lines the server has accepted or refused."""
 
     path: Path
     lines: int = 0
@@ -83,7 +84,7 @@ class _InHand:
 
 
 class Outbox:
-    """The batches of a stream's output, delivered beside the stream, in their order."""
+    """Delivers the batches of a stream's output in order, in a thread beside the stream."""
 
     def __init__(self, folder: Path, server: str) -> None:
         self._folder, self._server = folder, server
@@ -92,10 +93,10 @@ class Outbox:
         self._given_up = threading.Event()
         self._in_hand: _InHand | None = None
         self._progress = 0.0
-        """When the server took something last."""
+        """When the server last accepted something."""
         self._failure: Exception | None = None
         """Why the last try failed."""
-        context = copy_context()  # it has the key
+        context = copy_context()  # it contains the key
         self._thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
 
     def __enter__(self) -> "Outbox":
@@ -108,8 +109,8 @@ class Outbox:
         self._thread.join()
 
     def rest(self) -> dict[str, Any]:
-        """Delivers what is left, and says what was delivered. Raises CommandFailed where the server does not take it:
-        then it stays where it is."""
+        """Delivers the remaining files and returns the counts. Raises CommandFailed if the server does not accept them;
+        then the files are kept."""
         self._ended.set()
         self._thread.join()
         if left := len(self._files()):
@@ -121,7 +122,8 @@ class Outbox:
         return asdict(self._told)
 
     def _run(self) -> None:
-        """Until the stream has ended and all is delivered, or the server takes nothing for a while after that."""
+        """Delivers until the stream has ended and everything is delivered, or until the server has accepted nothing for
+        a while after the end."""
         failures, last = 0, 0.0
         while not self._given_up.is_set():
             ended = self._ended.is_set()
@@ -149,8 +151,8 @@ class Outbox:
         return sorted(self._folder.glob("batch=*/_outbox/*.ndjson"))
 
     def _deliver(self, client: "Client", path: Path) -> None:
-        """One file, from where the last try ended. Raises `ProblemError`, and what `connected` turns into
-        CommandFailed."""
+        """Delivers one file, from where the last attempt ended. Raises `ProblemError`, and the errors that `connected`
+        converts to CommandFailed."""
         if self._in_hand is None or self._in_hand.path != path:
             self._in_hand = _InHand(path)
         file = self._in_hand
@@ -166,7 +168,7 @@ class Outbox:
             path.parent.rmdir()
 
     def _send(self, client: "Client", lines: list[bytes]) -> list[bytes]:
-        """One request. Returns the lines that the server cannot take, with the reason. Raises `ProblemError`."""
+        """Sends one request. Returns the lines that the server refuses, with the reason. Raises `ProblemError`."""
         try:
             answer = client.deliver_matches(b"".join(lines))
         except ProblemError as error:
@@ -190,7 +192,7 @@ def _refused(line: bytes, reason: str) -> bytes:
 
 
 def _requests(path: Path, done: int) -> Iterator[list[bytes]]:
-    """The lines of a file without the first ones, as many as a request takes."""
+    """Yields the lines of a file after the first `done`, in parts of one request."""
     some: list[bytes] = []
     size = matches = 0
     with path.open("rb") as file:
@@ -214,7 +216,7 @@ def _requests(path: Path, done: int) -> Iterator[list[bytes]]:
 
 
 def fetch_inputs(client: "Client", folder: Path) -> None:
-    """Write what is active on the server into `folder`. Raises `ProblemError`, and the client's errors."""
+    """Writes what is active on the server into `folder`. Raises `ProblemError`, and the errors of the client."""
     from kindcast.server.client.calls import path_of
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -227,14 +229,14 @@ def fetch_inputs(client: "Client", folder: Path) -> None:
     tables = _bodies(client, "synonyms").values()
     declared["synonyms"] = {word: root for table in tables for word, root in table.items()}
     declared["rates"] = _rates(client)
-    reading = client.rules().get("reading", {})  # an older server does not say it
+    reading = client.rules().get("reading", {})  # older servers do not have it
     declared["reading"] = {setting: value for setting, value in reading.items() if value == "plain"}
     _write(folder / "declarations.json", json.dumps(declared).encode())
     _write(folder / "subscriptions.ndjson", b"".join(client.download(path_of("subscriptions", "export"))))
 
 
 def read_inputs(data: Path, folder: Path) -> None:
-    """Write what is active in a data folder into `folder`. Raises CommandFailed."""
+    """Writes what is active in a data folder into `folder`. Raises CommandFailed."""
     from sqlalchemy import create_engine  # the libraries of a server: no other command needs them
 
     from kindcast.semantic.ontology import is_readable
@@ -272,7 +274,7 @@ def _lines(rows: Iterable[Any]) -> Iterable[bytes]:
 
 
 def _bodies(client: "Client", kind: str) -> dict[str, Any]:
-    """What is declared of a kind, by name."""
+    """Returns the declarations of a kind, by name."""
     return {each["name"]: each["declaration"] for each in client.declarations(kind)[kind]}
 
 
@@ -286,7 +288,7 @@ def _rates(client: "Client") -> Any:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Only what changed: a stream looks at the times of these files."""
+    """Writes a file only if its content changed, because a stream checks the times of these files."""
     if path.exists() and path.read_bytes() == content:
         return
     writing = path.with_name(f".{path.name}")
@@ -299,7 +301,7 @@ def _write(path: Path, content: bytes) -> None:
 # progress lines of the job become a progress bar.
 
 SHOWN = 2_000
-"""Of the last words of a job that failed without saying why."""
+"""The maximum number of characters of a failed job's output that are shown if the job gave no reason."""
 WRONG_USE = 2
 
 STAGES = {
@@ -312,9 +314,9 @@ STAGES = {
 
 
 def run_job(arguments: Sequence[str]) -> dict[str, Any]:
-    """The result of `python -m kindcast.spark_jobs …`. An interrupt is passed on, and waited for. Raises
-    CommandFailed."""
-    with tempfile.TemporaryFile() as errors:  # Java talks much; it is shown where the job says nothing itself
+    """Runs `python -m kindcast.spark_jobs …` and returns its result. An interrupt is passed to the job, which is then
+    waited for. Raises CommandFailed."""
+    with tempfile.TemporaryFile() as errors:  # Java writes a lot; it is shown if the job gives no reason
         child = subprocess.Popen(
             [sys.executable, "-m", "kindcast.spark_jobs", *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
         )
@@ -333,7 +335,7 @@ def run_job(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _watched(child: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str]:
-    """The result that the job reports at its end; the bar moves until then."""
+    """Returns the result and the problem that the job reports at its end. Updates the progress bar until then."""
     result: dict[str, Any] | None = None
     problem = ""
     assert child.stdout is not None
@@ -361,7 +363,7 @@ def _watched(child: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str
 commands = group("spark", "Match archives and streams with Spark (pip install 'kindcast[spark]', Java 17 or newer).")
 
 REFRESH_SECONDS = 5.0
-"""How often a stream asks the server for its active version."""
+"""How often a stream reads the active version from the server."""
 
 Archive = Annotated[str, typer.Option("--archive", metavar="PATH", help="A file or folder: JSON lines, CSV, Parquet.")]
 Output = Annotated[str, typer.Option("--output", metavar="DIR", help="The folder to write.")]
@@ -565,8 +567,8 @@ def _files(
 
 @contextmanager
 def _inputs(server: str | None, data: str | None, files: list[str], *, refresh: bool = False) -> Iterator[list[str]]:
-    """The options that say what to match by. What a server has is fetched into a folder, with `refresh` again and
-    again."""
+    """A context manager with the options for the inputs of a job. The inputs of a server are fetched into a folder,
+    with `refresh` repeatedly."""
     if sum((server is not None, data is not None, bool(files))) != 1:
         raise CommandFailed(
             "name the ontologies and subscriptions in exactly one way.",
@@ -579,7 +581,7 @@ def _inputs(server: str | None, data: str | None, files: list[str], *, refresh: 
         folder = Path(name) / "inputs"
         _read(server, data, folder)
         ended = threading.Event()
-        context = copy_context()  # it has the key
+        context = copy_context()  # it contains the key
         again = threading.Thread(target=context.run, args=(_read_again, server, data, folder, ended), daemon=True)
         if refresh:
             again.start()
@@ -610,8 +612,8 @@ def _read_again(server: str | None, data: str | None, folder: Path, ended: threa
 
 
 def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
-    """`time`: the member that was to hold the time of an event. Raises CommandFailed where something was left out: who
-    runs the job by a schedule reads the exit status only."""
+    """Shows the result of a job. `time` is the member that should have the time of an event. Raises CommandFailed if
+    something was left out, because a scheduler reads only the exit status."""
     if time is not None and result.get("events", 0) and result.get("days") == ["unknown"]:
         output.warn(f"no event has a time in {time}: the day of all events is unknown.")
     if json:

@@ -23,12 +23,12 @@ commands = group(
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", autocompletion=ids, help="The subscription.")]
 PASSWORD = "KINDCAST_SINK_PASSWORD"
-"""The variable that holds the password of a sink: nobody sees it in a list of processes."""
+"""The variable with the password of a sink. An option would be visible in the list of processes."""
 SECONDS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
 def seconds(text: str) -> float:
-    """A length of time: `90`, `90s`, `15min`, `12h`, `7d`."""
+    """Parses a duration: `90`, `90s`, `15min`, `12h`, `7d`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is not a duration; write 90s, 15min, 12h or 7d")
@@ -95,7 +95,7 @@ def subscribe(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Subscribe: every later event that matches is kept for you, and delivered if you name a sink."""
+    """Create a subscription. Every later event that matches is stored for it, and delivered if it has a sink."""
     if (expression is None) == (where is None):
         raise typer.BadParameter("give either an expression or --where with a tree", param_hint="EXPRESSION")
     more = _way(sink, protocol, topic, setting or [], sink_user)
@@ -119,7 +119,7 @@ def subscribe(
 def _way(
     sink: str | None, protocol: str | None, topic: str | None, settings: list[str], user: str | None
 ) -> dict[str, Any]:
-    """Protocol, protocolsettings and sinkcredential of a sink."""
+    """Returns protocol, protocolsettings and sinkcredential of a sink."""
     if sink is None:
         if protocol or topic or settings or user:
             raise typer.BadParameter("give --sink as well", param_hint="--sink")
@@ -196,7 +196,7 @@ def list_all(context: typer.Context, server: ServerOption = DEFAULT_SERVER, json
 
 @commands.command("show", epilog=page("kindcast subscriptions show sub_123"))
 def show(id: IdArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show one subscription: its status, its counters, its last failure."""
+    """Show one subscription: its status, its counters and its last failure."""
     with connected(server) as client:
         found = client.subscription(id)
     _show(found, json)
@@ -210,7 +210,7 @@ def renew(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Set how long a subscription lives from now on."""
+    """Set the time to live of a subscription, from now on."""
     with connected(server) as client:
         _show(client.renew(id, ttl_seconds=ttl, ticket=ticket), json)
 
@@ -246,7 +246,7 @@ def rotate_secret(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Get a new webhook secret; for a while deliveries are signed with both."""
+    """Get a new webhook secret. For a while, deliveries are signed with both secrets."""
     with connected(server) as client:
         _show(client.rotate_secret(id, overlap_seconds=overlap, ticket=ticket), json)
 
@@ -255,7 +255,7 @@ def rotate_secret(
 def send_test(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Send a signed test message to the webhook, once. The exit status is 1 if it was not taken."""
+    """Send one signed test message to the webhook. The exit status is 1 if it was not accepted."""
     with connected(server) as client:
         told = client.test_sink(id, ticket=ticket)
     if json:
@@ -283,7 +283,7 @@ def replay(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Deliver messages again, as far as the server still has them."""
+    """Deliver messages again, if the server still has them."""
     with connected(server) as client:
         _show(client.replay(id, after=after, since=since, ticket=ticket), json)
 
@@ -292,7 +292,7 @@ def replay(
 def delete(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Cancel a subscription and drop what waits for it."""
+    """Delete a subscription with its waiting messages."""
     with connected(server) as client:
         client.unsubscribe(id, ticket=ticket)
     if json:

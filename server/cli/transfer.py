@@ -31,7 +31,7 @@ archive = group("archive", "The stored events of a server as an archive, for Spa
 
 PAGE = 1_000
 LINES, CHARACTERS = 5_000, 4 << 20
-"""Of one request of an import: below what a server takes unless it was set lower."""
+"""The maximum size of one request of an import: below the default limits of a server."""
 SECONDS = 300.0
 
 OutputOption = Annotated[
@@ -56,8 +56,8 @@ def export_events(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Write the events that the server still keeps, oldest first, one CloudEvent on each line. kindcast spark reads
-    such files, and kindcast publish takes them again."""
+    """Write the events that the server still stores, oldest first, one CloudEvent per line. kindcast spark reads such
+    files, and kindcast publish accepts them."""
     with connected(server) as client, output.progress() as bar:
         task = bar.add_task("events", total=None)
 
@@ -91,8 +91,8 @@ def export_subscriptions(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Write all subscriptions, one on each line, as they can be imported. Secrets, credentials and tickets are left out
-    unless --secrets is given: then ids and tickets stay valid where they are imported."""
+    """Write all subscriptions in a form that can be imported, one per line. Secrets, credentials and tickets are left
+    out unless --secrets is given: then ids and tickets stay valid after the import."""
     with connected(server) as client:
         answer = client.download("/v1/subscriptions/export", method="POST" if secrets else "GET")
         count = _write(to, _lines(answer), private=secrets)
@@ -115,9 +115,9 @@ def import_subscriptions(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Make a subscription of each line, with a new id and ticket, unless the line has those of an export with
-    --secrets. A line is what subscriptions export writes, or what POST /v1/subscriptions takes. A line that is refused
-    does not stop the others."""
+    """Create a subscription from each line, with a new id and ticket, unless the line has those of an export with
+    --secrets. A line has the form of subscriptions export or of POST /v1/subscriptions. A line that is refused does not
+    stop the others."""
     made = refused = 0
     with connected(server) as client, _kept(tickets) as kept:
         for start, lines in _requests(text_lines(file)):
@@ -163,7 +163,7 @@ def _send(client: "Client", lines: list[str]) -> dict[str, Any]:
 
 
 def _requests(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """The lines of each request, and the number of those before."""
+    """Yields the lines of each request, and the number of lines before them."""
     before, batch, size = 0, list[str](), 0
     for line in lines:
         if batch and (len(batch) == LINES or size + len(line) > CHARACTERS):
@@ -176,7 +176,7 @@ def _requests(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Lines of text, however they are cut."""
+    """Yields the lines of a text that arrives in chunks."""
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -186,7 +186,8 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def _write(to: Path | None, lines: Iterator[str], *, private: bool = False) -> int:
-    """Writes them and returns their number. What is asked for first may fail: then nothing is written over."""
+    """Writes the lines and returns their number. The first line is read before the file is opened, so that a failed
+    request overwrites nothing."""
     first = list(itertools.islice(lines, 1))
     count = 0
     with _opened(to, private) as file:
@@ -198,7 +199,8 @@ def _write(to: Path | None, lines: Iterator[str], *, private: bool = False) -> i
 
 @contextmanager
 def _opened(to: Path | None, private: bool) -> Iterator[IO[str]]:
-    """A file that is there once it is whole, or standard output. A private one only its owner may read."""
+    """A context manager with a file that gets its name when it is complete, or with standard output. Only the owner may
+    read a private file."""
     if to is None:
         yield sys.stdout
         return
@@ -217,7 +219,8 @@ def _opened(to: Path | None, private: bool) -> Iterator[IO[str]]:
 
 @contextmanager
 def _kept(tickets: Path | None) -> Iterator[IO[str] | None]:
-    """The file of the tickets, which only its owner may read. It is made before anything is sent."""
+    """A context manager with the file of the tickets, which only its owner may read. It is created before anything is
+    sent."""
     if tickets is None:
         yield None
         return
@@ -227,7 +230,7 @@ def _kept(tickets: Path | None) -> Iterator[IO[str] | None]:
 
 
 def _tell(count: int, noun: str, to: Path | None, json: bool) -> None:
-    """On standard error where the lines themselves went to standard output."""
+    """Reports the result, on standard error if the lines went to standard output."""
     if json and to is not None:
         output.print_json({"written": count, "file": str(to)})
     else:

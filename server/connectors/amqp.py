@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 (RabbitMQ), by the client library aio-pika: a queue whose messages we acknowledge."""
+"""AMQP 0-9-1 (RabbitMQ) with the client library aio-pika: a source that reads queues with explicit acknowledgements."""
 
 import asyncio
 import logging
@@ -28,19 +28,19 @@ from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Receive
 __all__ = ["AmqpSource", "broken_is_lost", "connect", "message_of"]
 
 for _name in ("aio_pika", "aiormq"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL)  # they log what they raise as well
+    logging.getLogger(_name).setLevel(logging.CRITICAL)  # they also log what they raise
 
 CONNECT_SECONDS = 10.0
 HEARTBEAT_SECONDS = 20
 
 AWAY = (AMQPError, aiormq.exceptions.AMQPException, OSError, TimeoutError, RuntimeError)
-"""RuntimeError: what aio-pika says of a connection or a channel that is closed."""
+"""aio-pika raises RuntimeError for a closed connection or channel."""
 
 
 @asynccontextmanager
 async def broken_is_lost() -> AsyncIterator[None]:
-    """Whatever a broken connection makes the libraries raise is `BrokerLost`, also no answer in time. To calls under
-    way when it breaks aiormq raises a bare `Exception`, or cancels them, which nobody asked for."""
+    """A context manager that converts all errors of a broken connection, and timeouts, to `BrokerLost`. For calls that
+    run when the connection breaks, aiormq raises a bare `Exception` or cancels them."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             yield
@@ -58,7 +58,7 @@ async def broken_is_lost() -> AsyncIterator[None]:
 
 
 async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConnection:
-    """A connection that is never made again by itself. `address`: where to connect to, if the host was resolved
+    """Opens a connection that does not reconnect by itself. `address` is where to connect, if the host was resolved
     already. Raises `BrokerLost`, `BrokerRefused`."""
     host, port = url.hosts[0]
     place = URL.build(
@@ -84,7 +84,7 @@ def _words(error: BaseException) -> str:
 
 
 class AmqpSource:
-    """Reads queues; where several connectors read one queue, they share its messages."""
+    """Reads queues. Several connectors that read one queue share its messages."""
 
     binding = AMQP
 
@@ -129,17 +129,17 @@ class AmqpSource:
         return [_received(*self._waiting.popleft()) for _ in range(min(limit, len(self._waiting)))]
 
     async def acknowledge(self, messages: Sequence[Received]) -> None:
-        """In one frame: all or none of them, so that messages that are equal stay exchangeable."""
+        """Acknowledges all messages in one frame, all or none, so that equal messages stay interchangeable."""
         if self._lost:
             raise BrokerLost("the connection broke")
         last = max((message.handle for message in messages), key=lambda each: each.delivery_tag or 0)
         assert all((each.delivery_tag or 0) > (last.delivery_tag or 0) for _, each in self._waiting)
         async with broken_is_lost():
             await last.ack(multiple=True)
-            await self._set_window()  # an acknowledgement has no answer; the answer to this says that it arrived
+            await self._set_window()  # its answer shows that the acknowledgement arrived
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
-        """To the queue of this name."""
+        """Publishes to the queue with this name."""
         assert self._channel is not None
         headers = {"kindcastproblem": reason, "kindcasttopic": message.topic}
         async with broken_is_lost():
@@ -169,7 +169,7 @@ class AmqpSource:
 
 
 def message_of(content: Content, id: str | None, more: dict[str, str] | None = None) -> aio_pika.Message:
-    """A persistent message."""
+    """Returns a persistent message."""
     return aio_pika.Message(
         content.body,
         content_type=content.content_type,

@@ -1,10 +1,10 @@
 """CloudEvents in broker messages: the protocol bindings, and how other messages become events.
 
     content type application/cloudevents+json    structured: the body is the event
-    the attributes stand beside the body         binary: each attribute is a header, the body is the data
+    the attributes are beside the body         binary: each attribute is a header, the body is the data
     anything else that is JSON                   plain: a CloudEvent by its `specversion`, else the data of one
 
-Nothing here knows a client library or a connection: a `Content` is what every broker's message comes down to.
+This module uses no client library and no connection. `Content` represents the message of any broker.
 """
 
 from base64 import b64decode, b64encode
@@ -31,17 +31,17 @@ __all__ = [
 
 STRUCTURED = "application/cloudevents+json"
 DEFAULT_TYPE = "kindcast.event"
-"""Of events that were published without; the server's own default."""
+"""The type of events without one, the same as the default of the server."""
 
 
 class BadMessage(ValueError):
-    """A message that no event can be made of. The text says why."""
+    """The message is no event. The text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a message, whatever brings it: `content_type` None where the protocol says none; `headers` are
-    user properties, application properties or headers."""
+    """The content of a message of any protocol. `content_type` is None if there is none. `headers` are user properties,
+    application properties or headers."""
 
     body: bytes
     content_type: str | None = None
@@ -50,8 +50,8 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """What a message gives the event where it is no CloudEvent. `more` are extension attributes that every event gets,
-    unless it has them itself."""
+    """The attributes that an event gets from its message if it is no CloudEvent. `more` are extension attributes for
+    every event that does not have them."""
 
     id: str
     source: str
@@ -62,16 +62,16 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How one protocol names and writes the attributes of binary mode. `prefixes`: those that are read; the first is
-    written. `percent`: whether values are percent-encoded, as in HTTP. `content_type_is_data`: whether the content type
-    of the message is `datacontenttype`, or that stands among the headers."""
+    """How a protocol names and encodes the attributes in binary mode. `prefixes` are accepted when reading; the first
+    is written. `percent`: values are percent-encoded, as in HTTP. `content_type_is_data`: the content type of the
+    message is `datacontenttype`, which is otherwise among the headers."""
 
     prefixes: tuple[str, ...]
     percent: bool = False
     content_type_is_data: bool = True
 
     def event(self, content: Content, plain: Plain) -> msgspec.Raw:
-        """The event of a message, as JSON. Raises `BadMessage`.
+        """Returns the event of a message as JSON. Raises `BadMessage`.
 
         >>> bytes(MQTT.event(Content(b'{"a": 1}'), Plain(id="7", source="mqtt://host/t")))[:52]
         b'{"specversion":"1.0","id":"7","source":"mqtt://host/'
@@ -97,7 +97,7 @@ class Binding:
         return _encoded(filled | dict(plain.more), msgspec.Raw(content.body))
 
     def binary(self, event: bytes) -> Content:
-        """The message of an event in binary mode."""
+        """Returns the message of an event in binary mode."""
         attributes: dict[str, Any] = msgspec.json.decode(event, type=dict[str, msgspec.Raw])
         data, encoded = attributes.pop("data", None), attributes.pop("data_base64", None)
         context = {name: msgspec.json.decode(value) for name, value in attributes.items()}
@@ -138,12 +138,12 @@ class Binding:
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 MQTT = Binding(("",))
-"""User properties of MQTT 5 have the bare names of the attributes."""
+"""In MQTT 5, user properties have the names of the attributes without a prefix."""
 NATS = Binding(("ce-",), percent=True, content_type_is_data=False)
 AMQP = Binding(("cloudEvents:", "cloudEvents_"))
 KAFKA = Binding(("ce_",))
 REDIS = Binding(("ce-", "ce_", ""))
-"""CloudEvents has no binding for Redis: the fields of an entry are read by the names of others."""
+"""CloudEvents has no binding for Redis, so the names of other bindings are accepted for the fields of an entry."""
 
 
 def _is_json(kind: str) -> bool:
@@ -166,7 +166,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _with(body: bytes, event: Mapping[str, Any], more: Mapping[str, str | int]) -> msgspec.Raw:
-    """The event as it came, byte for byte, with the attributes before it that it does not have."""
+    """Returns the event unchanged, with the missing attributes added at its beginning."""
     missing = {name: value for name, value in more.items() if name not in event}
     if not missing:
         return msgspec.Raw(body)

@@ -1,4 +1,4 @@
-"""URLs of message brokers, the topics that they name, and the TLS context of their connections."""
+"""URLs of message brokers, their topics, and the TLS context of their connections."""
 
 import re
 import ssl
@@ -23,7 +23,7 @@ Protocol = Literal["MQTT", "NATS", "AMQP", "KAFKA", "REDIS"]
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A scheme of URLs: its protocol, its port where the URL names none, and whether the connection is TLS."""
+    """A scheme of URLs: its protocol, its default port, and whether it uses TLS."""
 
     protocol: Protocol
     port: int
@@ -45,13 +45,13 @@ SCHEMES: Mapping[str, Scheme] = {
 
 
 class WrongUrl(ValueError):
-    """This is no URL of a broker. The text holds no password."""
+    """The text is no URL of a broker. The message contains no password."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerUrl:
-    """A URL, taken apart. `hosts` has several entries for Kafka alone. `path` is the virtual host of AMQP, or the
-    number of a database of Redis. `repr` and `shown` have no password."""
+    """A parsed URL. `hosts` has several entries only for Kafka. `path` is the virtual host of AMQP or the database
+    number of Redis. `repr` and `shown` contain no password."""
 
     scheme: str
     hosts: tuple[tuple[str, int], ...]
@@ -69,7 +69,7 @@ class BrokerUrl:
 
     @property
     def shown(self) -> str:
-        """Without user and password: what may be told, and the beginning of the sources of its events."""
+        """The URL without user and password. It may be shown, and is the beginning of the `source` of events."""
         path = f"/{self.path}" if self.path else ""
         return f"{self.scheme}://{self.netloc}{path}"
 
@@ -128,15 +128,14 @@ RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic to be read, which may hold the broker's wildcards. `names` are the names given to levels, by their
-    number."""
+    """A topic to read, possibly with wildcards of the broker. `names` are the names of levels, by their index."""
 
     filter: str
     separator: str = "/"
     names: Mapping[int, str] = field(default_factory=dict)
 
     def attributes(self, topic: str) -> dict[str, str]:
-        """The named levels of the topic of a message.
+        """Returns the named levels of the topic of a message.
 
         >>> parse_topic("home/{room}/temp", "MQTT").attributes("home/Küche/temp")
         {'room': 'Küche'}
@@ -145,7 +144,7 @@ class Topic:
         return {name: levels[number] for number, name in self.names.items() if number < len(levels)}
 
     def holds(self, topic: str) -> bool:
-        """Whether a message of this topic comes by this filter."""
+        """Whether the filter accepts this topic."""
         levels = topic.split(self.separator)
         wanted = self.filter.split(self.separator)
         for number, level in enumerate(wanted):
@@ -157,8 +156,8 @@ class Topic:
 
 
 def parse_topic(text: str, protocol: Protocol) -> Topic:
-    """`home/{room}/temp` reads `home/+/temp`, and each event has the level as its attribute `ce.room`. Raises
-    `WrongUrl`."""
+    """Parses a topic. `home/{room}/temp` reads `home/+/temp`, and each event has the level as its attribute `ce.room`.
+    Raises `WrongUrl`."""
     if protocol == "REDIS" and any(sign in text for sign in "*?[]{}"):
         raise WrongUrl(f"{text}: a stream of Redis needs its full name, without wildcards; --topic may be repeated")
     if protocol not in _SEPARATOR:
@@ -179,7 +178,7 @@ def parse_topic(text: str, protocol: Protocol) -> Topic:
 
 
 class _NamedContext(ssl.SSLContext):
-    """A client's context that expects the certificate of `name`."""
+    """A client context that expects the certificate of `name`."""
 
     name: str
 
@@ -187,7 +186,7 @@ class _NamedContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, **more | {"server_hostname": self.name})
 
     def wrap_socket(self, sock: Any, *_: Any, **more: Any) -> ssl.SSLSocket:
-        """After the handshake; without it the socket is closed."""
+        """Wraps a socket and does the handshake. If it fails, the socket is closed."""
         wrapped = super().wrap_socket(sock, **more | {"server_hostname": self.name})
         try:
             wrapped.do_handshake()
@@ -198,7 +197,7 @@ class _NamedContext(ssl.SSLContext):
 
 
 def tls_for(host: str) -> ssl.SSLContext:
-    """A context that trusts the system's authorities and expects the certificate of this host."""
+    """Returns a context that trusts the system's certificate authorities and expects the certificate of this host."""
     context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_default_certs()
     context.name = host

@@ -1,6 +1,7 @@
-"""Kafka, by the client library confluent-kafka (librdkafka): a consumer group whose offsets we commit.
+"""Kafka with the client library confluent-kafka (librdkafka): a source that is a consumer group and commits its
+offsets.
 
-The library is blocking and reconnects by itself; its calls run in a worker thread, one at a time.
+The library is blocking and reconnects by itself. Its calls run in a worker thread, one at a time.
 """
 
 import asyncio
@@ -19,10 +20,10 @@ __all__ = ["KafkaSource", "client_settings", "headers_of", "trouble"]
 
 CALL_SECONDS = 10.0
 QUEUED_KILOBYTES = 16_384
-"""What librdkafka fetches ahead, of each partition."""
+"""How much librdkafka prefetches from each partition."""
 
 SESSION_MILLISECONDS = 10_000
-"""After so long without a heartbeat others read on in place of a consumer that was killed."""
+"""After this time without a heartbeat, other consumers take over from a consumer that was killed."""
 
 CONTENT_TYPE = "content-type"
 
@@ -40,7 +41,7 @@ _REFUSED = frozenset(
 
 
 def client_settings(url: BrokerUrl) -> dict[str, str | int | float | bool]:
-    """How to reach the cluster; user and password are SASL PLAIN."""
+    """Returns the settings for connecting to the cluster. User and password are SASL PLAIN."""
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": url.netloc,
         "client.id": "kindcast",
@@ -57,7 +58,7 @@ def client_settings(url: BrokerUrl) -> dict[str, str | int | float | bool]:
 
 
 class KafkaSource:
-    """Reads topics as a member of the consumer group `group`, from the oldest message on where the group is new."""
+    """Reads topics as a member of the consumer group `group`. A new group starts at the oldest message."""
 
     binding = KAFKA
 
@@ -127,7 +128,7 @@ class KafkaSource:
 
 
 def headers_of(content: Content) -> list[tuple[str, str | bytes | None]]:
-    """Content type and headers as headers of a record."""
+    """Returns content type and headers as headers of a record."""
     headers: Mapping[str, str] = content.headers
     if content.content_type is not None:
         headers = {CONTENT_TYPE: content.content_type, **headers}
@@ -135,7 +136,7 @@ def headers_of(content: Content) -> list[tuple[str, str | bytes | None]]:
 
 
 def trouble(error: Any) -> BrokerLost | BrokerRefused:
-    """What an error of librdkafka means."""
+    """Converts an error of librdkafka."""
     if error.code() in _REFUSED:
         return BrokerRefused(f"Kafka refuses: {error.str()}")
     return BrokerLost(error.str())

@@ -1,7 +1,7 @@
-"""MQTT 5, by the client library paho: a source with acknowledgements of our own.
+"""MQTT 5 with the client library paho: a source with explicit acknowledgements.
 
-paho runs the connection in a thread of its own; messages come to the event loop through `call_soon_threadsafe`. Their
-number is bounded by MQTT's receive maximum, which the broker keeps to: what is not acknowledged counts.
+paho runs the connection in a separate thread. Messages are passed to the event loop with `call_soon_threadsafe`. MQTT's
+receive maximum, which the broker respects, limits the number of unacknowledged messages.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ __all__ = ["MqttSource", "content_properties"]
 CONNECT_SECONDS = 10.0
 KEEPALIVE_SECONDS = 20
 SESSION_SECONDS = 0xFFFFFFFF
-"""How long the broker keeps the session of a connector that is away: without end, as far as the broker allows."""
+"""How long the broker keeps the session of a disconnected connector: as long as the broker allows."""
 
 NO_TOPIC = "kindcast/acknowledged"
-"""A topic that nobody reads here."""
+"""A topic that is not read here."""
 
 MAX_WINDOW = 65_535
 
 THREADS = 16
-"""That connect and close, which paho does blocking: a pool of their own, so that brokers which do not answer hold up no
-other work."""
+"""The threads for connecting and closing, which block in paho. They are a separate pool, so that brokers that do not
+answer delay no other work."""
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mqtt")
 
 _REFUSED = frozenset(["Bad user name or password", "Not authorized", "Unsupported protocol version", "Banned"])
 
 
 def content_properties(content: Content) -> Properties:
-    """Content type and headers as properties of a PUBLISH."""
+    """Returns content type and headers as properties of a PUBLISH."""
     properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     if content.content_type is not None:
         properties.ContentType = content.content_type
@@ -53,7 +53,7 @@ def content_properties(content: Content) -> Properties:
 
 
 class Connection:
-    """One connection. Callbacks run in paho's thread and hand over to the event loop that made this."""
+    """One connection. Callbacks run in paho's thread and pass their data to the event loop that created this."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Connection:
         *,
         address: str | None = None,
     ) -> None:
-        """`address`: where to connect to, if the host was resolved already."""
+        """`address` is where to connect, if the host was resolved already."""
         self._url, self._address = url, address
         self._loop = asyncio.get_running_loop()
         self._connected: asyncio.Future[Any] = self._loop.create_future()
@@ -97,7 +97,7 @@ class Connection:
             self.client.on_message = lambda _client, _data, message: self._call(on_message, message)
 
     async def open(self, *, clean: bool, session_seconds: int = 0, window: int = MAX_WINDOW) -> bool:
-        """Connects; whether the broker had a session of this client. Raises `BrokerLost`, `BrokerRefused`."""
+        """Connects. Returns whether the broker had a session of this client. Raises `BrokerLost`, `BrokerRefused`."""
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.SessionExpiryInterval = session_seconds
         properties.ReceiveMaximum = min(window, MAX_WINDOW)
@@ -122,7 +122,7 @@ class Connection:
         return bool(present)
 
     async def subscribe(self, filters: Sequence[str]) -> None:
-        """Raises `BrokerRefused` where the broker allows none of one's messages."""
+        """Subscribes to filters. Raises `BrokerRefused` if the broker refuses one of them."""
         options = SubscribeOptions(qos=1)
         reasons = await self._answered(*self.client.subscribe([(each, options) for each in filters]))
         for filter, reason in zip(filters, reasons, strict=False):
@@ -130,12 +130,12 @@ class Connection:
                 raise BrokerRefused(f"the broker refuses to send {filter}: {reason}")
 
     async def settle(self) -> None:
-        """Returns when the broker has read everything that was sent so far. Acknowledgements have no answer of their
-        own, but an answer to what follows them says that they arrived."""
+        """Returns when the broker has read everything that was sent so far. Acknowledgements have no answer, but the
+        answer to a later packet shows that they arrived."""
         await self._answered(*self.client.unsubscribe(NO_TOPIC))
 
     async def publish(self, topic: str, content: Content, *, qos: int = 1, retain: bool = False) -> None:
-        """Publishes; the broker has it when this returns. Raises `BrokerLost`, `BrokerRefused`."""
+        """Publishes a message. The broker has it when this returns. Raises `BrokerLost`, `BrokerRefused`."""
         sent = self.client.publish(topic, content.body, qos, retain, content_properties(content))
         _check(await self._answered(sent.rc, sent.mid))
 
@@ -153,7 +153,7 @@ class Connection:
             self._answers.pop(mid, None)
 
     async def close(self) -> None:
-        """Leaves the session with the broker."""
+        """Closes the connection. The session stays at the broker."""
         self.client.on_message = None
         await self._loop.run_in_executor(_threads, self._close)
 
@@ -177,7 +177,7 @@ class Connection:
         for future in [self._connected, *self._answers.values()]:
             if not future.done():
                 future.set_exception(BrokerLost("the connection broke"))
-                future.exception()  # somebody may have stopped waiting
+                future.exception()  # the waiting task may have ended
 
     @staticmethod
     def _set(future: "asyncio.Future[Any]", value: Any) -> None:
@@ -193,7 +193,7 @@ def _check(reason: ReasonCode) -> None:
 
 
 class MqttSource:
-    """Reads topics in a session that the broker keeps under `group`, with at least once (QoS 1)."""
+    """Reads topics in a session that the broker keeps under the name `group`, with at-least-once delivery (QoS 1)."""
 
     binding = MQTT
 

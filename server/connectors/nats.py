@@ -1,4 +1,5 @@
-"""NATS with JetStream, by the client library nats-py: a durable pull consumer whose messages we acknowledge."""
+"""NATS with JetStream, with the client library nats-py: a source that is a durable pull consumer with explicit
+acknowledgements."""
 
 import asyncio
 import ssl
@@ -24,7 +25,7 @@ __all__ = ["NatsSource", "connect"]
 CONNECT_SECONDS = 10.0
 CONNECT_PAUSE_SECONDS = 0
 ACK_SECONDS = 20.0
-"""After so long without an acknowledgement NATS sends a message again."""
+"""NATS sends a message again after this time without an acknowledgement."""
 
 CONTENT_TYPE = "content-type"
 MESSAGE_ID = "Nats-Msg-Id"
@@ -33,8 +34,8 @@ _AWAY = (NatsError, OSError, TimeoutError)
 
 
 async def connect(url: BrokerUrl, *, address: str | None = None) -> Client:
-    """A connection that is never made again by itself, and never to another server than this one: a cluster's list of
-    its servers is not followed. `address`: where to connect to, if the host was resolved already. Raises `BrokerLost`,
+    """Opens a connection that does not reconnect by itself and never uses another server than this one: the server list
+    of a cluster is ignored. `address` is where to connect, if the host was resolved already. Raises `BrokerLost`,
     `BrokerRefused`."""
     host, port = url.hosts[0]
     place = address or host
@@ -51,7 +52,7 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> Client:
                 tls_hostname=host if url.tls else None,
                 allow_reconnect=False,
                 connect_timeout=int(CONNECT_SECONDS),
-                max_reconnect_attempts=1,  # of the first connection, which nobody has made yet; 0 is without end
+                max_reconnect_attempts=1,  # of the first connection; 0 means without end
                 reconnect_time_wait=CONNECT_PAUSE_SECONDS,
                 error_cb=_quiet,
             )
@@ -67,7 +68,7 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> Client:
 
 
 class _Client(Client):
-    """Sends no credentials without TLS where TLS was asked for: the library leaves the choice to the server."""
+    """Sends no credentials without TLS if TLS was requested. The library would leave the choice to the server."""
 
     def _connect_command(self) -> bytes:
         if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
@@ -76,12 +77,12 @@ class _Client(Client):
 
 
 async def _quiet(error: Exception) -> None:
-    """What it tells is raised where it matters."""
+    """Ignores errors, which are also raised by the calls."""
 
 
 class NatsSource:
-    """Reads subjects of a stream through the durable consumer `group`; where several connectors have the same group,
-    they share the messages."""
+    """Reads subjects of a stream with the durable consumer `group`. Several connectors with the same group share the
+    messages."""
 
     binding = NATS
 

@@ -1,4 +1,5 @@
-"""Redis Streams, by the client library redis-py: streams that a consumer group reads, whose entries we acknowledge."""
+"""Redis Streams with the client library redis-py: a source that reads streams in a consumer group with explicit
+acknowledgements."""
 
 import secrets
 import time
@@ -24,20 +25,21 @@ __all__ = ["RedisSource"]
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 20.0
-"""After so long without an acknowledgement an entry is taken over from a consumer, which may have been killed."""
+"""An entry is claimed from its consumer after this time without an acknowledgement, because the consumer may have been
+killed."""
 CLAIMED_EVERY = 5.0
-"""Seconds between two looks for such entries."""
+"""The seconds between two searches for such entries."""
 
 DATA, CONTENT_TYPE = "data", "content-type"
 CLOCK_FROM = 1_000_000_000_000
-"""Milliseconds: ids from here on were made by Redis and tell the time; smaller ones were chosen."""
+"""Milliseconds. Ids from this value on were made by Redis and contain the time; smaller ones were chosen by the
+publisher."""
 
 Fields = Mapping[bytes, bytes]
 
 
 class RedisSource:
-    """Reads streams through the consumer group `group`; where several connectors have the same group, they share the
-    entries."""
+    """Reads streams with the consumer group `group`. Several connectors with the same group share the entries."""
 
     binding = REDIS
 
@@ -89,11 +91,11 @@ class RedisSource:
             _received(stream.decode(), id, fields)
             for stream, entries in answered or []
             for id, fields in entries
-            if fields is not None  # deleted meanwhile
+            if fields is not None  # deleted entry
         ][:limit]
 
     async def _taken_over(self, limit: int) -> list[Received]:
-        """Entries that another consumer has not acknowledged in time."""
+        """Claims entries that another consumer has not acknowledged in time."""
         now = time.monotonic()
         if now - self._looked_at < CLAIMED_EVERY:
             return []
@@ -105,7 +107,7 @@ class RedisSource:
                 )
             found += [_received(topic.filter, id, fields) for id, fields in entries if fields is not None]
             if len(found) >= limit:
-                return found  # there may be more: look again at once
+                return found  # there may be more, so the next call searches at once
         self._looked_at = now
         return found
 
@@ -135,7 +137,7 @@ class RedisSource:
 
     @asynccontextmanager
     async def _talking(self) -> AsyncIterator[Any]:
-        """The client, whose types say less than Redis; raises `BrokerLost` and `BrokerRefused` for what it raises."""
+        """A context manager with the client. Converts its errors to `BrokerLost` and `BrokerRefused`."""
         assert self._client is not None
         try:
             yield self._client
@@ -144,7 +146,7 @@ class RedisSource:
         except (RedisAway, RedisTimeout, OSError, TimeoutError) as error:
             raise BrokerLost(str(error) or type(error).__name__) from error
         except ResponseError as error:
-            if str(error).startswith(("NOGROUP", "UNBLOCKED")):  # the stream was deleted: it is to be opened again
+            if str(error).startswith(("NOGROUP", "UNBLOCKED")):  # the stream was deleted and must be opened again
                 raise BrokerLost(str(error)) from error
             raise BrokerRefused(f"Redis refuses: {error}") from error
 
@@ -160,8 +162,8 @@ def _received(stream: str, id: bytes, fields: Fields) -> Received:
 
 
 def _content(fields: Fields) -> Content:
-    """An entry with a field `data` alone, or beside the attributes of a CloudEvent, has its body there. Any other is a
-    JSON object of its fields."""
+    """Returns the content of an entry. If it has only a field `data`, or also attributes of a CloudEvent, `data` is the
+    body. Any other entry is a JSON object of its fields."""
     texts = {name.decode("utf-8", "replace"): value for name, value in fields.items()}
     headers = {name: value.decode("utf-8", "replace") for name, value in texts.items() if name != DATA}
     kind = headers.pop(CONTENT_TYPE, None)
@@ -172,7 +174,7 @@ def _content(fields: Fields) -> Content:
 
 
 def _value(text: bytes) -> Any:
-    """A field as JSON: a number, a boolean, null, an object or a list where it reads as one, else text."""
+    """Returns a field as a JSON value: a number, boolean, null, object or list if it can be read as one, else text."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -5,14 +5,14 @@
        ├──dead letter────┘                                                        │
        └──acknowledge─────────────────────────────────────────────────────────────┘
 
-At most one batch is under way, and what the broker sends beyond it is bounded by the protocol's own window: a server
-that is slow or away makes the broker keep its messages. Nothing is acknowledged before the server has it, so nothing is
-lost; what was read twice has the same `source` and `id` again, and the server accepts it once.
+Only one batch is processed at a time, and the protocol's own window limits what the broker sends beyond it. So if the
+server is slow or unreachable, the broker keeps its messages. Nothing is acknowledged before the server has it, so
+nothing is lost. A message that is read twice has the same `source` and `id` again, and the server accepts it once.
 
-Messages without an id of their own (MQTT, AMQP) get a random one, written to a `Journal` before it is used. A message
-that the broker sends again takes the id that stands there for the same content (with MQTT: and the same packet
-identifier). Messages that are equal in every part are exchangeable, since a batch is acknowledged only after the server
-has all of it.
+Messages without an id (MQTT, AMQP) get a random one, which is written to a `Journal` before it is used. A message that
+the broker sends again gets the id in the journal for the same content (with MQTT also the same packet identifier).
+Messages that are equal in every part are interchangeable, because a batch is acknowledged only after the server has all
+of it.
 """
 
 import asyncio
@@ -51,32 +51,33 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
-"""Between attempts to reach a broker or a server that is away; each pause is twice the last."""
+"""The first and the longest pause between attempts to reach a broker or a server. Each pause is twice the last."""
 
 LONGEST_READ_SECONDS = 0.5
-"""A read that finds nothing ends after so long: then the connector looks whether it is to stop."""
+"""A read without messages ends after this time, and the connector checks whether it must stop."""
 
 REDELIVERY_SECONDS = 60.0
-"""By then a broker has sent everything again that was not acknowledged on the last connection: it comes before anything
-new."""
+"""By then a broker has sent again everything that was not acknowledged on the last connection. It is sent before
+anything new."""
 
 TOLD_MESSAGES = 10
-"""Bad messages that are told one by one, between two lines of progress; the others are counted."""
+"""The maximum number of bad messages that are reported one by one between two lines of progress. The others are
+counted."""
 
 
 class BrokerLost(ConnectionError):
-    """The connection to the broker is broken, or cannot be made now. It is tried again."""
+    """The connection to the broker is broken or cannot be made now. It will be tried again."""
 
 
 class BrokerRefused(Exception):
-    """The broker refuses, and another try cannot help. The text says why."""
+    """The broker refuses, and trying again does not help. The text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """One message. `identity`: the id that the broker or the publisher gave it, the same whenever it is read; None
-    where there is none. `mark` tells it from others of the same content as long as it is not acknowledged. `again`:
-    whether the broker may have sent it before. `handle` is what the source acknowledges it by."""
+    """One message. `identity` is the id from the broker or the publisher, the same at every read; None if there is
+    none. `mark` distinguishes it from messages with the same content until it is acknowledged. `again`: the broker may
+    have sent it before. `handle` is what the source needs to acknowledge it."""
 
     topic: str
     content: Content
@@ -89,32 +90,34 @@ class Received:
 
 
 class Source(Protocol):
-    """A connection to a broker, from which one reader reads. Any method may raise `BrokerLost`: then the source is
-    closed and another one is opened."""
+    """A connection to a broker for one reader. Any method may raise `BrokerLost`; then the source is closed and another
+    one is opened."""
 
     binding: Binding
 
     async def open(self) -> bool:
-        """Connects and begins to read; whether the broker sends again what was not acknowledged on the last connection.
-        Raises `BrokerRefused` as well."""
+        """Connects and begins to read. Returns whether the broker sends again what was not acknowledged on the last
+        connection. May also raise `BrokerRefused`."""
 
     async def read(self, limit: int, seconds: float) -> Sequence[Received]:
-        """The next messages, at most `limit`, in order: those that are there, else what comes within the time."""
+        """Returns the next messages, at most `limit`, in order: those that have arrived, else those that arrive within
+        the time."""
 
     async def acknowledge(self, messages: Sequence[Received]) -> None:
-        """These are done with; the broker knows it when this returns."""
+        """Acknowledges messages. The broker has the acknowledgement when this returns."""
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
-        """Publishes a bad message to a topic of the broker; it is there when this returns."""
+        """Publishes a bad message to a topic of the broker. The broker has it when this returns."""
 
     async def close(self) -> None:
-        """Ends the connection; raises nothing."""
+        """Closes the connection. Raises nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`source` stands before the topic in the source of events that are no CloudEvents. `id_member` is the member of
-    plain JSON that is its id. `idle_seconds`: after so long without a message the connector ends."""
+    """The options of a connector. `source` precedes the topic in the `source` of events that are no CloudEvents.
+    `id_member` is the member with the id in plain JSON. `idle_seconds`: the connector ends after this time without a
+    message."""
 
     topics: Sequence[Topic]
     source: str
@@ -128,8 +131,8 @@ class Options:
 
 @dataclass(slots=True)
 class Tally:
-    """What was done so far. `read` = `accepted` + `known` + `bad` + what is under way; a message that is read twice
-    counts twice."""
+    """The counts so far. `read` = `accepted` + `known` + `bad` + those in progress. A message that is read twice is
+    counted twice."""
 
     read: int = 0
     accepted: int = 0
@@ -146,8 +149,8 @@ class Tally:
 
 
 class Journal:
-    """The ids that were given to the messages of the batch under way, by the digest of their content. With a file they
-    outlive the process."""
+    """The ids that were assigned to the messages of the current batch, by the digest of their content. With a file they
+    survive the process."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -157,14 +160,15 @@ class Journal:
             self._ids = msgspec.json.decode(file.read_bytes(), type=dict[str, list[str]])
 
     def opened(self, *, resumed: bool) -> None:
-        """A connection begins. `resumed`: whether the broker sends again what was not acknowledged on the last."""
+        """Called when a connection begins. `resumed`: the broker sends again what was not acknowledged on the last
+        connection."""
         self._opened_at = time.monotonic()
         if not resumed and self._ids:
             self._ids = {}
             self._write(safe=False)
 
     def give(self, messages: Sequence[Received]) -> list[str]:
-        """An id for each message; on disk when this returns."""
+        """Returns an id for each message. The ids are on disk when this returns."""
         settled = time.monotonic() - self._opened_at > REDELIVERY_SECONDS
         left = {} if settled else {digest: list(ids) for digest, ids in self._ids.items()}
         given: list[str] = []
@@ -190,14 +194,14 @@ class Journal:
         return given
 
     def done(self, messages: Sequence[Received]) -> None:
-        """These messages were acknowledged at the broker."""
+        """Called when these messages were acknowledged at the broker."""
         digests = {_digest(message) for message in messages if message.identity is None}
         if digests & self._ids.keys():
             self._ids = {digest: ids for digest, ids in self._ids.items() if digest not in digests}
             self._write(safe=False)
 
     def _write(self, *, safe: bool) -> None:
-        """`safe`: also against a loss of power."""
+        """Writes the file. `safe`: also against a power failure."""
         if self._file is None:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +221,8 @@ def _digest(message: Received) -> str:
 
 
 class Connector:
-    """From one broker to one server. `run` is its life; `stop` may be called from a signal handler of its loop."""
+    """A connector from one broker to one server. `run` works until `stop`, which may be called from a signal handler of
+    its event loop."""
 
     def __init__(
         self,
@@ -237,12 +242,12 @@ class Connector:
         self._shown_at, self._shown_read = time.monotonic(), 0
 
     def stop(self) -> None:
-        """Makes `run` end after the batch under way."""
+        """Makes `run` end after the current batch."""
         self._stopped.set()
 
     async def run(self) -> None:
-        """Reads and publishes until `stop`, or until nothing has come for `idle_seconds`. Raises `BrokerRefused`, and
-        `ProblemError` where the server refuses for good."""
+        """Reads and publishes until `stop`, or until no message came for `idle_seconds`. Raises `BrokerRefused`, and
+        `ProblemError` if the server refuses permanently."""
         failures = 0
         while not self._stopped.is_set():
             source = self._new_source()
@@ -284,7 +289,7 @@ class Connector:
                 bad.append((message, str(error)))
         refused = await self._publish(good)
         if refused is None:
-            return  # stopped while the server was away: nothing is acknowledged, all of it comes again
+            return  # stopped while the server was unreachable: nothing is acknowledged, so all comes again
         for message, reason in bad + refused:
             await self._put_aside(source, message, reason)
         await source.acknowledge(messages)
@@ -308,8 +313,8 @@ class Connector:
         )
 
     async def _publish(self, events: Sequence[tuple[Received, msgspec.Raw]]) -> list[tuple[Received, str]] | None:
-        """Publishes until the server has answered for every event; those that it refused, with its reason. None where
-        the connector was stopped before. Raises `ProblemError` where all requests are refused."""
+        """Publishes until the server has answered for every event. Returns the refused events with their reasons; None
+        if the connector was stopped before. Raises `ProblemError` if all requests are refused."""
         if not events:
             return []
         failures = 0
@@ -336,8 +341,8 @@ class Connector:
     async def _publish_halves(
         self, events: Sequence[tuple[Received, msgspec.Raw]], error: ProblemError
     ) -> list[tuple[Received, str]] | None:
-        """A request was refused as a whole: it is too large, or one event spoils it. One that is refused alone is
-        bad."""
+        """Publishes the halves of a request that was refused as a whole, because it is too large or because of one
+        event. An event that is refused alone is bad."""
         if len(events) == 1:
             return [(events[0][0], error.detail or error.title)]
         half = len(events) // 2
@@ -389,7 +394,7 @@ def _reason(rejected: Mapping[str, Any]) -> str:
 
 
 def _member(body: bytes, name: str) -> str | None:
-    """The member of a plain JSON object that is its id."""
+    """Returns the id in a member of a plain JSON object; None if there is none."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""Statements of the publish path as plain calls of the database's driver.
+"""Statements of the publish path as direct calls of the database driver.
 
-What SQLAlchemy does with an expression and with each value takes longer than the database takes to carry it out. The
-statements here are the same on SQLite and PostgreSQL but for the mark that stands for a value.
+SQLAlchemy needs more time for an expression and its values than the database needs to execute it. The statements here
+are the same on SQLite and PostgreSQL except for the placeholder of a value.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ __all__ = ["insert_rows", "mark_of"]
 
 
 def mark_of(connection: Connection) -> str:
-    """The placeholder of a value in a statement: `?` or `%s`."""
+    """Returns the placeholder of a value in a statement: `?` or `%s`."""
     return "?" if connection.dialect.paramstyle == "qmark" else "%s"
 
 
 def insert_rows(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows whose values are in the order of `columns`. Raises `sqlalchemy.exc.DBAPIError`."""
+    """Inserts rows whose values are in the order of `columns`. Raises `sqlalchemy.exc.DBAPIError`."""
     if rows:
         marks = ", ".join([mark_of(connection)] * len(columns))
         connection.exec_driver_sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", list(rows))

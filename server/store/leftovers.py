@@ -1,9 +1,10 @@
-"""Deletion in steps of the attempts of deleted subscriptions: there may be millions.
+"""Deletion of the attempts of deleted subscriptions in steps, because there may be millions.
 
     deleted ──a step at once──▶ nothing left
                   └──more──▶ leftovers: its number ──a step a sweep──▶ nothing left
 
-Their matches stay where they are until they are too old: nobody reads the matches of a number that no subscription has.
+Their matches stay until they are deleted because of their age. They are never read, because no subscription has their
+number.
 """
 
 from sqlalchemy import Connection, delete, insert, select
@@ -14,12 +15,12 @@ __all__ = ["erase", "erase_some", "remember"]
 
 
 def remember(connection: Connection, number: int) -> None:
-    """Notes that attempts of a deleted subscription are left."""
+    """Records that a deleted subscription still has attempts."""
     connection.execute(insert(leftovers).values(subscription=number))
 
 
 def erase(connection: Connection, number: int, *, at_most: int) -> bool:
-    """Deletes at most so many attempts of a deleted subscription. Returns whether nothing is left."""
+    """Deletes at most `at_most` attempts of a deleted subscription. Returns whether nothing is left."""
     tried = select(attempts.c.sequence).where(attempts.c.subscription == number).order_by(attempts.c.sequence)
     sequences = connection.execute(tried.limit(at_most)).scalars().all()
     if sequences:
@@ -29,7 +30,7 @@ def erase(connection: Connection, number: int, *, at_most: int) -> bool:
 
 
 def erase_some(connection: Connection, *, at_most: int) -> bool:
-    """One step for one deleted subscription. Returns whether more may be left."""
+    """Deletes some attempts of one deleted subscription. Returns whether more may be left."""
     number = connection.execute(select(leftovers.c.subscription).limit(1)).scalar_one_or_none()
     if number is None:
         return False

@@ -33,8 +33,9 @@ for _name in ("aio_pika", "aiormq"):
 CONNECT_SECONDS = 10.0
 HEARTBEAT_SECONDS = 20
 
-AWAY = (AMQPError, aiormq.exceptions.AMQPException, OSError, TimeoutError, RuntimeError)
-"""aio-pika raises RuntimeError for a closed connection or channel."""
+AWAY = (AMQPError, aiormq.exceptions.AMQPException, OSError, TimeoutError, RuntimeError, StopAsyncIteration)
+"""aio-pika raises RuntimeError for a closed connection or channel, and aiormq StopAsyncIteration for a connection that
+breaks while it is made."""
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ import pytest
 from tests.harness.ports import free_port
 
 __all__ = [
+    "SAVED_SECONDS",
     "Broker",
     "KafkaCluster",
     "Secured",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 PATIENCE_SECONDS = 240.0
+SAVED_SECONDS = 3.0
+"""After which a broker has saved what it confirmed: mosquitto saves every second."""
 FOLDERS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
 
@@ -124,7 +127,7 @@ def _running(broker: Broker) -> Iterator[Broker]:
 
 @contextmanager
 def running_mosquitto(folder: Path, secured: Secured | None = None) -> Iterator[Broker]:
-    """An MQTT broker that saves its sessions to disk after every change."""
+    """An MQTT broker that saves its sessions to disk every second. It always writes all: after each change is slow."""
     path = program("mosquitto", "mosquitto")
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -141,7 +144,7 @@ def running_mosquitto(folder: Path, secured: Secured | None = None) -> Iterator[
         access = f"password_file {users}\ncertfile {secured.certificate}\nkeyfile {secured.key}\n"
     (folder / "mosquitto.conf").write_text(
         f"listener {port} 127.0.0.1\n{access}persistence true\npersistence_location {folder}/\n"
-        "autosave_interval 1\nautosave_on_changes true\nmax_queued_messages 0\nmax_inflight_messages 0\n"
+        "autosave_interval 1\nmax_queued_messages 0\nmax_inflight_messages 0\n"
         f"user {os.environ.get('USER', 'root') if os.getuid() else 'root'}\n"
     )
     scheme = "mqtt" if secured is None else "mqtts"

@@ -27,7 +27,7 @@ from kindcast.server.connectors.bindings import Content
 from kindcast.server.connectors.broker_url import parse_url
 from kindcast.server.connectors.source import BrokerLost
 from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS
-from tests.harness.brokers import Broker, KafkaCluster
+from tests.harness.brokers import SAVED_SECONDS, Broker, KafkaCluster
 from tests.harness.connector_process import ConnectorProcess
 from tests.harness.ports import free_port
 from tests.harness.server_process import ServerProcess
@@ -222,7 +222,7 @@ class Kills:
                 # everything has arrived
                 self._arrive([*self.sent, *numbers[: self.each // 2]])
                 self._read_all(reader)
-            time.sleep(1.0)
+            time.sleep(SAVED_SECONDS)
             self.broker.kill()
             self.broker.start()
         self.done[kind] += 1

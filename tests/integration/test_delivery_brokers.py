@@ -17,7 +17,15 @@ from kindcast import Client
 from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS, BrokerSender, check_settings, check_url
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import SinkRefused
-from tests.harness.brokers import Broker, Secured, running_kafka, running_mosquitto, running_nats, running_rabbitmq
+from tests.harness.brokers import (
+    SAVED_SECONDS,
+    Broker,
+    Secured,
+    running_kafka,
+    running_mosquitto,
+    running_nats,
+    running_rabbitmq,
+)
 from tests.harness.certificates import Authority
 from tests.harness.server_process import ServerProcess, running_server
 from tests.harness.sink_reader import SinkReader
@@ -86,7 +94,7 @@ def test_sink_gets_matches_in_order_also_when_the_broker_is_killed(
         client.publish(events[:30])
         reader.read_until(lambda found: len(found) >= 30)
         if isinstance(broker, Broker):
-            time.sleep(1.0)
+            time.sleep(SAVED_SECONDS)
             broker.kill()
             client.publish(events[30:])
             time.sleep(0.5)

@@ -133,7 +133,8 @@ def test_journal_forgets_what_is_done_and_what_never_came_again(
 
 
 @pytest.mark.parametrize(
-    "error", [Exception(), ConnectionResetError(), RuntimeError("closed"), asyncio.CancelledError()]
+    "error",
+    [Exception(), ConnectionResetError(), RuntimeError("closed"), StopAsyncIteration(), asyncio.CancelledError()],
 )
 def test_amqp_call_that_a_broken_connection_ends_is_lost(error: BaseException) -> None:
     """Whatever the libraries make of it, also a cancellation that nobody asked for."""

@@ -19,7 +19,6 @@ from kindcast.server.api import (
     checks,
     cloudevents_subscriptions,
     concepts,
-    dead_letters,
     declarations,
     deliveries,
     descriptions,
@@ -34,7 +33,6 @@ from kindcast.server.api import (
     operator_data,
     operators,
     outside_matches,
-    shipped,
     subscriptions,
 )
 from kindcast.server.api import jobs as job_routes
@@ -102,31 +100,31 @@ def _routes() -> list[BaseRoute]:
     api = APIRouter(responses={"default": PROBLEM})
     # The order matters: /v1/subscriptions/export is no id.
     routers = (
-        ontologies,
-        declarations,
-        job_routes,
-        shipped,
-        checks,
-        concepts,
-        subscriptions,
-        live,
-        events,
-        outside_matches,
-        notifications,
-        matching,
-        operators,
-        operator_data,
-        backtest_routes,
-        health,
-        keys,
-        deliveries,
-        dead_letters,
-        pages,
-        cloudevents_subscriptions,
-        descriptions,
+        ontologies.router,
+        declarations.router,
+        job_routes.router,
+        ontologies.shipped_router,
+        checks.router,
+        concepts.router,
+        subscriptions.router,
+        live.router,
+        events.router,
+        outside_matches.router,
+        notifications.router,
+        matching.router,
+        operators.router,
+        operator_data.router,
+        backtest_routes.router,
+        health.router,
+        keys.router,
+        deliveries.router,
+        deliveries.dead_letter_router,
+        pages.router,
+        cloudevents_subscriptions.router,
+        descriptions.router,
     )
     for each in routers:
-        api.include_router(each.router)
+        api.include_router(each)
     return api.routes
 
 

@@ -1,4 +1,4 @@
-"""Routes of ontologies: upload, list, compare, activate, roll back and delete."""
+"""Routes of ontologies: upload, list, compare, activate, roll back and delete; the shipped ones, for beginners."""
 
 import asyncio
 from typing import Annotated, Any, Literal
@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from sqlalchemy import Row
 
 from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode, silent
+from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs, accepted, wants_a_job
 from kindcast.server.api.requests import AppBroker, AppCaller, answer, moment
@@ -15,7 +16,10 @@ from kindcast.server.errors import UnknownOntology
 from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.store import ontologies
 
-__all__ = ["router"]
+__all__ = [
+    "router",
+    "shipped_router",
+]
 
 router = APIRouter(prefix="/v1/ontologies", tags=["ontologies"])
 
@@ -279,3 +283,29 @@ def _described(row: Row[Any], shared: set[str]) -> dict[str, Any]:
         "activated_at": moment(row.activated_at),
     }
     return stored | {key: value for key, value in row.report.items() if key not in stored}
+
+
+# ── routes of the shipped vocabularies, for beginners ─────────────────────────────────────────────────────────────────
+
+
+shipped_router = APIRouter(prefix="/v1/shipped", tags=["ontologies"])
+
+
+@shipped_router.get("", summary="List shipped vocabularies")
+async def list_shipped() -> Response:
+    """Lists the vocabularies that are shipped with kindcast. They are not active: to use one, get it and upload it."""
+    listed: list[dict[str, Any]] = [
+        {"name": name.removesuffix(".ttl"), "bytes": shipped(name).stat().st_size, "format": "turtle"}
+        for name in shipped_names()
+    ]
+    return answer({"vocabularies": listed})
+
+
+@shipped_router.get("/{name}", summary="A shipped vocabulary", response_class=Response)
+async def get_shipped(
+    name: Annotated[str, Path(max_length=100, description="The name of the vocabulary, such as shop.")],
+) -> Response:
+    """Returns the document in Turtle. `PUT /v1/ontologies/{name}` accepts it unchanged."""
+    if f"{name}.ttl" not in shipped_names():
+        raise UnknownOntology(f"no vocabulary {name!r} is shipped")
+    return Response(shipped(name).read_bytes(), media_type="text/turtle")

@@ -16,7 +16,7 @@ from kindcast.server.broker.operator_commands import register, unregister
 from kindcast.server.errors import UnknownOperator
 from kindcast.server.operators.registry import Entry, read_registration
 from kindcast.server.pending import LateMatchingService
-from kindcast.server.store import operators as store
+from kindcast.server.store import declarations as store
 
 __all__ = ["AppLateMatching", "router"]
 

@@ -6,7 +6,7 @@ import msgspec
 from kindcast.server.broker.group import Group
 from kindcast.server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
 from kindcast.server.operators.registry import CALLED, Key, Piece, Registration, Registry
-from kindcast.server.store import operators, servers
+from kindcast.server.store import declarations, servers
 
 __all__ = ["LISTED", "forget_data", "keep_data", "register", "unregister"]
 
@@ -26,7 +26,7 @@ def register(group: Group, name: str, registration: Registration, *, limit: int)
     if entry is None and sum(each.kind == "remote" for each in registry.entries.values()) >= limit:
         raise TooManyOperators(f"this server takes at most {limit:,} remote operators")
     changed = registry.with_remote(name, registration)
-    new = operators.put_operator(group.connection, name, msgspec.to_builtins(registration), group.now)
+    new = declarations.put_operator(group.connection, name, msgspec.to_builtins(registration), group.now)
     _use(group, changed)
     return new
 
@@ -39,10 +39,10 @@ def unregister(group: Group, name: str) -> None:
         raise UnknownOperator(name)
     if entry.kind != "remote":
         raise OperatorFixed(f"{name!r} belongs to the server or a plug-in: it cannot be deleted")
-    uses = operators.count_uses(group.connection).get(name, 0)
+    uses = declarations.count_uses(group.connection).get(name, 0)
     if uses:
-        raise OperatorInUse(name, uses, operators.uses_of(group.connection, name, limit=LISTED))
-    operators.delete_operator(group.connection, name)
+        raise OperatorInUse(name, uses, declarations.uses_of(group.connection, name, limit=LISTED))
+    declarations.delete_operator(group.connection, name)
     _use(group, registry.without(name))
 
 
@@ -53,7 +53,7 @@ def keep_data(group: Group, key: Key, piece: Piece, document: bytes) -> bool:
     """
     registry = group.state.operators
     changed = registry.with_data(registry.data.with_upload(key, piece))
-    new = operators.put_data(group.connection, *key, document, group.now)
+    new = declarations.put_data(group.connection, *key, document, group.now)
     _use(group, changed)
     return new
 
@@ -64,11 +64,11 @@ def forget_data(group: Group, key: Key) -> bool:
     registry = group.state.operators
     if key not in registry.data.uploaded:
         return False
-    uses = operators.count_uses(group.connection)
+    uses = declarations.count_uses(group.connection)
     for name in CALLED[key[0]]:
         if uses.get(name):
-            raise OperatorInUse(name, uses[name], operators.uses_of(group.connection, name, limit=LISTED))
-    operators.delete_data(group.connection, *key)
+            raise OperatorInUse(name, uses[name], declarations.uses_of(group.connection, name, limit=LISTED))
+    declarations.delete_data(group.connection, *key)
     _use(group, registry.with_data(registry.data.without_upload(key)))
     return True
 

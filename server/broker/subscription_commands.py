@@ -44,8 +44,8 @@ from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.payloads import EVERYBODY, Roles, RolesOf, check_visible, hidden_in
 from kindcast.server.security.tickets import Claim, check_ticket
 from kindcast.server.store import deliveries, subscriptions
+from kindcast.server.store.declarations import note_uses
 from kindcast.server.store.deliveries import DISABLED
-from kindcast.server.store.operators import note_uses
 
 __all__ = [
     "NOT_COMPILABLE",

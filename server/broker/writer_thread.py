@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, GroupBroken, StateOutdated, Touched
-from kindcast.server.broker.other_servers import Applied, OtherServers
+from kindcast.server.broker.membership import Applied, OtherServers
 from kindcast.server.broker.publishing import Ahead, Publication, publish
 from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import State

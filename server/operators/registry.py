@@ -22,7 +22,7 @@ from kindcast.server.errors import StoreUnreadable
 from kindcast.server.operators.answers import Deferred, missing
 from kindcast.server.security.egress import check_sink
 from kindcast.server.settings import Settings
-from kindcast.server.store import operators
+from kindcast.server.store import declarations
 
 __all__ = [
     "CALLED",
@@ -334,11 +334,11 @@ def restore_registry(connection: Connection, settings: Settings) -> Registry:
     plugins = load_operators() if settings.plugins else {}
     data = OwnData(folder_data(settings.operator_data), _uploaded(connection))
     registry = Registry.of(data, plugins.values())
-    for row in operators.list_operators(connection):
+    for row in declarations.list_operators(connection):
         entry = registry.entries.get(row.name)
         if entry is None:  # an operator that was installed since has priority over a registration
             registry = registry.with_remote(row.name, _registration(row.body))
-    return registry.with_missing(operators.count_uses(connection))
+    return registry.with_missing(declarations.count_uses(connection))
 
 
 def folder_data(folder: Path | None) -> dict[Key, Piece]:
@@ -363,7 +363,7 @@ def folder_data(folder: Path | None) -> dict[Key, Piece]:
 
 def _uploaded(connection: Connection) -> dict[Key, Piece]:
     found: dict[Key, Piece] = {}
-    for row in operators.list_data(connection):
+    for row in declarations.list_data(connection):
         try:
             found[row.kind, row.name] = read_piece(row.kind, row.name, row.document)
         except (InvalidDeclaration, OperatorFailed) as error:

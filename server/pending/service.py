@@ -25,7 +25,7 @@ from kindcast.server.operators.registry import first_expectations
 from kindcast.server.pending.decision import Parked, Schedule, decide_event, decision_queue
 from kindcast.server.pending.late_matchers import LateMatchers
 from kindcast.server.settings import Settings
-from kindcast.server.store import operators
+from kindcast.server.store import declarations
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.servers import LATE_MATCHING
 
@@ -96,7 +96,7 @@ class LateMatchingService:
         evaluations, records = await self.late_matchers.run(self._records)
         if evaluations != self._kept_evaluations:
             now = time.time()
-            await self.broker.execute(lambda connection: operators.keep_learned(connection, records, now))
+            await self.broker.execute(lambda connection: declarations.keep_learned(connection, records, now))
             self._kept_evaluations = evaluations
 
     def _records(self) -> tuple[int, list[dict[str, Any]]]:
@@ -169,7 +169,7 @@ class LateMatchingService:
 @asynccontextmanager
 async def running_late_matching(broker: Broker, settings: Settings) -> AsyncIterator[LateMatchingService]:
     """A context manager that decides candidates while its block runs. The broker must run before and after."""
-    records = await broker.read(operators.find_learned)
+    records = await broker.read(declarations.find_learned)
     experience = Experience.from_records(records)
     experience.begin_with(first_expectations(settings.operator_priors))
     service = LateMatchingService(broker, settings, experience)

@@ -1,8 +1,8 @@
-"""The types of the answers of the HTTP API: one for each shape, and which route returns which.
+"""The types of the answers of the HTTP API, and the table of which route returns which.
 
-The OpenAPI document is made of these (`kindcast.server.api.descriptions`). The clients are typed with them, and tests
-compare every answer of the application with them. A member that is not always there is `NotRequired`. Answers may get
-more members in later versions, never fewer.
+The OpenAPI document is made from these types (`kindcast.server.api.descriptions`). The clients use them, and tests
+compare every answer of the application with them. A member that is not always present is `NotRequired`. Later versions
+may add members to answers, but never remove any.
 
 **To add a route:** its line in `ANSWERS`; a test fails otherwise.
 """
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 class Note(TypedDict):
-    """Something that its reader should know. `code` is stable; `attribute` is empty where none is meant."""
+    """A remark. `code` is stable. `attribute` is empty if the note is about no attribute."""
 
     code: str
     attribute: str
@@ -28,7 +28,7 @@ class Note(TypedDict):
 
 
 class Fault(TypedDict):
-    """One thing that is wrong, with its place: in JSON (`pointer`), in a text, or in the parameters."""
+    """One fault with its place: in JSON (`pointer`), in a text, or in the parameters."""
 
     detail: str
     code: NotRequired[str]
@@ -58,7 +58,7 @@ class Some(TypedDict):
 
 
 Change = TypedDict("Change", {"from": Any, "to": Any})
-"""What it was, and what it is."""
+"""The value before and after a change."""
 
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -66,7 +66,7 @@ Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired
 
 
 class Subscription(TypedDict):
-    """A subscription, as anybody may see it. Times are RFC 3339 in UTC. Of secrets only the names are shown."""
+    """A subscription as anybody may see it. Times are RFC 3339 in UTC. The values of secrets are hidden."""
 
     id: str
     status: Status
@@ -106,8 +106,8 @@ class Subscription(TypedDict):
 
 
 class PastEvents(TypedDict):
-    """What `start_at` gave a new subscription: how many stored events were read, match, wait for operators, and could
-    not be read any more."""
+    """The result of `start_at` for a new subscription: how many stored events were read, matched, wait for operators,
+    and could not be read any more."""
 
     events: int
     matched: int
@@ -116,7 +116,7 @@ class PastEvents(TypedDict):
 
 
 class CreatedSubscription(Subscription):
-    """A new one. Ticket and secret are not shown again."""
+    """A new subscription. Ticket and secret are not shown again."""
 
     ticket: str
     secret: NotRequired[str]
@@ -124,14 +124,14 @@ class CreatedSubscription(Subscription):
 
 
 class ChangedSubscription(Subscription):
-    """`secret`: a new one, of its first sink or after a rotation."""
+    """A changed subscription. `secret` is a new secret, for its first sink or after a rotation."""
 
     secret: NotRequired[str]
 
 
 class TestDelivery(TypedDict):
-    """How a sink took a test message. `status_code` is null where no answer came; `seconds`: until it came, or the
-    attempt had failed."""
+    """The result of a test message. `status_code` is null if there was no answer. `seconds` is the time until the
+    answer or until the failure."""
 
     subscription: str
     webhook_id: str
@@ -143,7 +143,8 @@ class TestDelivery(TypedDict):
 
 
 class SubscriptionState(Subscription):
-    """`pending`: messages that wait for it; `pending_since`: when the oldest of them was accepted."""
+    """The state of a subscription. `pending` is the number of its waiting messages, and `pending_since` the time when
+    the event of the oldest was accepted."""
 
     pending: int
     pending_since: str | None
@@ -151,14 +152,15 @@ class SubscriptionState(Subscription):
 
 
 class SubscriptionList(TypedDict):
-    """A page. `cursor`: where the next one begins, if there is one."""
+    """A page of subscriptions. `cursor` is that of the next page, if there is one."""
 
     subscriptions: list[Subscription]
     cursor: str | None
 
 
 class ImportedLine(TypedDict):
-    """`was`: the id that it had. `ticket` is new; one that kept its ticket, by `ticket_hash`, has none here."""
+    """An imported subscription. `was` is its old id. `ticket` is the new ticket; it is missing if the old ticket was
+    kept with `ticket_hash`."""
 
     line: int
     was: str | None
@@ -192,7 +194,7 @@ class CloudEventsSubscription(TypedDict):
 
 
 class CreatedCloudEventsSubscription(CloudEventsSubscription):
-    """A new one. Ticket and secret are not shown again."""
+    """A new subscription in the form of the CloudEvents Subscriptions API. Ticket and secret are not shown again."""
 
     ticket: str
     secret: str
@@ -233,7 +235,7 @@ class SubscriptionPlan(TypedDict):
 
 
 class Retracted(TypedDict):
-    """The event that is withdrawn, as it was delivered before."""
+    """The event that is withdrawn, with its source, id and sequence number at its delivery."""
 
     source: str
     id: str
@@ -241,7 +243,8 @@ class Retracted(TypedDict):
 
 
 class Message(TypedDict):
-    """`event` is the CloudEvent as it was accepted; `cursor` what to acknowledge, or to go on after."""
+    """A message. `event` is the CloudEvent as it was accepted. `cursor` is the value to acknowledge or to continue
+    after."""
 
     cursor: str
     event: Json
@@ -253,7 +256,7 @@ class Message(TypedDict):
 
 
 class StreamToken(TypedDict):
-    """What a browser opens one stream with."""
+    """The token with which a browser opens one stream."""
 
     token: str
     expires_at: str
@@ -305,7 +308,7 @@ class RejectedEvent(TypedDict):
 
 
 class Published(TypedDict):
-    """`matched` is null where shards match the events later."""
+    """The answer to a publisher. `matched` is null if shards match the events later."""
 
     accepted: int
     duplicates: int
@@ -315,8 +318,8 @@ class Published(TypedDict):
 
 
 class DeliveredMatches(TypedDict):
-    """`accepted` and `duplicates` count events; `matched`, `repeated` and `unmatched` count matches; `silent` names
-    subscriptions that are not there, or get nothing now."""
+    """The answer to delivered matches. `accepted` and `duplicates` count events. `matched`, `repeated` and `unmatched`
+    count matches. `silent` lists subscriptions that do not exist or get nothing now."""
 
     accepted: int
     duplicates: int
@@ -369,7 +372,7 @@ class DeliveryTrace(TypedDict):
 
 
 class DescribedProperty(TypedDict):
-    """The property of an attribute; for several segments `path` has the label of each."""
+    """The property of an attribute. If the name has several segments, `path` has the label of each."""
 
     label: NotRequired[str]
     iris: NotRequired[list[str]]
@@ -377,7 +380,7 @@ class DescribedProperty(TypedDict):
 
 
 class ExplainedValue(TypedDict):
-    """`converted`: its `amount` in the `unit` that the subscription compares it with."""
+    """An explained value. `converted` is its `amount` in the `unit` of the subscription."""
 
     published: Any
     converted: NotRequired[Json]
@@ -404,8 +407,8 @@ class ExplainedClause(TypedDict):
 
 
 class Explanation(TypedDict):
-    """Why an event matches or not, by clause and predicate. `index`: what the index did with it. Of a document of
-    several events, `events` has that of each, with its id."""
+    """Why an event matches or not, by clause and predicate. `index` explains the search in the index. For a document
+    with several events, `events` has the explanation of each, with its id."""
 
     id: NotRequired[str]
     events: NotRequired[list["Explanation"]]
@@ -430,7 +433,7 @@ class Trace(StoredEvent):
 
 
 class SubscriptionMatch(TypedDict):
-    """`event` is the id of the event, of a document of several."""
+    """A match. `event` is the id of the event, if a document has several events."""
 
     event: NotRequired[str]
     subscription: str
@@ -462,14 +465,15 @@ class OperatorCalls(TypedDict):
 
 
 class AskedShards(TypedDict):
-    """Which shards of the subscriptions the matches come from, and of how many: those at the server that was asked."""
+    """The numbers of the shards that were searched, which are those at the requested server, and the total number of
+    shards."""
 
     asked: list[int]
     of: int
 
 
 class EventMatches(TypedDict):
-    """Of a document of several events `events` has those of each, with its id."""
+    """The matches of an event. For a document with several events, `events` has the matches of each, with its id."""
 
     id: NotRequired[str]
     events: NotRequired[list["EventMatches"]]
@@ -482,7 +486,7 @@ class EventMatches(TypedDict):
 
 
 class Matched(TypedDict):
-    """For one `event` its members; for `events` the list `results`."""
+    """The answer to a match request: the matches of one `event`, or the list `results` for `events`."""
 
     events: NotRequired[list[EventMatches]]
     matches: NotRequired[list[SubscriptionMatch]]
@@ -498,7 +502,7 @@ class Matched(TypedDict):
 
 
 class Recompiled(TypedDict):
-    """`flagged`: those that use something which is gone now."""
+    """The effect of a change on the subscriptions. `flagged` subscriptions use something that was removed."""
 
     recompiled: int
     changed: int
@@ -513,7 +517,7 @@ class ImpactedSubscriptions(TypedDict):
 
 
 class Impact(TypedDict):
-    """Which live subscriptions mean something else, and why: by concept, attribute, unit, word, …"""
+    """The live subscriptions whose meaning changes, and why: by concept, attribute, unit, word, …"""
 
     vocabulary_version: Change
     subscriptions: ImpactedSubscriptions
@@ -528,8 +532,8 @@ class Impact(TypedDict):
 
 
 class OtherTenants(TypedDict):
-    """What a change of a shared ontology does, or would do, in the other tenants: counts only. `unread`: tenants that
-    could not be looked into. `behind`: those that are open and could not follow yet; it is tried again."""
+    """The effect of a change of a shared ontology in the other tenants, as counts. `unread` are tenants that could not
+    be read. `behind` are open tenants that could not follow yet; they are tried again."""
 
     tenants: int
     subscriptions: int
@@ -542,7 +546,7 @@ class OtherTenants(TypedDict):
 
 
 class _LoadReport(TypedDict):
-    """What was read from a document."""
+    """The load report of a document."""
 
     triples: NotRequired[int]
     concepts: NotRequired[int]
@@ -583,8 +587,8 @@ class Ontology(_LoadReport):
 
 
 class LoadedOntology(_LoadReport):
-    """The load report of an upload; what it changed, where it is in force. In a dry run what it would change; `version`
-    only where the same is stored."""
+    """The load report of an upload, with the effect if the version is active. In a dry run it has the effect that the
+    upload would have, and `version` only if the same version is stored."""
 
     name: str
     version: NotRequired[int]
@@ -655,14 +659,14 @@ class DeletedOntology(TypedDict):
 
 
 class Reading(TypedDict):
-    """How events in linked data are read (rule 20)."""
+    """How events with linked data are read (rule 20)."""
 
     linked_data: Literal["graphs", "plain"]
     unknown_contexts: Literal["refuse", "plain"]
 
 
 class Rules(TypedDict):
-    """`impact`: what the rules of matching changed here when they came into force."""
+    """The matching rules in use. `impact` is their effect here when they were first used."""
 
     meaning: int
     since: str | None
@@ -671,7 +675,7 @@ class Rules(TypedDict):
 
 
 class DeclarationChange(TypedDict):
-    """What a declaration, or taking it back, changed; nothing where it was so before."""
+    """The effect of a declaration or of its deletion; nothing if it was the same before."""
 
     dry_run: bool
     kind: str
@@ -752,7 +756,7 @@ CodeSystemList = TypedDict("CodeSystemList", {"code-systems": list[_Declared], "
 
 
 class Contexts(TypedDict):
-    """All contexts; or one, where its URL was asked for."""
+    """All contexts, or the one whose URL was requested."""
 
     contexts: NotRequired[list[_Declared]]
     shipped: NotRequired[list[str] | bool]
@@ -810,7 +814,7 @@ class ResolvedTerm(TypedDict):
 
 
 class PlacedConcept(ShortConcept):
-    """A concept in a tree."""
+    """A concept as a node of a tree."""
 
     children_count: NotRequired[int]
 
@@ -823,7 +827,8 @@ class RootPage(TypedDict):
 
 
 class PictureOfConcept(TypedDict):
-    """`edges` are pairs of places in `nodes`, the narrower one first; the first node is the concept."""
+    """The neighbours of a concept. `edges` are pairs of indices of `nodes`, the narrower concept first. The first node
+    is the concept."""
 
     concept: Concept
     nodes: list[PlacedConcept]
@@ -850,7 +855,8 @@ class UnknownTerm(TypedDict):
 
 
 class UnknownProperty(TypedDict):
-    """`attribute`, `last_sequence` and `source` are those of the newest of the `count` events that have it."""
+    """An unknown property. `attribute`, `last_sequence` and `source` are those of the newest of the `count` events that
+    have it."""
 
     iri: str
     attribute: str
@@ -869,7 +875,7 @@ class UnknownTerms(TypedDict):
 
 
 class Completion(TypedDict):
-    """`insert` replaces the last `replace` characters before the position."""
+    """A completion. `insert` replaces the last `replace` characters before the position."""
 
     insert: str
     label: str
@@ -882,7 +888,7 @@ class Completion(TypedDict):
 
 
 class CheckedExpression(TypedDict):
-    """With `valid` what it means, else what is wrong with it."""
+    """A checked expression: its meaning if it is `valid`, else its mistakes."""
 
     valid: bool
     errors: list[Fault]
@@ -908,8 +914,8 @@ class ShippedVocabularies(TypedDict):
 
 
 class WatchedEvent(TypedDict):
-    """An accepted event with some of the subscriptions that got it; `matched` counts them all; it is null
-    where attributes are hidden from the caller. A large event is null."""
+    """An accepted event with some of the subscriptions that got it. `matched` counts all; it is null if attributes are
+    hidden from the caller. A large event is null."""
 
     sequence: int
     accepted_at: float
@@ -930,14 +936,14 @@ class MeasuredSeries(TypedDict):
 
 
 class OperatorSeries(TypedDict):
-    """What was learned of an operator: seconds of a call, and the share of calls that it answers with yes."""
+    """The statistics of an operator: the seconds of a call, and the share of calls that hold."""
 
     cost: list[float | None]
     selectivity: list[float | None]
 
 
 class History(TypedDict):
-    """`operators`: of those that are called most."""
+    """The measurements of a server. `operators` are the most frequently called ones."""
 
     step_seconds: float
     times: list[float]
@@ -977,7 +983,7 @@ class JobProgress(TypedDict):
 
 
 class Job(TypedDict):
-    """`result` once it is done, `problem` once it failed."""
+    """A job. It has a `result` when it is done, or a `problem` when it has failed."""
 
     id: str
     status: Literal["running", "done", "failed"]
@@ -1111,8 +1117,8 @@ class AsyncApiDocument(TypedDict):
 
 
 class Member(TypedDict):
-    """One of several servers on a database. `applied`: the commit whose vocabulary and operators it has; `commit`: its
-    own last one; `leases`: for how many subscriptions it delivers."""
+    """One of several servers on a database. `applied` is the commit whose vocabulary and operators it has, `commit` its
+    own last commit, and `leases` the number of subscriptions for which it delivers."""
 
     id: str
     program: str
@@ -1123,8 +1129,8 @@ class Member(TypedDict):
 
 
 class ShardStatus(TypedDict):
-    """A part of the subscriptions. `server` matches it, if one does; `events` were accepted that it has yet to match,
-    the oldest `lag_seconds` ago."""
+    """A shard of the subscriptions. `server` holds it, if any does. `events` is the number of accepted events that it
+    has not matched; the oldest was accepted `lag_seconds` ago."""
 
     shard: int
     server: str | None
@@ -1162,15 +1168,15 @@ class ClockConfirmed(TypedDict):
 
 
 class Text(str):
-    """An answer that is text of this media type."""
+    """An answer that is text with this media type."""
 
 
 class Lines(str):
-    """An answer of NDJSON, whose lines the type does not describe."""
+    """An answer in NDJSON. The type does not describe its lines."""
 
 
 class Bytes(str):
-    """An answer of bytes of this media type."""
+    """An answer that is bytes with this media type."""
 
 
 _CHANGED: dict[int, Any] = {200: DeclarationChange, 201: DeclarationChange}
@@ -1179,8 +1185,8 @@ _CHANGED: dict[int, Any] = {200: DeclarationChange, 201: DeclarationChange}
 
 
 class ApiKey(TypedDict):
-    """A key without the key itself. `tenant` is null for an administrator of all tenants. `used`: how much of each
-    limit is taken now; rates are of the last ten seconds."""
+    """A key without its secret. `tenant` is null for an administrator of all tenants. `used` is how much of each limit
+    is in use; rates are those of the last ten seconds."""
 
     id: str
     role: Literal["admin", "ontologist", "publisher", "subscriber", "auditor"]
@@ -1194,7 +1200,7 @@ class ApiKey(TypedDict):
 
 
 class NewApiKey(ApiKey):
-    """`key` is shown this once."""
+    """A new key. `key` is shown only once."""
 
     key: str
 
@@ -1209,8 +1215,8 @@ class ApiKeys(TypedDict):
 
 
 class Tenant(TypedDict):
-    """`created_at` is null for the tenant `default` where it has no key of its own; `open`: whether its matcher is in
-    memory now; `used`: how much of each limit is taken, subscriptions only while it is open."""
+    """A tenant. `created_at` is null for the tenant `default` if it has no key of its own. `open`: its matcher is in
+    memory now. `used` is how much of each limit is in use; subscriptions are counted only while it is open."""
 
     name: str
     created_at: str | None
@@ -1225,7 +1231,7 @@ class Tenants(TypedDict):
 
 
 class AuditedRequest(TypedDict):
-    """Who did what, from where; `outcome` is the status of the answer."""
+    """An entry of the audit log: who did what, from where. `outcome` is the status of the answer."""
 
     number: int
     at: str
@@ -1257,7 +1263,7 @@ class Usage(TypedDict):
 
 
 class BrowserSession(TypedDict):
-    """Who sends the request, and what it may do. `who` is null where a key is needed and there is none."""
+    """The sender of the request, and what it may do. `who` is null if a key is needed and there is none."""
 
     needs_key: bool
     who: str | None
@@ -1404,4 +1410,4 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "GET /asyncapi.json": {200: AsyncApiDocument},
     "GET /metrics": {200: Text("text/plain")},
 }
-"""Method and path, as the OpenAPI document has them → status → type of the answer."""
+"""Method and path as in the OpenAPI document → status → type of the answer."""

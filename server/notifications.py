@@ -42,7 +42,7 @@ def ngsi_ld_events(
     the events, by default the subscription's id at the broker. `digest` is used as id of a notification without one.
     Cost: linear.
 
-    Raises `InvalidEvent` where it is no notification.
+    Raises `InvalidEvent` if the body is no notification.
 
     >>> body = {"id": "urn:n:1", "type": "Notification", "data": [{"id": "urn:r:1", "type": "Room", "t": 21}]}
     >>> (event,) = ngsi_ld_events(body)
@@ -125,10 +125,10 @@ def _time(body: Mapping[str, Any]) -> str | None:
 
 
 def one_record_events(body: Any, *, source: str | None = None, digest: str = "") -> list[dict[str, Any]]:
-    """A CloudEvent for each logistics object of a ONE Record notification: with the object as data where it is
-    embedded, else its IRI and its type. `source` is that of the events, else the origin of the object's IRI.
+    """Returns a CloudEvent for each logistics object of a ONE Record notification. The data is the object if it is
+    embedded, else its IRI and type. `source` is that of the events, by default the origin of the object's IRI.
 
-    Raises `InvalidEvent` where it is no notification.
+    Raises `InvalidEvent` if the body is no notification.
 
     >>> body = {"@context": {"api": "https://onerecord.iata.org/ns/api#"}, "@type": "api:Notification",
     ...         "api:hasLogisticsObject": {"@id": "https://1r.example.com/logistics-objects/957e"},

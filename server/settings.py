@@ -1,4 +1,4 @@
-"""The settings, each with its default and its reason.
+"""The settings, each with its default value and its reason.
 
 Precedence: flags of `kindcast serve` over KINDCAST_* variables over the TOML file over the defaults. The TOML file is
 named by `--config` or KINDCAST_CONFIG; its keys are the names below.
@@ -39,7 +39,7 @@ OTHER_VARIABLES = frozenset(
         "TEST_DATA",
     )
 )
-"""Variables of the command line, and of the tests."""
+"""Variables of the command line and of the tests."""
 _KUBERNETES = re.compile(
     r"KINDCAST_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
@@ -48,7 +48,7 @@ _ORIGIN = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5}
 
 
 class Settings(BaseSettings):
-    """Immutable. Raises `pydantic.ValidationError`, naming each bad setting."""
+    """The settings of a server. They are immutable. Raises `pydantic.ValidationError`, which names each bad setting."""
 
     model_config = SettingsConfigDict(env_prefix="KINDCAST_", extra="forbid", frozen=True, validate_default=True)
     config_file: ClassVar[Path | None] = None
@@ -57,61 +57,62 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     data: Path = Path("kindcast-data")
-    """Folder of the database and the lock; made if absent."""
+    """The folder of the database and the lock. It is created if it is missing."""
     cache: Path | None = None
-    """Folder of the kernels of the index, once they are compiled; default: beside the package, or in the user's cache
-    folder. A server that can write neither compiles them at every start."""
+    """The folder of the compiled kernels of the index; default: beside the package, or in the user's cache folder. A
+    server that can write to neither compiles them at every start."""
     database: str | None = None
     """SQLAlchemy URL; default: SQLite in the data folder."""
     tls_certificate: Path | None = None
-    """PEM file of the server's certificate and those that lead to its authority; with it the server speaks https only.
-    Read again when it changes."""
+    """PEM file of the server's certificate and the intermediate certificates. With it the server speaks only https. It
+    is read again when it changes."""
     tls_key: Path | None = None
-    """PEM file of its key, without a passphrase; default: in the same file."""
+    """PEM file of the private key, without a passphrase; default: in the same file."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names, beside those of this machine's loopback, that the Host header may carry."""
+    """Names that the Host header may have, in addition to those of this machine's loopback."""
     allowed_origins: tuple[str, ...] = ()
-    """Web pages of these origins (`https://shop.example`), beside the server's own, may use it (CORS)."""
+    """Web pages of these origins (`https://shop.example`) may use the server (CORS), in addition to its own."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+    """Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
 
     log_level: Literal["debug", "info", "warning", "error", "critical"] = "info"
-    """What is less grave than this is not logged by `kindcast serve`."""
+    """The lowest level that `kindcast serve` logs."""
     log_format: Literal["text", "json"] = "text"
-    """A record of the log is a line of text, or a JSON object on one line."""
+    """A log record is a line of text, or a JSON object on one line."""
 
     # ── who may do what ─────────────────────────────────────────────────────────────────────────────────────────────
     oidc_issuer: str | None = None
-    """Identity provider (OpenID Connect) whose tokens are accepted beside keys: its issuer, an https address."""
+    """The issuer of the identity provider (OpenID Connect) whose tokens are accepted besides keys, an https URL."""
     oidc_audience: str | None = None
     """What a token's `aud` must be or contain."""
     oidc_roles: dict[str, Role | Literal["admin-of-all-tenants"]] = {}
-    """From the values of the claim `oidc_roles_claim` to roles; other values give none."""
+    """Maps the values of the claim `oidc_roles_claim` to roles. Other values give no role."""
     oidc_roles_claim: str = "roles"
-    """A claim, or the way to it, such as `realm_access.roles`: a list of texts, or one text."""
+    """A claim, or the path to it, such as `realm_access.roles`: a list of texts, or one text."""
     oidc_tenant_claim: str | None = None
     """The claim that names the tenant; None: tokens act in the tenant `default`."""
     oidc_ca: Path | None = None
-    """PEM file of the authorities that the issuer's certificate may come from; default: those of the system."""
+    """PEM file of the certificate authorities for the issuer; default: those of the system."""
     oidc_leeway_seconds: Annotated[float, Field(ge=0.0, le=600.0)] = 60.0
-    """By which the issuer's clock may differ."""
+    """The difference that the issuer's clock may have."""
     key_limits: dict[str, float] = {}
-    """Of each key, where it has no other, and of each subject of an identity provider: `requests_per_second`,
+    """The default limits of each key, and the limits of each subject of an identity provider: `requests_per_second`,
     `events_per_second`, `bytes_per_second`, `connections`, `subscriptions`, `matches_per_event`."""
     tenant_limits: dict[str, float] = {}
-    """The same of each tenant."""
+    """The default limits of each tenant."""
     max_open_tenants: PositiveInt = 256
-    """Tenants with a matcher in memory and a database open at one time; another one makes room."""
+    """The maximum number of tenants with a matcher in memory and an open database. Above it, an idle one is closed."""
     tenant_idle_seconds: PositiveFloat = 900.0
-    """A tenant that nobody used for so long, and in which nothing is due, is closed until it is used again."""
+    """A tenant that was unused for this long and has no due work is closed until it is used again."""
     session_seconds: PositiveFloat = 12 * 3_600.0
-    """After which a browser must sign in again."""
+    """The time after which a browser must sign in again."""
     audit_retention_seconds: PositiveFloat = 366 * 86_400.0
     """Entries of the audit log older than this are deleted."""
     audit_entries: PositiveInt = 1_000_000
-    """Kept at most, the newest; of refused requests a tenth of that, so that they do not push out the others."""
+    """The maximum number of entries; the newest are kept. Entries of refused requests may be a tenth of that, so that
+    they do not displace the others."""
     open_behind_proxy: bool = False
-    """Whether a server without keys answers requests that a proxy passed on: anybody who reaches the proxy may then do
+    """Whether a server without keys answers requests that a proxy forwarded. Then anybody who reaches the proxy may do
     everything."""
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -119,154 +120,163 @@ class Settings(BaseSettings):
     """At the limit the longest unfinished connection is closed; a new one is not refused."""
     max_connections_per_address: PositiveInt = 1_024
     max_header_bytes: PositiveInt = 64 << 10
-    """Of a request's first line and headers together."""
+    """The maximum size of a request's first line and headers together."""
     max_headers: PositiveInt = 128
     header_seconds: PositiveFloat = 10.0
     """From the connection, or the first byte of the next request, to the end of the headers."""
     body_seconds: PositiveFloat = 30.0
-    """For a body, beside the time that it has by its size."""
+    """The time for a body, in addition to the time for its size."""
     min_body_bytes_per_second: PositiveInt = 16 << 10
-    """A body may take so long, and `body_seconds` more."""
+    """The minimum rate of a body: it may take the time at this rate, plus `body_seconds`."""
     write_seconds: PositiveFloat = 60.0
-    """A client that takes nothing of its answer for so long is disconnected."""
+    """A client that reads nothing of its answer for this long is disconnected."""
     max_reading_bytes: PositiveInt = 256 * MIB
-    """Of all bodies that are being read or carried out; above it the longest unfinished one is closed."""
+    """The maximum size of all bodies that are being read or executed. Above it, the longest unfinished one is
+    refused."""
 
     # ── what a request may hold ─────────────────────────────────────────────────────────────────────────────────────
     max_body_bytes: PositiveInt = 16 * MIB
     max_ontology_bytes: PositiveInt = 128 * MIB
-    """Gene Ontology is about 120 MiB as RDF/XML."""
+    """The maximum size of an uploaded ontology. The Gene Ontology has about 120 MiB as RDF/XML."""
     max_queue_ontologies: PositiveInt = 16
-    """Uploads that are read, or wait for it; each holds its document in memory."""
+    """The maximum number of uploads that are read or wait. Each holds its document in memory."""
     max_events_per_request: PositiveInt = 10_000
     max_graph_values_per_request: PositiveInt = 500_000
-    """JSON values, or RDF statements, of all documents of a request that are graphs; those beyond it are refused."""
+    """The maximum number of JSON values or RDF statements in all linked-data documents of a request. Documents beyond
+    it are refused."""
     max_graph_seconds_per_request: PositiveFloat = 5.0
-    """Processor time for the documents of a request that no compiled context reads; those beyond it are refused."""
+    """The processor time for the documents of a request that no compiled context reads. Documents beyond it are
+    refused."""
     max_json_depth: Annotated[int, Field(ge=1, le=500)] = 64
     max_subscription_bytes: PositiveInt = MIB // 4
-    """Of a stored subscription: it is kept in memory, and compiled again with every vocabulary."""
+    """The maximum size of a stored subscription. It is in memory, and is compiled again with every vocabulary."""
     max_subscriptions: PositiveInt = 1_000_000
 
     # ── what reading an ontology may take ───────────────────────────────────────────────────────────────────────────
     ontology_readers: PositiveInt = 2
-    """Documents read at one time, each in a process of its own."""
+    """The number of documents that are read at the same time, each in its own process."""
     ontology_memory_bytes: Annotated[int, Field(ge=256 * MIB)] = 4_096 * MIB
-    """Of address space; an interpreter with what it needs to read takes some 200 MiB of it."""
+    """The maximum address space. An interpreter with the libraries for reading takes some 200 MiB."""
     ontology_cpu_seconds: PositiveFloat = 300.0
     ontology_seconds: PositiveFloat = 600.0
     java: str | None = None
-    """The Java runtime that classifies with `reason=owl`: a path, or a name on PATH; default: that of JAVA_HOME, else
-    `java`. Nothing else needs one."""
+    """The Java runtime for `reason=owl`: a path, or a name on PATH; default: that of JAVA_HOME, else `java`. Nothing
+    else needs Java."""
     reasoner_heap_bytes: Annotated[int, Field(ge=64 * MIB)] = 2_048 * MIB
-    """Of Java's heap, beside which it takes up to 3 GiB of addresses."""
+    """The size of Java's heap. Java uses up to 3 GiB of addresses in addition."""
     reasoner_seconds: PositiveFloat = 300.0
-    """The size of an ontology does not tell how long its classification takes."""
+    """The time limit for a classification. The size of an ontology does not show how long it takes."""
 
     # ── how long ────────────────────────────────────────────────────────────────────────────────────────────────────
     default_ttl_seconds: PositiveFloat = 30 * 86_400.0
-    """Of a subscription that does not say how long it lives."""
+    """The time to live of a subscription without one."""
     max_ttl_seconds: PositiveFloat = 366 * 86_400.0
     grace_seconds: PositiveFloat = 7 * 86_400.0
-    """An expired subscription can be renewed for so long; then it is purged."""
+    """An expired subscription can be renewed for this long; then it is purged."""
     retention_seconds: PositiveFloat = 7 * 86_400.0
     """Events older than this are deleted, delivered or not."""
     sweep_seconds: PositiveFloat = 60.0
-    """How often old events and expired subscriptions are looked for. Matching stops at the moment of expiry itself."""
+    """The interval of the searches for old events and expired subscriptions. Matching stops exactly at the end time."""
 
     # ── the broker ──────────────────────────────────────────────────────────────────────────────────────────────────
     engine: str = "fused"
     index_bytes: PositiveInt | None = None
-    """Of the index with its caches; above it a new subscription is refused. During a merge, and while another
-    vocabulary is prepared, the memory holds a second one beside it."""
+    """The maximum memory of the index with its caches. Above it, new subscriptions are refused. During a merge, and
+    while another vocabulary is prepared, there is a second index in memory."""
     snapshot: Path | None = None
-    """Folder of the compiled subscriptions, from which a start is quick; default: the SQLite file's name with `.index`,
-    else `kindcast.index` in the data folder."""
+    """The folder of the snapshot of compiled subscriptions for a quick start; default: the name of the SQLite file with
+    `.index`, else `kindcast.index` in the data folder."""
     snapshot_changes: NonNegativeInt = 10_000
-    """Subscriptions that come or go before it is written again in an idle moment (and when the server stops); 0: it is
-    neither written nor used."""
+    """The number of added or removed subscriptions after which the snapshot is written in an idle moment (and when the
+    server stops). 0: it is neither written nor used."""
     max_queue_events: PositiveInt = 100_000
-    """Events waiting for the broker's thread; above it publishing answers 503 rather than filling the memory."""
+    """The maximum number of events that wait for the broker's thread. Above it, publishing is answered 503, so that the
+    memory is not filled."""
     max_group_events: PositiveInt = 10_000
-    """Events committed together. A larger group gains nothing, and makes those who wait wait longer."""
+    """The maximum number of events that are committed together. A larger group gains nothing and makes clients wait
+    longer."""
     max_matches_per_event: PositiveInt | None = None
-    """Subscriptions that an event may match; one that matches more is refused. None: as many as there are."""
+    """The maximum number of subscriptions that an event may match; an event with more matches is refused. None: no
+    limit."""
     max_match_seconds: PositiveFloat = 30.0
-    """Of a request that matches events without publishing them."""
+    """The time limit of a request that matches events without publishing them."""
     max_command_seconds: PositiveFloat = 30.0
-    """`/readyz` says 503 when a command has waited longer for the broker's thread, or is with it for longer."""
+    """`/readyz` answers 503 if a command has waited longer for the broker's thread, or is executed for longer."""
     max_shard_lag_seconds: PositiveFloat = 60.0
-    """`/readyz` says 503 when the oldest event that a shard of this server has yet to match is older."""
+    """`/readyz` answers 503 if the oldest event that a shard of this server has not matched is older."""
     check_after_seconds: PositiveFloat = 10.0
-    """After a start, before all that is stored is looked at once, beside everything else."""
+    """The time between a start and the background check of all stored data."""
     reader_connections: PositiveInt = 8
     busy_timeout_seconds: PositiveFloat = 10.0
 
     lease_seconds: PositiveFloat = 5.0
-    """On PostgreSQL: how long a server that says nothing keeps its deliveries, before other servers take them."""
+    """On PostgreSQL: how long a server without heartbeats keeps its leases, before other servers take them."""
     shards: Annotated[int, Field(ge=1, le=1_024)] | None = None
-    """On PostgreSQL: parts of the subscriptions that are matched by themselves, beside the publishers, each at one of
-    the servers. The same at all servers, and from the first start on. None: every server matches all, and a publisher's
-    answer waits for it."""
+    """On PostgreSQL: the number of shards of the subscriptions. Each is matched separately from publishing, at one of
+    the servers. It must be the same at all servers, and from the first start on. None: every server matches all
+    subscriptions, and the answer to a publisher waits for that."""
 
     # ── delivery ────────────────────────────────────────────────────────────────────────────────────────────────────
     allow_private_sinks: bool = False
-    """Whether webhooks may go to this machine and its private networks. Off: a subscription must not reach them."""
+    """Whether webhooks may use this machine and its private networks. By default subscriptions must not reach them."""
     broker_sink_hosts: tuple[str, ...] = ()
-    """Hosts, or `host:port`, of message brokers that sinks may name whatever their address is; Kafka needs it."""
+    """Hosts, or `host:port`, of message brokers that sinks may use with any address. Kafka needs this."""
     any_https_port: bool = False
-    """Whether webhooks over https may go to other ports than 443."""
+    """Whether webhooks over https may use other ports than 443."""
     webhook_origin: Annotated[str, Field(max_length=253, pattern=r"^[A-Za-z0-9.:-]*$")] = ""
-    """The name by which a sink is asked for its consent, by OPTIONS, before the first message; empty: none is asked."""
+    """The name with which a sink is asked for its consent, with OPTIONS, before the first message; empty: sinks are not
+    asked."""
     webhook_timeout_seconds: PositiveFloat = 20.0
     webhook_delays_seconds: tuple[float, ...] = (
         *(5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0),
     )
-    """Seconds after the first, second, … failure in a row; after the last the subscription is disabled."""
+    """The seconds to wait after the first, second, … failure in a row. After the last, the subscription is disabled."""
     webhook_jitter: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     webhook_concurrency: PositiveInt = 256
     webhook_concurrency_per_endpoint: PositiveInt = 8
     stream_ping_seconds: PositiveFloat = 15.0
     websocket_pong_seconds: PositiveFloat = 20.0
-    """A client of a WebSocket that does not answer a ping for so long is disconnected."""
+    """A WebSocket client that does not answer a ping for this long is disconnected."""
     max_wait_seconds: PositiveFloat = 30.0
-    """Of a long poll."""
+    """The longest wait of a long poll."""
 
     # ── operators ───────────────────────────────────────────────────────────────────────────────────────────────────
     plugins: bool = True
-    """Whether operators of installed packages are loaded. They run in processes of their own."""
+    """Whether operators of installed packages are loaded. They run in separate processes."""
     operator_data: Path | None = None
-    """Folder with what built-in operators know: `regions.geojson`, `tables/*.csv`, `windows.json`."""
+    """The folder with data of built-in operators: `regions.geojson`, `tables/*.csv`, `windows.json`."""
     operator_priors: Path | None = None
-    """`priors.json` of `kindcast spark learn`: what is expected of operators that were never asked here."""
+    """`priors.json` of `kindcast spark learn`: the expected cost and selectivity of operators that were never called
+    here."""
     operator_timeout_seconds: PositiveFloat = 10.0
-    """A call of an operator that does not say itself how long it may take."""
+    """The time limit for a call of an operator without its own limit."""
     linked_data: Literal["auto", "graphs", "plain"] = "auto"
-    """How events in JSON-LD are read: as `graphs`, or as `plain` JSON; `auto` keeps what the data folder does, which is
-    `graphs` but in folders of versions that read plain JSON."""
+    """How events in JSON-LD are read: as `graphs` or as `plain` JSON. `auto` continues the practice of the data folder:
+    `graphs`, except in folders of versions that read plain JSON."""
     unknown_contexts: Literal["refuse", "plain"] = "refuse"
-    """What becomes of an event whose content type says JSON-LD and that needs an unknown context: refused, or read as
-    `plain` JSON."""
+    """An event with the content type of JSON-LD that needs an unknown context is refused, or read as `plain` JSON."""
     planner: str = "greedy"
-    """In which order operators are asked: `greedy`, `sub_order`, `sequential` or `naive`; the matches are the same."""
+    """How the order of operator calls is chosen: `greedy`, `sub_order`, `sequential` or `naive`. The matches are the
+    same."""
     operator_delays_seconds: tuple[PositiveFloat, ...] = (
         *(1.0, 5.0, 30.0, 120.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 28_800.0),
     )
-    """Seconds after the first, second, … try at which an operator decided nothing; after the last it is given up."""
+    """The seconds to wait after the first, second, … try without a decision. After the last, the candidate is given
+    up."""
     max_operators: PositiveInt = 1_000
-    """Registered remote ones."""
+    """The maximum number of registered remote operators."""
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────
     max_jobs: PositiveInt = 100
-    """Jobs that have ended and can still be asked about."""
+    """The maximum number of ended jobs that are kept."""
     job_seconds: PositiveFloat = 3_600.0
-    """How long they can."""
+    """How long ended jobs are kept."""
     backfill_events: PositiveInt = 100_000
-    """Stored events that a new subscription with `start_at` looks at."""
+    """The maximum number of stored events that are read for a new subscription with `start_at`."""
     backfill_matches: PositiveInt = 10_000
-    """Stored events that it gets."""
+    """The maximum number of stored events that it gets."""
     backtest_events: PositiveInt = 200_000
-    """Events up to which a backtest runs in the server; beyond it is a Spark job in a process of its own."""
+    """The maximum number of events of a backtest in the server. A larger one is a Spark job in a separate process."""
 
     @field_validator("key_limits", "tenant_limits")
     @classmethod
@@ -285,7 +295,7 @@ class Settings(BaseSettings):
     @field_validator("allowed_origins")
     @classmethod
     def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        """As browsers send them, so that they can be compared as texts."""
+        """Requires the form that browsers send, so that origins can be compared as texts."""
         for each in origins:
             if not _ORIGIN.fullmatch(each):
                 raise ValueError(
@@ -302,14 +312,14 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _only_fused_counts(self) -> "Settings":
-        """A limit that is not enforced would be worse than none."""
+        """Refuses a limit that the engine does not enforce."""
         if self.index_bytes is not None and self.engine != "fused":
             raise ValueError(f"index_bytes is supported by the engine fused only, but engine is {self.engine!r}")
         return self
 
     @model_validator(mode="after")
     def _shards_can_be(self) -> "Settings":
-        """What shards cannot do is refused, not forgotten."""
+        """Refuses settings that shards do not support."""
         if self.shards is None:
             return self
         if self.has_tenants:
@@ -341,13 +351,13 @@ class Settings(BaseSettings):
 
     @property
     def needs_keys(self) -> bool:
-        """Whether requests need a key, or a token, in any case: others than this machine's users reach the server, or
-        it has an identity provider."""
+        """Whether requests always need a key or a token: others than this machine's users reach the server, or there is
+        an identity provider."""
         return not is_loopback(self.host) or self.oidc_issuer is not None
 
     @property
     def has_tenants(self) -> bool:
-        """Whether there can be other tenants than `default`: each has a SQLite database of its own."""
+        """Whether there can be other tenants than `default`. Each has its own SQLite database."""
         return make_url(self.database_url).get_backend_name() == "sqlite"
 
     @property
@@ -357,7 +367,7 @@ class Settings(BaseSettings):
 
     @property
     def snapshot_folder(self) -> Path:
-        """Where the compiled subscriptions are kept."""
+        """The folder of the snapshot of compiled subscriptions."""
         url = make_url(self.database_url)
         if self.snapshot is None and url.get_backend_name() == "sqlite" and url.database:
             return Path(f"{url.database}.index")
@@ -365,9 +375,9 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | None = None, **flags: Any) -> "Settings":
-        """Settings from flags (None = not given), environment, the TOML file `config`, and defaults.
+        """Returns the settings from flags (None = not given), environment, the TOML file `config`, and defaults.
 
-        Raises `FileNotFoundError` for a file that is not there, `pydantic.ValidationError`.
+        Raises `FileNotFoundError` if the file is missing, and `pydantic.ValidationError`.
         """
         if config is None and os.environ.get("KINDCAST_CONFIG"):
             config = Path(os.environ["KINDCAST_CONFIG"])
@@ -386,7 +396,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The order of precedence."""
+        """Returns the sources in the order of precedence."""
         environment = _Environment(settings_cls)
         if cls.config_file is None:
             return init_settings, environment
@@ -394,7 +404,7 @@ class Settings(BaseSettings):
 
 
 class _Environment(EnvSettingsSource):
-    """The KINDCAST_* variables: a list as JSON or with commas, and nothing of what Kubernetes sets."""
+    """The KINDCAST_* variables. A list is JSON or has commas. Variables that Kubernetes sets are ignored."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         value, key, is_complex = super().get_field_value(field, field_name)
@@ -409,8 +419,8 @@ class _Environment(EnvSettingsSource):
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """The KINDCAST_* variables that nothing here reads, each with the nearest one that is read. Those that Kubernetes
-    sets for a service whose name begins with kindcast are left out.
+    """Returns the KINDCAST_* variables that are not used, each with the most similar one that is used. Variables that
+    Kubernetes sets for a service whose name begins with kindcast are left out.
 
     >>> unknown_variables({"KINDCAST_PROT": "80", "KINDCAST_PORT": "80", "KINDCAST_SERVICE_HOST": "10.0.0.1"})
     [('KINDCAST_PROT', 'KINDCAST_PORT')]
@@ -430,9 +440,9 @@ def _is_of_kubernetes(name: str, value: str) -> bool:
     return name != "KINDCAST_PORT" or "://" in value
 
 
-@lru_cache(maxsize=64)  # every request asks it of the settings
+@lru_cache(maxsize=64)  # every request needs it
 def is_loopback(host: str) -> bool:
-    """Whether a host, as one would bind to it, is reached from this machine only.
+    """Whether a server that binds to this host can be reached from this machine only.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, True, False)

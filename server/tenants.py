@@ -302,7 +302,7 @@ class Tenants:
 
 
 def _is_due(connection: Connection) -> bool:
-    """Whether a webhook has something to deliver, or an operator to decide."""
+    """Whether a webhook has messages to deliver, or an operator candidates to decide."""
     return bool(awaiting_webhooks(connection)) or pending.next_due(connection, after=0.0) is not None
 
 

@@ -374,7 +374,7 @@ class Gate:
         await self._carry_out(scope, receive, send, access, caller, audited=audited)
 
     def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None, method: str) -> None:
-        """Raises `Problem`, `LimitReached`."""
+        """Admits a request. Raises `Problem`, `LimitReached`."""
         if needs is None:
             others = self._routes.methods(scope["path"])
             if others:

@@ -439,7 +439,7 @@ def _validation_problem(error: RequestValidationError) -> Problem:
 
 
 def _http_problem(error: HTTPException) -> Problem:
-    """What the framework raises: no such route, wrong method, too large a body."""
+    """Errors of the framework: no such route, wrong method, too large a body."""
     phrase = http.HTTPStatus(error.status_code).phrase
     code = phrase.lower().replace(" ", "-").replace("'", "")
     detail = {

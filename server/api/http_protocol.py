@@ -388,7 +388,7 @@ class TlsHandshake(asyncio.Protocol):
         """Does nothing: the handshake has its own time limit."""
 
     def refuse(self, refusal: _Refusal) -> None:
-        """Make room for others."""
+        """Closes the connection to make room for others."""
         self.shutdown()
 
     def shutdown(self) -> None:
@@ -560,7 +560,7 @@ class HttpConnection(HttpToolsProtocol):
     # ── limits ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def check(self, now: float) -> None:
-        """Close the connection if its client takes too long."""
+        """Closes the connection if its client is too slow."""
         settings = self._limits.settings
         spent = now - self.since
         if self.phase == "head" and spent > settings.header_seconds:
@@ -687,11 +687,11 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._fail(1009, "a message has too many fragments")
 
     def check(self, now: float) -> None:
-        """Close the connection if its client takes too long."""
+        """Closes the connection if its client is too slow."""
         self._writing.check(self.transport, now, self._limits.settings.write_seconds)
 
     def refuse(self, refusal: _Refusal) -> None:
-        """Make room for others."""
+        """Closes the connection to make room for others."""
         if not self.transport.is_closing():
             if self.handshake_complete:
                 self._fail(1013, refusal.detail)

@@ -26,7 +26,8 @@ __all__ = ["AppJobs", "Jobs", "accepted", "wants_a_job"]
 # Jobs: work that takes longer than a request should. One request begins it, others read its progress, and its result is
 # kept for a while.
 #
-# PUT …, Prefer: respond-async ──▶ Jobs.start ──▶ 202, Location: /v1/jobs/{id} GET /v1/jobs/{id} ──▶ progress and result
+# PUT …, Prefer: respond-async ──▶ Jobs.start ──▶ 202, Location: /v1/jobs/{id}
+# GET /v1/jobs/{id} ──▶ progress and result
 #
 # If several servers share a database, each stores the progress of its jobs there, so that every server can report it.
 

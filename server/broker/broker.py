@@ -96,7 +96,7 @@ class RecentAttributes:
     sequence: int
     version: str
     made_at: float
-    """By `time.monotonic`."""
+    """The time by `time.monotonic`."""
 
 
 class Broker:

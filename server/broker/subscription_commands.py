@@ -479,7 +479,7 @@ def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
 # The result is the same as if each had been created alone. A refused subscription does not stop the others.
 
 Refusal = InvalidSubscription | ServerError
-"""The error of one subscription among many that were to be created."""
+"""The error of one subscription in a bulk creation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,7 +544,7 @@ def create_many(
     made: list[tuple[NewSubscription, Described, int | None]] = []
     ids: set[str] = set()
     views = {each.roles: state.vocabulary.view_of_roles(each.roles) for each in new}
-    owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request, one owner
+    owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request has one owner
     there = len(state.live_subscriptions)
     for number, (each, became) in enumerate(zip(new, described.results, strict=True)):
         try:

@@ -63,20 +63,21 @@ def ids(context: typer.Context, incomplete: str) -> Found:
 
 
 def ontologies(context: typer.Context, incomplete: str) -> Found:
-    """Names of the ontologies of the server."""
+    """Returns the names of the ontologies of the server."""
     told = _asked(context, "/v1/ontologies")
     found = [(each["name"], f"version {each['version']}") for each in told.get("ontologies", ())]
     return _beginning(incomplete, found)
 
 
 def operators(context: typer.Context, incomplete: str) -> Found:
-    """Names of the operators of the server."""
+    """Returns the names of the operators of the server."""
     told = _asked(context, "/v1/operators")
     return _beginning(incomplete, [(each["name"], str(each["kind"])) for each in told.get("operators", ())])
 
 
 def ontology_files(incomplete: str) -> Found:
-    """Shipped vocabularies by name, beside files of ontologies; where none begins so, the shell offers files itself."""
+    """Returns shipped vocabularies by name, in addition to files of ontologies. If no name fits, the shell offers files
+    itself."""
     given = Path(incomplete)
     folder = given if incomplete.endswith("/") else given.parent
     here = [str(folder / each.name) for each in _entries(folder) if SUFFIXES.search(each.name)]
@@ -92,8 +93,7 @@ def _entries(folder: Path) -> Iterable[Path]:
 
 
 def run(command: Callable[[], object]) -> None:
-    """Answer a shell that asks for completions. For bash, each answer is written as it must stand on a command line:
-    bash puts it there unchanged."""
+    """Answers a shell that requests completions. For bash, each answer is quoted, because bash inserts it unchanged."""
     if os.environ.get(VARIABLE) != "complete_bash":
         command()
         return
@@ -110,15 +110,15 @@ def run(command: Callable[[], object]) -> None:
 
 
 def _beginning(incomplete: str, found: Iterable[tuple[str, str]]) -> Found:
-    """Those that begin with what was typed, in whatever case; the typed part stays as it is."""
+    """Returns those that begin with the typed text, ignoring case. The typed part does not change."""
     folded = incomplete.casefold()
     begun = {incomplete + word[len(incomplete) :]: help for word, help in found if word.casefold().startswith(folded)}
     return list(begun.items())
 
 
 def _asked(context: typer.Context, path: str, body: Any = None) -> dict[str, Any]:
-    """What the server of the command answers; nothing where anything is wrong."""
-    import ssl  # these take longer than all the rest
+    """Returns the answer of the server of the command; an empty one after any error."""
+    import ssl  # these take longer than everything else
     from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
     try:
@@ -143,4 +143,4 @@ def _asked(context: typer.Context, path: str, body: Any = None) -> dict[str, Any
             told: dict[str, Any] = json.load(answer)
             return told
     except Exception:
-        return {}  # somebody is typing
+        return {}  # the user does not want to wait

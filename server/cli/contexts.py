@@ -31,7 +31,7 @@ def load(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Upload a context, as its publisher serves it at its URL."""
+    """Upload a context in the form in which its publisher serves it."""
     with connected(server) as client:
         told = client.put_context(url, json_file(file), dry_run=dry_run)
     show_declared(f"context {url}", told, json)
@@ -39,7 +39,7 @@ def load(
 
 @commands.command("list", epilog=page("kindcast context list"))
 def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show the contexts that are uploaded, and those that are shipped."""
+    """Show the uploaded and the shipped contexts."""
     with connected(server) as client:
         found: Mapping[str, Any] = client.contexts()
     if json:
@@ -52,7 +52,7 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
 
 @commands.command("show", epilog=page("kindcast context show --url https://www.w3.org/ns/activitystreams"))
 def show(url: UrlOption, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Show a context as it was uploaded, or a shipped one, and its versions."""
+    """Show an uploaded or shipped context, and its versions."""
     with connected(server) as client:
         found = client.context(url)
     if json:
@@ -68,7 +68,7 @@ def show(url: UrlOption, server: ServerOption = DEFAULT_SERVER, json: JsonOption
 def delete(
     url: UrlOption, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Delete a context that no other refers to."""
+    """Delete a context to which no other context refers."""
     with connected(server) as client:
         told = client.delete_context(url, dry_run=dry_run)
     show_taken_back(f"context {url}", told, dry_run, json)

@@ -218,7 +218,7 @@ class Audience:
 DELIVERY_SECONDS = 10.0
 """The time limit for deliveries. A delivery takes milliseconds, on an overloaded machine more."""
 MISSED = "台式机"
-"""The offer whose match is explained as one that plain strings miss."""
+"""The offer whose match needs a vocabulary, which the demonstration explains."""
 
 
 class DeliveryMissing(Exception):
@@ -358,7 +358,7 @@ def demo(
     signal.signal(signal.SIGTERM, _leave)
     screen = output.screen()
     if not screen.is_terminal:
-        screen.width = 110  # rules and trees, not rows of data: a page is what reads best in a log
+        screen.width = 110  # lines and trees, no rows of data
     try:
         perform(screen, pace=pace)
     except (DemoServerFailed, DeliveryMissing) as error:
@@ -366,5 +366,5 @@ def demo(
 
 
 def _leave(number: int, _: object) -> None:
-    """Ends like an exception, so that the server and its folder go as well."""
+    """Exits with an exception, so that the server and its folder are removed."""
     sys.exit(128 + number)

@@ -36,8 +36,8 @@ SharedOption = Annotated[
 
 # Reading and uploading of ontologies with a progress bar.
 #
-# check file ──read_isolated──▶ ontology the child process tells its stages load file ──PUT, respond-async──▶ job
-# ──asked again and again──▶ load report
+# check   file ──read_isolated──▶ ontology        the child process tells its stages
+# load    file ──PUT, respond-async──▶ job ──asked again and again──▶ load report
 
 if TYPE_CHECKING:
     from kindcast.semantic.ontology import Ontology, Progress, Reason
@@ -300,7 +300,7 @@ def tree(
 def _show_report(report: Mapping[str, Any]) -> None:
     output.table(("", ""), [(name.replace("_", " "), str(report[name])) for name in REPORTED if report.get(name)])
     if report.get("languages"):
-        # An untagged label stands under the empty tag.
+        # Labels without a language have an empty tag.
         told = ", ".join(f"{tag or 'no language'} {count}" for tag, count in report["languages"].items())
         output.paragraph(f"labels         {told}")
     for each in report.get("relations", ()):
@@ -480,7 +480,7 @@ def _names(iris: list[str]) -> str:
 
 
 # ── impact ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-# What a change of the vocabulary does to the subscriptions.
+# The effect of a change of the vocabulary on the subscriptions.
 
 MAX_NAMES = 10
 """The maximum number of entries of a list that are shown; --json has more."""

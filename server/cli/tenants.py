@@ -33,7 +33,7 @@ LimitOption = Annotated[
 def create(
     name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Make a tenant. Then make its first key: kindcast key create --role admin --of NAME."""
+    """Create a tenant. Then create its first key: kindcast key create --role admin --of NAME."""
     with connected(server) as client:
         made = client.create_tenant(name, limits=dict(limit or ()))
     _show([made], made, json)
@@ -51,7 +51,7 @@ def list_all(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) ->
 def limit_tenant(
     name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Set the limits of a tenant, in place of those that it had. Without --limit: those of the server's settings."""
+    """Replace the limits of a tenant. Without --limit, those of the server's settings apply."""
     with connected(server) as client:
         told = client.limit_tenant(name, dict(limit or ()))
     _show([told], told, json)
@@ -59,7 +59,7 @@ def limit_tenant(
 
 @commands.command("delete", epilog=page("kindcast tenant delete bakery"))
 def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """Delete a tenant whose keys are all revoked, with everything that it has. This cannot be undone."""
+    """Delete a tenant whose keys are all revoked, with all its data. This cannot be undone."""
     with connected(server) as client:
         told = client.delete_tenant(name)
     if json:

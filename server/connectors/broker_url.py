@@ -79,7 +79,7 @@ class BrokerUrl:
 
 
 def parse_url(url: str) -> BrokerUrl:
-    """Raises `WrongUrl`.
+    """Parses a URL. Raises `WrongUrl`.
 
     >>> parse_url("mqtt://ann:secret@example.org").shown
     'mqtt://example.org:1883'

@@ -409,11 +409,11 @@ def _member(body: bytes, name: str) -> str | None:
 MISSING = "the libraries of message brokers are not installed: pip install 'kindcast[connect]'"
 
 WINDOW_BATCHES = 2
-"""What a broker may send beyond what is acknowledged: the batch under way, and the next."""
+"""How many batches a broker may send without acknowledgement: the current batch and the next."""
 
 
 def open_source(url: BrokerUrl, topics: Sequence[Topic], *, group: str, batch: int, create: bool) -> Source:
-    """A source that is not connected yet. Raises ImportError where its library is missing."""
+    """Returns a source that is not connected yet. Raises ImportError if its library is missing."""
     window = WINDOW_BATCHES * batch
     if url.protocol == "MQTT":
         from kindcast.server.connectors.mqtt import MqttSource

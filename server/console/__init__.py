@@ -1,1 +1,1 @@
-"""The console: pages for people, over the same HTTP API that everybody uses."""
+"""The console: web pages for users, based on the public HTTP API."""

@@ -35,7 +35,7 @@ Event = Mapping[str, tuple[Any, ...]]
 
 
 def missing(name: str) -> OperatorFailed:
-    """The error for an operator that is no longer provided."""
+    """Returns the error for an operator that is no longer provided."""
     return OperatorFailed(f"there is no operator {name!r} at present", kind="missing")
 
 

@@ -152,7 +152,7 @@ _holds = msgspec.json.Decoder(_Holds)
 _bindings = msgspec.json.Decoder(_Bindings)
 
 
-# A circuit breaker: an operator that keeps failing gets no calls for a while, and then one call as a test.
+# A circuit breaker: an operator that fails repeatedly gets no calls for a while, and then one call as a test.
 #
 # closed ──FAILURES in a row──▶ open ──its pause is over──▶ half open: one call, the others wait for it
 #    ▲                            ▲                             │ failed: a longer pause

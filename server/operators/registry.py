@@ -176,7 +176,8 @@ def piece_size(piece: Piece) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OwnData:
-    """Immutable; any thread."""
+    """The data of the built-in operators, from a folder and from uploads. Immutable, so it may be used in any
+    thread."""
 
     folder: Mapping[Key, Piece] = field(default_factory=dict)
     uploaded: Mapping[Key, Piece] = field(default_factory=dict)
@@ -246,7 +247,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Immutable; any thread."""
+    """The registry of operators. Immutable, so it may be used in any thread."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     data: OwnData = field(default_factory=OwnData)

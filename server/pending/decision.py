@@ -65,7 +65,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a failed candidate is tried again."""
+    """The retry schedule of failed candidates."""
 
     delays: Sequence[float]
 

@@ -1,1 +1,1 @@
-"""Who may do what: keys, roles, limits, tickets; and outgoing connections to sinks."""
+"""Access control: keys, roles, limits and tickets; and guarded outgoing connections to sinks."""

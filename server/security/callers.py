@@ -40,7 +40,7 @@ class Caller:
     """The tenant in which it acts."""
     permissions: frozenset[Permission]
     of_all: bool = False
-    """Whether it is an administrator of all tenants."""
+    """Whether it administers all tenants."""
     key: str | None = None
     """The id of its key, if it has one."""
     session: str | None = None

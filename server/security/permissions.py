@@ -226,20 +226,22 @@ ROUTES: Mapping[str, Permission | tuple[Permission, ...]] = {
     "GET /docs/oauth2-redirect": Permission.PUBLIC,
     "GET /static-offline-docs/{path:path}": Permission.PUBLIC,
 }
-"""What each route needs: one of these permissions. `METHOD path`, the path as the route declares it."""
+"""The permissions of each route, of which a caller needs one. Keys are `METHOD path`, with the path as the route
+declares it."""
 
 AUDITED = frozenset(
     {Permission.SUBSCRIBE, Permission.CHANGE_VOCABULARY, Permission.ADMINISTER, Permission.ADMINISTER_SERVER}
 )
-"""Requests of these permissions are written to the audit log, whatever becomes of them, unless they only read; so is
-every refusal. Publishing is counted instead."""
+"""Requests with these permissions are written to the audit log, whatever their result, unless they only read. Every
+refusal is written too. Publishing is only counted."""
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods of requests that change nothing."""
 
 
 def needs_of(method: str, path: str) -> frozenset[Permission] | None:
-    """One of which a route needs, by the path that OpenAPI gives it; None for one that is not listed."""
+    """Returns the permissions of which a route needs one, by its path in OpenAPI; None for a route that is not
+    listed."""
     for route, needs in ROUTES.items():
         if route.replace(":path}", "}") == f"{method} {path}":
             return frozenset(needs if isinstance(needs, tuple) else (needs,))
@@ -247,7 +249,7 @@ def needs_of(method: str, path: str) -> frozenset[Permission] | None:
 
 
 class RouteTable:
-    """Finds what a request needs. A path without parameters costs one look-up, others some µs."""
+    """Finds the permissions for a request. A path without parameters costs one lookup, others some µs."""
 
     def __init__(self, routes: Mapping[str, Permission | tuple[Permission, ...]] = ROUTES) -> None:
         self._exact: dict[tuple[str, str], frozenset[Permission]] = {}
@@ -261,7 +263,7 @@ class RouteTable:
                 self._exact[method, path] = permissions
 
     def needs(self, method: str, path: str) -> frozenset[Permission] | None:
-        """One of which the request needs; None where no route answers."""
+        """Returns the permissions of which the request needs one; None if there is no route."""
         found = self._exact.get((method, path))
         if found is not None:
             return found
@@ -271,11 +273,11 @@ class RouteTable:
         return None
 
     def methods(self, path: str) -> list[str]:
-        """To which the path answers."""
+        """Returns the methods that the path supports."""
         found = [method for method, exact in self._exact if exact == path]
         return sorted(found + [method for method, pattern, _ in self._patterns if pattern.match(path)])
 
 
 def permissions_of(roles: Iterable[Role]) -> frozenset[Permission]:
-    """What somebody with these roles may do."""
+    """Returns the permissions of these roles."""
     return frozenset().union(*(ROLES[role] for role in roles))

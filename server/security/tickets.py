@@ -1,7 +1,7 @@
 """Tickets: secrets returned when a subscription is created, and required for every later change of it.
 
-256 random bits, shown once; the store keeps their SHA-256. A fast hash is enough: there is nothing to guess in 256
-bits.
+A ticket has 256 random bits and is shown once. The store keeps its SHA-256. A fast hash is enough, because 256 bits
+cannot be guessed.
 """
 
 import base64
@@ -23,36 +23,37 @@ TICKET_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """A request that its client may send again, by the header `Idempotency-Key`: what else is random about its
-    subscription is derived from the key, so that it is made once, and the same answer can be given again without any
-    secret being stored. Who has the key can get the ticket by sending the request again; so it is as secret."""
+    """A request that its client may repeat, with the header `Idempotency-Key`. The random values of its subscription
+    are derived from the key. So the subscription is created once, and the same answer can be given again although no
+    secret is stored. Anybody with the key can get the ticket by repeating the request, so the key must be kept as
+    secret."""
 
     owner: str | None
-    """Who asks, as `created_by`: keys of others are others."""
+    """The caller, as in `created_by`. Equal keys of different callers are different."""
     key: str
     part: int = 0
-    """Of a request that makes several: which of them."""
+    """The index within a request that creates several subscriptions."""
 
     def random(self, what: str, size: int) -> bytes:
-        """At most 32 bytes that look random, always the same ones for `what`."""
+        """Returns at most 32 pseudo-random bytes, always the same for `what`."""
         told = f"{self.owner or ''}\n{self.part}\n{what}".encode("utf-8", "surrogatepass")
         return hmac.new(self.key.encode("utf-8", "surrogatepass"), told, "sha256").digest()[:size]
 
 
 def new_ticket(repeatable: Repeatable | None = None) -> str:
-    """A ticket: 43 characters of base64url."""
+    """Returns a ticket: 43 characters of base64url."""
     drawn = random_bytes("ticket", TICKET_BYTES, repeatable)
     return base64.urlsafe_b64encode(drawn).rstrip(b"=").decode("ascii")
 
 
 def random_bytes(what: str, size: int, repeatable: Repeatable | None = None) -> bytes:
-    """Bytes that nobody can guess; of a `repeatable` request always the same ones for `what`."""
+    """Returns bytes that nobody can guess. For a `repeatable` request they are always the same for `what`."""
     return _POOL.draw(size) if repeatable is None else repeatable.random(what, size)
 
 
 class _Pool:
-    """Random bytes of the operating system, fetched many at a time: a call for each takes longer than the rest of a
-    line of an import. None is given twice. Any thread."""
+    """Random bytes of the operating system, fetched many at a time, because a system call for each takes longer than
+    the rest of an imported line. None is returned twice. May be used in any thread."""
 
     SIZE = 4_096
 
@@ -68,7 +69,7 @@ class _Pool:
             return drawn
 
     def forget(self) -> None:
-        """In a forked process, whose parent has the same bytes."""
+        """Drops the buffer in a forked process, because its parent has the same bytes."""
         self._door, self._bytes = threading.Lock(), b""
 
 
@@ -77,25 +78,25 @@ os.register_at_fork(after_in_child=_POOL.forget)
 
 
 def hashed(ticket: str) -> str:
-    """What is stored of a ticket: SHA-256, in hex."""
+    """Returns the stored hash of a ticket: SHA-256, in hex."""
     return hashlib.sha256(ticket.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """By what a client may change a subscription: its ticket, or the key that it came with."""
+    """What allows a client to change a subscription: the ticket, or the key of the request."""
 
     ticket: str | None = None
     owner: str | None = None
-    """Who asks, as `created_by` of the subscriptions that it made; None without keys."""
+    """The caller, as in `created_by` of its subscriptions; None without keys."""
     is_admin: bool = False
     roles: frozenset[str] | None = None
-    """What it is told of the subscription depends on them; None: everything."""
+    """The roles that decide what it may see of the subscription; None: everything."""
 
 
 def check_ticket(claim: Claim | str | None, ticket_hash: str, created_by: str | None = None) -> None:
-    """Raises `TicketMissing` without a ticket, `TicketWrong` for one that is not the subscription's; an administrator,
-    and the key that made the subscription, need none."""
+    """Raises `TicketMissing` without a ticket, and `TicketWrong` for the ticket of another subscription. An
+    administrator and the key that created the subscription need no ticket."""
     if not isinstance(claim, Claim):
         claim = Claim(claim)
     if claim.is_admin or (claim.owner is not None and claim.owner == created_by):

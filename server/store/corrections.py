@@ -1,7 +1,7 @@
 """Stored corrections: which events are about a subject, which withdraw it, and the retraction messages.
 
-corrections (source, subject) ──▶ events about it, and events that withdraw it retractions position ──▶ the withdrawn
-event; the message at this position has the event that withdraws it
+corrections   (source, subject) ──▶ events about it, and events that withdraw it
+retractions   position ──▶ the withdrawn event; the message at this position has the event that withdraws it
 """
 
 from collections.abc import Collection

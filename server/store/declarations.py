@@ -1,4 +1,4 @@
-"""Stored declarations, every version of each: attributes, synonyms, conversion rates and event types; and stored
+"""Stored declarations, every version of each: attributes, synonyms, exchange rates, event types and others; and stored
 operators: remote ones, the data of built-in ones, the subscriptions that call them, and statistics."""
 
 import hashlib

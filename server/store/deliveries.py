@@ -502,7 +502,7 @@ DISABLED = "disabled_by_failures"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A match, and the subscription that did not get it."""
+    """A match that was not delivered, and its subscription."""
 
     subscriber: Subscriber
     match: StoredMatch
@@ -544,13 +544,13 @@ def list_dead(
 
 
 NOTICE_SECONDS = 86_400.0
-"""Before its end an owner is told. A subscription that lives no longer than that from its creation is told nothing, and
-one that is renewed again and again for less is told once in so long."""
+"""How long before the end a notice is sent. A subscription with a shorter total lifetime gets none. A subscription that
+is renewed repeatedly for less gets one notice per such period."""
 
 
 def due_notices(connection: Connection, now: float, after: tuple[float, int], limit: int) -> list[tuple[float, int]]:
-    """(end, number) of subscriptions with a sink that end within a day of `now` and whose owners do not know it yet, in
-    order, those behind `after`. Looks at all subscriptions once."""
+    """Returns (end time, number) of the subscriptions with a sink that end within a day of `now` and whose notice was
+    not sent yet, in order, those after `after`. Cost: a scan of all subscriptions."""
     of, told = subscriptions.c, notices.c
     statement = (
         sa.select(of.expires_at, of.number)
@@ -571,7 +571,7 @@ def due_notices(connection: Connection, now: float, after: tuple[float, int], li
 
 
 def note_told(connection: Connection, told: Iterable[tuple[int, float]], now: float) -> None:
-    """These owners know now: (subscription, the end that was named)."""
+    """Stores that these notices were sent: (subscription, announced end time)."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     rows = [{"subscription": number, "ends_at": ends_at, "told_at": now} for number, ends_at in told]
     statement = dialect.insert(notices)

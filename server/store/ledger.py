@@ -139,14 +139,14 @@ def _keep_creators(connection: Connection) -> None:
 
 
 def _choose_payloads(connection: Connection) -> None:
-    """Layout 8. Nothing is chosen, and nothing was rotated."""
+    """Layout 8. All attributes are delivered, and no secret was rotated."""
     _add(connection, "subscriptions", Column("attributes", JSON))
     _add(connection, "subscriptions", Column("old_secret", String))
     _add(connection, "subscriptions", Column("old_secret_until", Double))
 
 
 def _throttle(connection: Connection) -> None:
-    """Layout 9. Nothing is throttled."""
+    """Layout 9. No subscription is throttled."""
     _add(connection, "subscriptions", Column("throttling", Double))
 
 

@@ -1,7 +1,7 @@
 """Encodings of lists of subscription numbers and of postings, that is, pairs of subscription and position. No SQL.
 
-match list the subscriptions of one position, sorted pack_lists ◀──▶ unpack postings pairs (subscription, position),
-sorted by both Postings.encoded ◀──▶ decoded
+match list    the subscriptions of one position, sorted        pack_lists ◀──▶ unpack
+postings      pairs (subscription, position), sorted by both   Postings.encoded ◀──▶ decoded
 """
 
 import zlib

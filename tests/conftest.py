@@ -10,6 +10,8 @@ for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/t
 """
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,15 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
     """Our own: `--dist loadgroup` of xdist 3.8 does not group under pytest 9.2 (pytest-xdist issue 1386)."""
     return FileScheduling(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before the workers of a parallel run begin, all kernels are compiled, once. Otherwise each of many servers and
+    workers would start a compiler, with the lowest priority, and run the kernels as Python until one of them is done."""
+    if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
+        warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
+        subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

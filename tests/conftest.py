@@ -80,8 +80,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before the workers of a parallel run begin, all kernels are compiled, once. Otherwise each of many servers and
-    workers would start a compiler, with the lowest priority, and run the kernels as Python until one of them is done."""
+    """Before the workers of a parallel run begin, all kernels are compiled, once. Otherwise each of many servers would
+    start a compiler, with the lowest priority, and run the kernels as Python until one of them is done."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
         warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
         subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)

@@ -80,7 +80,7 @@ __all__ = [
 
 
 def values_of(event: CanonicalEvent, name: str) -> tuple[Value, ...]:
-    """The values of an attribute or aggregate, none where it is absent."""
+    """Returns the values of an attribute or aggregate; empty if it is absent."""
     found = aggregate_of(name)
     if found is None:
         return event.attributes.get(name, ())
@@ -157,12 +157,13 @@ Check = tuple[Reading, Test]
 
 
 def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> tuple[Check, ...] | None:
-    """The checks of which one must hold on one value, or None where no column can decide (texts, attributes compared).
+    """Returns the checks of a predicate. The predicate holds if one check holds on one value. None means that no column
+    can decide the predicate (tests of text, comparisons of attributes).
 
-    An empty tuple means that the predicate can never hold, nor its negation: all its concepts, its relation or its
-    member of an enumeration are gone (rule 14).
-    `predicate` is resolved, in negation normal form: `!=` does not occur. Inside `some`, `array` is the whole name of
-    the array.
+    An empty tuple means that neither the predicate nor its negation can ever hold: all its concepts, its relation or
+    its member of an enumeration were removed (rule 14).
+    `predicate` is resolved and in negation normal form, so `!=` does not occur. Inside `some`, `array` is the full name
+    of the array.
     """
     if isinstance(predicate, EveryOf | EveryValue):
         return None
@@ -233,7 +234,7 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
 
 
 def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
-    """Every (reading, key) of `value`; a concept of several candidates gives several."""
+    """Yields each (reading, key) of `value`. A value with several candidate concepts yields several."""
     if value.root_word is not None:
         yield "text", value.root_word
         for text in value.also:
@@ -265,14 +266,15 @@ def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:
 
 
 def enumeration_of(attribute: str, vocabulary: Vocabulary) -> Enumeration | None:
-    """The members that `attribute` is declared to have, if it is declared as an enumeration."""
+    """Returns the enumeration that `attribute` is declared as, or None."""
     declaration = vocabulary.attributes.declaration(attribute)
     return declaration.enumeration if declaration is not None else None
 
 
 def _span(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> tuple[int, int] | None:
-    """The first and the last microsecond of a constant in an order that is a date-time or a date; None for others. On
-    an attribute that is declared `instant`, dates may stand in quotes, and numbers are those of the epoch (rule 26)."""
+    """Returns the first and the last microsecond of a constant that is a date-time or a date; None for other
+    constants. If the attribute is declared `instant`, dates may be quoted, and numbers count from the epoch (rule
+    26)."""
     match constant:
         case Instant(text):
             return _ends_of(text)
@@ -295,20 +297,22 @@ def _ends_of(text: str, *, dates: bool = True, year: bool = False) -> tuple[int,
 
 
 def holds_instants(attribute: str, vocabulary: Vocabulary) -> bool:
-    """Whether `attribute` is declared to hold date-times or dates."""
+    """Returns whether `attribute` is declared to hold date-times or dates."""
     declaration = vocabulary.attributes.declaration(attribute)
     return declaration is not None and declaration.kind == "instant"
 
 
 def read_as(attribute: str, vocabulary: Vocabulary) -> str | None:
-    """`version` or `ip` where `attribute` is declared so: all comparisons read that kind (rule 26)."""
+    """Returns `version` or `ip` if `attribute` is declared as such, else None. All comparisons of such an attribute
+    read that kind (rule 26)."""
     declaration = vocabulary.attributes.declaration(attribute)
     kind = None if declaration is None else declaration.kind
     return kind if kind in ("version", "ip") else None
 
 
 def _version_checks(predicate: Comparison | Membership | Between) -> tuple[Check, ...] | None:
-    """Those of versions whose number no other has; None where another is asked for, or another attribute."""
+    """Returns the checks of a predicate on versions. None if the number of one of its versions is not exact (other
+    versions may have the same number), or if the operand is an attribute."""
     match predicate:
         case Comparison(operand=AttributeRef()):
             return None
@@ -336,8 +340,8 @@ def _version_checks(predicate: Comparison | Membership | Between) -> tuple[Check
 
 
 def _address_checks(predicate: Comparison | Membership | Between) -> tuple[Check, ...] | None:
-    """Those of addresses and networks; None where a network has no key, or for another attribute. Addresses have no
-    order."""
+    """Returns the checks of a predicate on IP addresses and networks. None if a network has no key in a column, or if
+    the operand is an attribute. Addresses have no order, so a comparison by order has no checks."""
     match predicate:
         case Comparison(operand=AttributeRef()):
             return None
@@ -364,8 +368,8 @@ def _address_checks(predicate: Comparison | Membership | Between) -> tuple[Check
 
 
 def _of_kind(kind: str, order: str, left: str | None, right: str | None) -> bool:
-    """Whether one text compares so with another as versions, or as addresses; a network on the right holds those in
-    it."""
+    """Compares two texts as versions or as IP addresses. If the right text is a network, `=` means that the address is
+    in the network."""
     if left is None or right is None:
         return False
     if kind == "version":
@@ -380,7 +384,7 @@ def _of_kind(kind: str, order: str, left: str | None, right: str | None) -> bool
 
 
 def _kind_test(predicate: Any, kind: str) -> Callable[[Value], bool]:
-    """What no column decides of versions and addresses, asked of one value."""
+    """Returns the test of one value for a predicate on versions or addresses that no column can decide."""
     match predicate:
         case Comparison(order=order, operand=Constant(value=str(wanted))):
             return lambda value: _of_kind(kind, order, value.text, wanted)
@@ -395,8 +399,9 @@ def _kind_test(predicate: Any, kind: str) -> Callable[[Value], bool]:
 
 
 def _within(low: int, high: int) -> tuple[Check, ...]:
-    """The checks of a value that lies from `low` to `high`: of a date-time, and of each period that fits between them,
-    by where it begins. Days begin months, and months years, so that the last one that ends in time decides."""
+    """Returns the checks for values between `low` and `high`: one check for date-times and one per kind of period. A
+    period is found by its start: it is in the range if it starts at `low` or later, and not after the last period that
+    ends in the range. (The starts of months are starts of days, and the starts of years are starts of months.)"""
     checks: list[Check] = [("instant", IntervalTest(low, high))]
     if low <= high:
         starts = ((period, last_start(period, high)) for period in PERIODS)
@@ -405,7 +410,8 @@ def _within(low: int, high: int) -> tuple[Check, ...]:
 
 
 def _members(listed: Enumeration, ends: tuple[tuple[str, str], ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
-    """Rule 9: the members that compare so with every end; no member does if a bound is not a member."""
+    """Returns the check for the members of an enumeration that satisfy the order to each bound (rule 9). No member
+    satisfies it if a bound is not a member."""
     bounds = [(order, vocabulary.root_word(bound)) for order, bound in ends]
     if not listed.is_ordered or any(bound not in listed.members for _, bound in bounds):
         return ()
@@ -428,13 +434,14 @@ def _concept_test(test: str, concepts: frozenset[ConceptId]) -> ConceptTest:
 
 
 def _relation_test(relation: str, concepts: frozenset[ConceptId], vocabulary: Vocabulary) -> ConceptTest:
-    """Rule 11; a concept to which the relation never leads is there all the same, so the negation may hold."""
+    """Returns the test of a relation (rule 11). A concept that the relation never reaches still exists, so the negation
+    of the predicate can hold."""
     shadows = (vocabulary.relations.shadow(relation, concept) for concept in concepts)
     return ConceptTest(within=frozenset(shadow for shadow in shadows if shadow is not None))
 
 
 def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
-    """One `KeyTest` a reading, so that `in` over mixed constants stays one predicate."""
+    """Returns one `KeyTest` per reading, so that `in` with mixed constants remains one predicate."""
     keys: dict[Reading, set[Key]] = {}
     concepts: set[ConceptId] = set()
     dates: list[Check] = []
@@ -472,7 +479,8 @@ def _equal(attribute: str, constants: tuple[ConstantValue, ...], vocabulary: Voc
 
 
 def _point(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> tuple[Reading, float] | None:
-    """Where a number or quantity lies on which axis; None for what is neither (strings compare by code point)."""
+    """Returns the axis and the position of a number or quantity; None for other constants (strings are ordered by code
+    point)."""
     match constant:
         case Quantity(number, unit):
             measure = vocabulary.units.measure(number, unit)
@@ -488,7 +496,7 @@ def _point(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> t
 
 
 def _interval(low: float, high: float, *, open_low: bool, open_high: bool) -> IntervalTest:
-    """Closed ends: the next double inside stands for an open one."""
+    """Returns a closed interval. An open end is replaced by the next double inside the interval."""
     return IntervalTest(
         math.nextafter(low, math.inf) if open_low else low,
         math.nextafter(high, -math.inf) if open_high else high,
@@ -496,9 +504,9 @@ def _interval(low: float, high: float, *, open_low: bool, open_high: bool) -> In
 
 
 class AtomEvaluator:
-    """An atom made ready to be asked of events under one vocabulary. Cost of `holds`: the values of its attribute.
+    """Evaluates one atom on events under one vocabulary. The cost of `holds` is linear in the values of its attribute.
 
-    Inside `some`, `array` is the whole name of the array whose elements are asked, and names are seen from there."""
+    Inside `some`, `array` is the full name of the array whose elements are tested; names are relative to it."""
 
     def __init__(self, atom: Atom, vocabulary: Vocabulary, array: str = "") -> None:
         self.atom = atom
@@ -521,7 +529,8 @@ class AtomEvaluator:
             self._inner = [[AtomEvaluator(inner, vocabulary, whole) for inner in clause] for clause in clauses]
 
     def holds(self, event: CanonicalEvent) -> bool:
-        """Rules 6 to 8: present and some value satisfies; or, negated, present and none does."""
+        """Returns whether the atom holds (rules 6 to 8): the attribute is present and some value satisfies the
+        predicate or, if the atom is negated, no value satisfies it."""
         predicate = self.atom.predicate
         if isinstance(predicate, Presence):
             return (predicate.attribute in event.attributes) == predicate.present
@@ -553,7 +562,7 @@ class AtomEvaluator:
         return self._each
 
     def _of_value(self, value: Value, event: CanonicalEvent) -> bool:
-        """Whether the predicate, or its negation, holds where the attribute has this value alone."""
+        """Returns whether the atom would hold if `value` were the only value of the attribute."""
         predicate = self.atom.predicate
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
             others = values_of(event, predicate.operand.name)
@@ -561,8 +570,8 @@ class AtomEvaluator:
         return self.satisfied_by(value) != self.atom.negated
 
     def _every_element(self, elements: tuple[CanonicalEvent, ...], values: tuple[Value, ...]) -> bool:
-        """Rule 26: there are elements, all satisfy, and beside them stand no scalars. What names an element, by its
-        `@id`, is that element."""
+        """Returns whether there are elements, all elements satisfy the condition, and there are no other scalars (rule
+        26). A scalar that is the `@id` of an element counts as that element."""
         if not elements or not all(map(self._element, elements)):
             return False
         scalars = [value for value in values if not isinstance(value.published, Mapping)]
@@ -575,9 +584,10 @@ class AtomEvaluator:
         return any(all(atom.holds(element) for atom in clause) for clause in self._inner)
 
     def _compare(self, predicate: Comparison, left: Value, right: Value) -> bool:
-        """Whether two values compare so (rule 9): numbers, quantities and date-times as such, and never as texts; other
-        strings by their root words or, in order, by code point of any of their texts; members of an enumeration by its
-        order, and where both attributes have one, by both; concepts where the attribute is declared to hold them."""
+        """Compares two values (rule 9). Numbers, quantities and date-times are compared as such and never as texts.
+        Other strings are compared by their root words for equality, and by code point of any of their texts for order.
+        Members of an enumeration are compared by its order; if both attributes have an enumeration, by both orders.
+        Concepts are compared if the attribute is declared to hold them."""
         order = predicate.order
         for each in (predicate.attribute, getattr(predicate.operand, "name", "")):
             kind = read_as(self._declared_as(each), self._vocabulary)
@@ -610,13 +620,15 @@ class AtomEvaluator:
         return not {left.root_word, *left.also}.isdisjoint((right.root_word, *right.also))
 
     def _dates(self, name: str, value: Value) -> tuple[int, int] | None:
-        """The ends of a date-time, or of a date where the attribute is declared to hold them (rule 26)."""
+        """Returns the ends of a date-time, or those of a date if the attribute is declared to hold dates (rule
+        26)."""
         if value.instant is not None:
             return value.instant, value.instant
         return value.dates if value.dates and holds_instants(self._declared_as(name), self._vocabulary) else None
 
     def _is_numeric(self, name: str, value: Value) -> bool:
-        """Whether it is a number or quantity: a duration only where the attribute is declared with a unit (rule 26)."""
+        """Returns whether `value` is a number or quantity. A duration is one only if the attribute is declared with a
+        unit (rule 26)."""
         if value.is_numeric and value.text is not None and parse_duration(value.text) is not None:
             declaration = self._vocabulary.attributes.declaration(self._declared_as(name))
             return declaration is not None and declaration.unit is not None
@@ -671,7 +683,8 @@ class AtomEvaluator:
 
 
 def text_test(predicate: Any) -> Callable[[str], bool]:
-    """What a predicate that no column decides asks of one text: a test of text, or an order of strings."""
+    """Returns the test of one text for a predicate that no column can decide: a test of text, or an order of
+    strings."""
     match predicate:
         case TextTest(test="matches", text=pattern, nocase=nocase):
             return compile_pattern(pattern, nocase).search
@@ -697,7 +710,8 @@ def text_test(predicate: Any) -> Callable[[str], bool]:
 
 
 def _compare_intervals(order: str, left: Value, right: Value) -> bool:
-    """Whether two quantities compare so for all amounts of the left one; `=`: each is one of the right one's."""
+    """Returns whether the order holds for all amounts of the left quantity. `=` means that each amount of the left
+    quantity is an amount of the right one."""
     one, other = left.interval, right.interval
     if one is None or other is None or left.dimension != right.dimension:
         return False
@@ -705,7 +719,7 @@ def _compare_intervals(order: str, left: Value, right: Value) -> bool:
 
 
 def _compare_spans(order: str, one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether two intervals compare so, closed ones by their ends (rules 22 and 26)."""
+    """Compares two closed intervals by their ends (rules 22 and 26)."""
     match order:
         case "<":
             return one[1] < other[0]
@@ -724,7 +738,7 @@ def _as_is(text: str) -> str:
 
 
 def _nfc(text: str) -> str:
-    """Constants in the form that published strings are brought into."""
+    """Returns the NFC form of a constant, the form to which published strings are normalised."""
     return unicodedata.normalize("NFC", text)
 
 

@@ -366,20 +366,21 @@ def _heads(folder: Path) -> dict[str, str]:
 
 
 SHOWN = 20
-"""Clusters and steps listed one by one at most; the totals count all."""
+"""The maximum number of clusters, and of steps per cluster, in the list. The totals include those not listed."""
 
 
 def index_steps(engine: Engine, lowering: Lowering, event: LoweredEvent) -> dict[str, Any]:
-    """What `engine` does with `event`; `{}` for an engine that does not explain itself.
+    """Returns the steps that `engine` performs for `event`; `{}` if the engine has no explanations.
 
     `{"clauses": {"visited", "looked_at", "checked", "found"}, "clusters": [{"requires", "forbids", "clauses",
     "columns", "steps": [{"by", "column", "clauses", "left": [{"column", "clauses"}], "checked", "found"}],
     "programs"}], "newest": {"clauses", "asked", "found"}, "not_shown"}`.
 
-    `visited` clauses stand in clusters whose attributes fit, `looked_at` are those that a list, a range or a block
-    offers for the event's values, `left` is what remains after each column's mask, in the order of their joining,
-    `checked` were compared one by one. A column is an attribute and how it is read. `programs` had to be asked what no
-    column can say. Clauses with alternatives count once for each.
+    `visited` counts the clauses in clusters whose attributes fit the event. `looked_at` counts the clauses that a list,
+    a range or a block offers for the event's values. `left` counts the clauses that remain after the mask of each
+    column, in the order in which the masks are combined. `checked` counts the clauses that were compared one by one. A
+    column is an attribute and its reading. `programs` counts the clauses whose residual predicates were checked. A
+    clause with alternatives counts once per alternative.
     """
     told = engine.explain(event)
     if told is None:
@@ -437,15 +438,15 @@ def _cluster(visited: dict[str, Any], attributes: list[str], columns: list[tuple
 BATCH = 1_000
 """Events lowered and matched in one call: enough to spread its overhead, few enough to stay in the cache."""
 Published = Mapping[str, Any] | Event | CanonicalEvent
-"""What is matched: the data of an event, an event, or one that was canonicalised already."""
+"""The input of matching: the data of an event, an event, or a canonical event."""
 
 
 class Matcher:
-    """Subscriptions under one vocabulary, and the events that match them.
+    """Holds subscriptions under one vocabulary and finds those that an event matches.
 
-    Exact by docs/matching-semantics.md. One thread at a time: a matcher has one owner. `add` costs the parsing of the
-    expression and a few steps of the engine; `match` costs reading the event, one walk of the engine and the
-    verification of what it returns.
+    The result is exact as defined in docs/matching-semantics.md. A matcher has one owner: only one thread may use it at
+    a time. `add` parses the expression and performs a few steps in the engine. `match` reads the event, searches the
+    index once and verifies the rows that the index returns.
 
     >>> from kindcast.semantic import Matcher, Vocabulary
     >>> matcher = Matcher(Vocabulary.from_ontologies([]))
@@ -465,12 +466,12 @@ class Matcher:
         limits: EventLimits | None = None,
         budget: int | None = None,
     ) -> None:
-        """`budget`: how many bytes index and caches may have, without limit by default; of the engine `fused`. When it
-        is used, adding raises `kindcast.index.errors.IndexFull`, and adds nothing.
+        """`budget` is the maximum size of index and caches in bytes (engine `fused` only); the default is no limit.
+        When the budget is used up, adding raises `kindcast.index.errors.IndexFull` and adds nothing.
 
-        Raises `kindcast.index.errors.UnknownEngine` for a name that `kindcast.index.registry.ENGINES` does not have,
-        `UnknownPlanner` for one that `kindcast.semantic.planner.PLANNERS` does not have, `InvalidDeclaration` for two
-        operators of one name."""
+        Raises `kindcast.index.errors.UnknownEngine` if `engine` is not in `kindcast.index.registry.ENGINES`,
+        `UnknownPlanner` if `planner` is not in `kindcast.semantic.planner.PLANNERS`, and `InvalidDeclaration` if two
+        operators have the same name."""
         self.vocabulary = vocabulary
         self.engine_name = engine
         self._limits = limits
@@ -496,18 +497,18 @@ class Matcher:
 
     @property
     def layer(self) -> OperatorLayer:
-        """What it knows of the operators' calls: their statistics, and who shares them."""
+        """The operator layer, which holds the statistics of operator calls."""
         return self._layer
 
     @property
     def statistics(self) -> Statistics:
-        """What it has done, since the first of the matchers that this one was rebuilt from."""
+        """The counters of this matcher, including those of the matchers that it was rebuilt from."""
         return self._verification.statistics
 
     @property
     def defers(self) -> bool:
-        """Whether operators and costly tests of text are left to another: their candidates come out undecided, and
-        nothing is waited for here."""
+        """Whether this matcher leaves operators and costly tests of text to another matcher. If so, candidates that
+        need them are returned undecided, and this matcher does not wait for them."""
         return self._verification.defers
 
     @defers.setter
@@ -516,18 +517,19 @@ class Matcher:
 
     @property
     def index_bytes(self) -> int | None:
-        """The bytes of index and caches; None for an engine that does not count them. The owner's thread."""
+        """The size of index and caches in bytes; None if the engine does not count it. Only the owner's thread may
+        read it."""
         return self._engine.nbytes
 
     @property
     def index_structure(self) -> Mapping[str, int]:
-        """How many parts of each kind the index has, by name; empty for an engine that tells nothing. The owner's
-        thread."""
+        """The number of parts of the index, by kind of part; empty if the engine does not report it. Only the owner's
+        thread may read it."""
         return self._engine.structure
 
     @property
     def changes(self) -> int:
-        """How many subscriptions were added or removed since this matcher was made or opened."""
+        """The number of subscriptions that were added or removed since this matcher was made or opened."""
         return self._subscriptions.changes
 
     def __contains__(self, name: object) -> bool:
@@ -538,34 +540,36 @@ class Matcher:
 
     @property
     def slots(self) -> Mapping[str, SubscriptionSlot]:
-        """The slot of each subscription, which it has as long as it is here; then another one may get it."""
+        """The slot of each subscription. A slot can be reused after its subscription is removed."""
         return self._subscriptions.slots
 
     def name(self, slot: int) -> str:
-        """The subscription of a slot that is taken."""
+        """Returns the name of the subscription in an occupied slot."""
         return self._subscriptions.names[slot]
 
     def __getitem__(self, name: str) -> Compiled:
-        """What was compiled for the subscription `name`, made again from its tree. Raises `UnknownSubscription`."""
+        """Returns the compiled subscription `name`, compiled again from its stored tree. Raises
+        `UnknownSubscription`."""
         slot = self._subscriptions.slot(name)
         return compiled_again(
             self._subscriptions.tree(slot), self._subscriptions.notes(slot), self.vocabulary, self.operators
         )
 
     def tree(self, name: str) -> dict[str, Any]:
-        """The `Compiled.tree` of the subscription `name`, quicker. Raises `UnknownSubscription`."""
+        """Returns the `Compiled.tree` of the subscription `name` without compiling it again. Raises
+        `UnknownSubscription`."""
         return self._subscriptions.tree(self._subscriptions.slot(name))
 
     def compile(self, expression: str | Mapping[str, Any]) -> Compiled:
-        """Check and compile an expression without adding it; the `notes` of one in text have advice as well. Raises
-        `InvalidSubscription` with every problem."""
+        """Checks and compiles an expression without adding it. If the expression is text, its `notes` also contain
+        advice. Raises `InvalidSubscription` with all problems."""
         compiled = compile_expression(expression, self.vocabulary, self.operators)
         said = advise(compiled, self.vocabulary) if isinstance(expression, str) else ()
         return compiled.with_notes(tuple(dict.fromkeys((*compiled.notes, *said)))) if said else compiled
 
     def add(self, name: str, expression: str | Mapping[str, Any]) -> Compiled:
-        """Add a subscription, text or tree; the next `match` sees it. Raises `InvalidSubscription` with every problem,
-        `DuplicateSubscription` if `name` is taken."""
+        """Adds a subscription, given as text or as a tree. The next `match` includes it. Raises `InvalidSubscription`
+        with all problems, `DuplicateSubscription` if `name` exists."""
         repeated = (
             None
             if isinstance(expression, str) or name in self._subscriptions.slots
@@ -578,8 +582,9 @@ class Matcher:
         return compiled
 
     def add_many(self, subscriptions: Iterable[tuple[str, str | Mapping[str, Any]]]) -> Sequence[Compiled]:
-        """Add each (name, expression) in turn; stops at the first that is invalid, with those before it added. Trees of
-        one shape are compiled together, some ten times as fast as one by one; what is given back is made when read."""
+        """Adds each (name, expression) in order. Stops at the first invalid expression; those before it are added.
+        Trees of the same shape are compiled together, about ten times as fast as one by one. The elements of the
+        returned sequence are made when they are read."""
         bulk = Bulk(self.vocabulary, self.operators, stored=False)
         try:
             bulk.take(self._subscriptions.new(subscriptions))
@@ -588,12 +593,14 @@ class Matcher:
         return CompiledTrees(len(bulk.names), bulk.singles, parts, self.vocabulary, self.operators)
 
     def restore(self, name: str, tree: Mapping[str, Any]) -> Compiled:
-        """Add a subscription from its stored `Compiled.tree`. Removed IRIs are reported in `notes`, not refused."""
+        """Adds a subscription from its stored `Compiled.tree`. Removed IRIs are reported in `notes` and are no
+        error."""
         return self.add_compiled(name, restore_expression(tree, self.vocabulary, self.operators))
 
     def restore_many(self, trees: Iterable[tuple[str, Mapping[str, Any]]]) -> Restored:
-        """`restore` each (name, tree), as fast as `add_many`. Those that have no meaning under this vocabulary are left
-        out, and told. Raises `DuplicateSubscription`, with those before it added."""
+        """Restores each (name, tree), as fast as `add_many`. Subscriptions without a meaning under this vocabulary are
+        not added; the result lists them with their errors. Raises `DuplicateSubscription`; the subscriptions before the
+        duplicate are added."""
         restored = Restored()
         bulk = Bulk(self.vocabulary, self.operators, stored=True, refused=restored.refused.__setitem__)
         try:
@@ -612,7 +619,7 @@ class Matcher:
         self._add_bulk(described.bulk.selected({str(place): name for place, name in names.items()}))
 
     def add_compiled(self, name: str, compiled: Compiled) -> Compiled:
-        """Add what this matcher, or another under the same vocabulary, compiled."""
+        """Adds a subscription that this matcher, or another one with the same vocabulary, compiled."""
         if name in self._subscriptions.slots:
             raise DuplicateSubscription(name)
         parts = self._lowered(compiled)
@@ -622,8 +629,8 @@ class Matcher:
         return compiled
 
     def _add_bulk(self, bulk: Bulk) -> list[tuple[npt.NDArray[np.int64], Part]]:
-        """Add all to the engine and the subscription table. Returns the numbers and trees of those that were compiled
-        together."""
+        """Adds the subscriptions of `bulk` to the engine and to the subscription table. Returns the numbers and trees
+        of those that were compiled together."""
         lowered = lower_bulk(bulk, self._lowering, self._lowered)
         rows = self._engine.add_columns(lowered.clauses, lowered.columns, lowered.count)
         parts = enter_bulk(bulk, lowered, rows, self._subscriptions)
@@ -632,23 +639,24 @@ class Matcher:
         return parts
 
     def _parts_of(self, slot: SubscriptionSlot) -> ClauseParts:
-        """The clauses of a subscription that is here, lowered again."""
+        """Returns the clauses of the subscription in `slot`, compiled and lowered again."""
         return self._lowered(compiled_again(self._subscriptions.tree(slot), (), self.vocabulary, self.operators))
 
     def declare(self, operator: Operator) -> None:
-        """Know an operator from now on, or this one in place of another of its name and version."""
+        """Registers an operator; replaces an operator of the same name."""
         self._operators[operator.name] = operator
 
     def remove(self, name: str) -> None:
-        """Forget a subscription. Raises `UnknownSubscription`."""
+        """Removes a subscription. Raises `UnknownSubscription`."""
         for row in self._subscriptions.leave(name):
             self._engine.remove(ClauseRow(row))
             self._verification.forget(row)
 
     def rebuilt(self, vocabulary: Vocabulary) -> "Matcher":
-        """A new matcher with the same subscriptions under another vocabulary (rule 14); this one stays as it is. What
-        each of them named is kept, so that one whose concept is gone, or was replaced, has it again when it returns.
-        Raises `InvalidSubscription` for one that has no meaning there (its unit is wrong, say)."""
+        """Returns a new matcher with the same subscriptions under another vocabulary (rule 14). This matcher does not
+        change. Each subscription keeps the IRIs that it named: if a concept was removed or replaced and later returns,
+        the subscription refers to it again. Raises `InvalidSubscription` if a subscription has no meaning under
+        `vocabulary`, for example because a unit is wrong."""
         other = Matcher(
             vocabulary,
             engine=self.engine_name,
@@ -663,7 +671,7 @@ class Matcher:
         return other
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the subscription table disagrees with the index. Slow; for tests."""
+        """Raises AssertionError if the subscription table is inconsistent with the index. Slow; for tests."""
         self._engine.check_invariants()
         self._subscriptions.check_invariants()
         rows = {row for row, slot in enumerate(self._subscriptions.slot_of_row) if slot >= 0}
@@ -671,8 +679,8 @@ class Matcher:
         self._verification.check_invariants(rows)
 
     def save(self, folder: Path) -> None:
-        """Write everything into `folder`, for `open`. The matcher stays as it is. Costs what writing its bytes costs.
-        Raises `OSError`."""
+        """Writes the matcher into `folder`, for `open`. The matcher does not change. The cost is that of writing its
+        bytes. Raises `OSError`."""
         operators = versions(self.operators) if self._subscriptions.asking else []
         known = SavedMatcher(
             self.engine_name,
@@ -694,9 +702,10 @@ class Matcher:
         limits: EventLimits | None = None,
         budget: int | None = None,
     ) -> "Matcher":
-        """The matcher that was saved in `folder`, with the same subscriptions in the same slots. The index is mapped,
-        nothing is compiled: residual predicates are compiled when a row is first a candidate. Raises
-        `UnusableMatcher` for one that is damaged or of another vocabulary; then add the subscriptions again."""
+        """Opens the matcher that was saved in `folder`, with the same subscriptions in the same slots. The index is
+        mapped into memory and nothing is compiled: the residual predicates of a row are compiled when the row first
+        becomes a candidate. Raises `UnusableMatcher` if the files are damaged or belong to another vocabulary; then the
+        caller must add the subscriptions again."""
         known = open_saved(folder, vocabulary, versions(operators_by_name(operators)), budget)
         matcher = cls(
             vocabulary,
@@ -719,48 +728,51 @@ class Matcher:
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def canonicalise(self, event: Mapping[str, Any] | Event) -> CanonicalEvent:
-        """The event with every reading of every value, and notes for its publisher. Raises `InvalidEvent`."""
+        """Returns the event with all readings of all values, and with notes for its publisher. Raises
+        `InvalidEvent`."""
         return self._canonicaliser.canonicalise(event)
 
     def notes(self, event: Mapping[str, Any] | Event, most: int = 100) -> Sequence[Note]:
-        """What the publisher of an event should know: terms, units and values that are not read as they are probably
-        meant, and attributes whose names are nearly those that subscriptions ask about; at most so many. Raises
+        """Returns up to `most` notes for the publisher of an event: about terms, units and values that are probably not
+        read as intended, and about attributes whose names are similar to those in subscriptions. Raises
         `InvalidEvent`."""
         return self.read(event).notes(most)
 
     def events_of(self, document: Mapping[str, Any] | Event) -> list[Event]:
-        """The events of a document (rule 21), in order, each with an id and to be matched by itself; a document of one
-        event is returned as it is. Raises `InvalidEvent`."""
+        """Splits a document into its events (rule 21), in order. Each event has an id and is matched separately. A
+        document of one event is returned unchanged. Raises `InvalidEvent`."""
         return self._canonicaliser.events_of(document if isinstance(document, Event) else Event(document))
 
     def may_ask(self, attribute: str) -> bool:
-        """Whether something that is matched here may depend on an attribute: a predicate, or a derived attribute or an
-        operator, of which that is not known."""
+        """Returns whether a subscription may depend on `attribute`. True for all attributes if there are derived
+        attributes or operators, because their inputs are not known here."""
         return bool(self._subscriptions.asking or self.vocabulary.derivations) or self._lowering.may_ask(attribute)
 
     def published(self, event: Event) -> Event:
-        """The event of a document of one event as its publisher wrote it: out of its envelope, a JSON object or the
-        tree of RDF. Raises `InvalidEvent`."""
+        """Returns the event of a document of one event as its publisher wrote it, without its envelope: a JSON object
+        or the tree of an RDF graph. Raises `InvalidEvent`."""
         return self._canonicaliser.published(event)
 
     def read(self, event: Published, graph: tuple[Event, tuple[Note, ...]] | None = None) -> ReadEvent:
-        """`event` read as far as subscriptions ask about it, to be matched by `match_read` before any is added; `graph`
-        is what `Canonicaliser.graph_event` gave of it under the same vocabulary, where that is known. Raises
-        `InvalidEvent`."""
+        """Reads the attributes of `event` that subscriptions use. The result must be passed to `match_read` before
+        another subscription is added. `graph` is the result of `Canonicaliser.graph_event` for this event under the
+        same vocabulary, if the caller has it. Raises `InvalidEvent`."""
         return self._plans.read(event, graph)
 
     def match(self, event: Published) -> list[Match]:
-        """The subscriptions that `event` matches, in the order of their slots. A bare mapping is the event's data.
-        Those that hang on an operator that failed are left out; `decide` tells them. Raises `InvalidEvent`.
+        """Returns the subscriptions that `event` matches, in the order of their slots. A plain mapping is the event's
+        data. Subscriptions that are undecided because an operator failed are left out; `decide` returns them. Raises
+        `InvalidEvent`.
 
-        Beside the engine's time a dict of names and texts that were seen before costs some 10 to 20 µs, and each match
-        the look-up of an object, or beyond the first million slots the making of one (docs/benchmarks.md)."""
+        In addition to the time of the engine, a dict whose names and texts were seen before costs some 10 to 20 µs.
+        Each match costs the look-up of an object; beyond the first million slots, a new object is made for each match
+        (docs/benchmarks.md)."""
         found = self._found(event, None)
         return matches_of(found, self._subscriptions.names, self.vocabulary.units)
 
     def decide(self, event: Published, *, among: Collection[str] | None = None) -> Decided:
-        """`match`, and what no one could decide because an operator failed; with `among`, for these subscriptions only:
-        operators are not called for others. Raises `InvalidEvent`."""
+        """Returns the matches, and the subscriptions that are undecided because an operator failed. With `among`, only
+        these subscriptions are matched, and operators are not called for others. Raises `InvalidEvent`."""
         return self.decided(self._found(event, among))
 
     def open_decision(
@@ -773,26 +785,26 @@ class Matcher:
         learns: bool = True,
         within: SearchBudget | None = None,
     ) -> OpenDecision:
-        """`decide` for operators that are asked elsewhere: step by step, as their answers come. It goes on with the
-        subscriptions as they are now, also when one is removed meanwhile. Tests of text that `within` does not allow
-        are left to the caller too: `OpenDecision.costly`."""
+        """Starts a decision whose operators are called elsewhere; it continues step by step as answers arrive. The
+        decision uses the subscriptions as they are now, even if one is removed in the meantime. Tests of text that
+        exceed the budget `within` are also left to the caller: see `OpenDecision.costly`."""
         rows, readable = self._rows(event, among)
         screened = self._verification.screened(rows, readable, within=within)
         return OpenDecision(self._layer, screened, steps=steps, patient=patient, learns=learns)
 
     def decided(self, found: Found) -> Decided:
-        """What was found, by the names of the subscriptions."""
+        """Returns `found` with the names of the subscriptions instead of their slots."""
         names = self._subscriptions.names
         return Decided(matches_of(found, names, self.vocabulary.units), undecided_of(found.undecided, names))
 
     def explain_index(self, event: Published) -> dict[str, Any]:
-        """What the index does with `event`, with counts: see `kindcast.semantic.matching.matcher.index_steps`.
-        Raises `InvalidEvent`."""
+        """Returns the steps of the index for `event`, with counts: see
+        `kindcast.semantic.matching.matcher.index_steps`. Raises `InvalidEvent`."""
         canonical = event if isinstance(event, CanonicalEvent) else self.canonicalise(event)
         return index_steps(self._engine, self._lowering, self._lowering.event(canonical))
 
     def match_batch(self, events: Iterable[Published]) -> Matches:
-        """`match` for each event, in order; `Match` objects are made when read. Raises `InvalidEvent`."""
+        """Matches each event, in order. `Match` objects are made when they are read. Raises `InvalidEvent`."""
         read = map(self._plans.read, events)
         if self._subscriptions.asking and not isinstance(events, list | tuple):
             read = map(ReadEvent.copied, read)
@@ -800,24 +812,24 @@ class Matcher:
         return Matches(self._match_read(read, names), names)
 
     def match_read(self, events: Iterable[ReadEvent]) -> MatchTable:
-        """The matches of events that this matcher has read; the slots of each ascend."""
+        """Returns the matches of events that this matcher has read. The slots of each event are in ascending order."""
         return self._match_read(events, self._subscriptions.names.view())
 
     def match_table(self, columns: Any, *, threads: int = 1) -> MatchTable:
-        """The matches of a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
+        """Matches a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
 
-        Null and NaN mean absent; a list is several values; a struct flattens with dots; dates, decimals and what a
-        dictionary holds are read as `match` reads them. Columns that no subscription uses are only checked. Values are
-        read once per distinct value, not per row. With an engine that takes columns, so many `threads` read the table
-        and search the index; the result is the same. Raises `InvalidEvent`, `ValueError` for columns of different
-        lengths.
+        Null and NaN mean that the attribute is absent. A list holds several values. The names in a struct are joined
+        with dots. Dates, decimals and the values of dictionary columns are read as `match` reads them. Columns that no
+        subscription uses are only checked. Each distinct value is read once, not once per row. If the engine takes
+        columns, `threads` threads read the table and search the index; the result is the same. Raises `InvalidEvent`,
+        and `ValueError` for columns of different lengths.
         """
         table = self._tables.read(columns)
         parts = parts_of(self._engine, table, self._verified, size=BATCH, threads=threads)
         return table_of(parts, len(table), self._subscriptions.names.view())
 
     def _verified(self, found: RowTable, table: Table, start: int) -> TablePart:
-        """What the rows of `table` from `start` on match."""
+        """Verifies the rows that the engine found for the events of `table` from row `start` on."""
         return self._verification.of_events(found, lambda number: table.canonical(start + number))
 
     def _match_read(self, events: Iterable[ReadEvent], names: NamesView) -> MatchTable:
@@ -838,7 +850,7 @@ class Matcher:
         return self._verification.of_event(*self._rows(event, among))
 
     def _rows(self, event: Published, among: Collection[str] | None) -> tuple[npt.NDArray[np.int32], Readable]:
-        """The rows that the engine finds, and the event for the residual predicates. Raises `InvalidEvent`."""
+        """Returns the rows that the engine finds, and the event for residual predicates. Raises `InvalidEvent`."""
         read = self._plans.read(event)
         rows = self._engine.match(read.lowered)
         if among is not None:

@@ -95,7 +95,8 @@ class Shared:
         return sum(array.nbytes for array in self.arrays) + self.left.nbytes + self.place.nbytes
 
     def bury(self, row: int) -> tuple[int, list[int]]:
-        """Mark `row` as removed in all groups: how many there were, and the positions that have no row left."""
+        """Marks `row` as removed in all groups. Returns the number of its groups, and the positions without any row
+        left."""
         arrays = self.arrays
         count, empty = 0, []
         at = bisect_left(arrays.by_row, row, key=arrays.rows.__getitem__)
@@ -113,8 +114,8 @@ class Shared:
         return count, empty
 
     def expanded(self, buffer: Codes, starts: Ints, room: Callable[[int], Codes]) -> Find:
-        """The find with the rows of each group in its stead, in memory that `room` gives. Costs what copying costs, and
-        for each group two places in memory."""
+        """Returns the find with each group replaced by its rows, in memory from `room`. The cost is that of copying the
+        rows, plus two memory accesses per group."""
         begin, members, _, gone = self.arrays
         more = _counted(buffer, starts, self._positions, self.left)
         found = room(int(more[-1]))
@@ -123,8 +124,8 @@ class Shared:
         return found[: more[-1]], more
 
     def with_rows(self, rows: Codes, ends: Floats, gone: Bytes) -> RowGroup:
-        """Rows of a cluster and what they ask, each shared one in the stead of its group. `gone` is of the moment that
-        all of a merge sees."""
+        """Returns rows of a cluster with their slot ends; each group is replaced by its rows. `gone` is the state of
+        removals that the whole merge uses."""
         begin = self.arrays.begin
         counts = np.ones(rows.size, dtype=np.int64)
         own = np.flatnonzero(rows < 0)
@@ -152,8 +153,8 @@ class Shared:
 
 
 def share(groups: Groups) -> tuple[Groups, SharedArrays | None]:
-    """The same clusters, in which rows that ask the same are one, `~g` for group g; None if nothing is worth it. Sorts
-    one word per row, and those that share by all that they ask."""
+    """Returns the clusters with equal rows replaced by one row `~g` for group g; None as the second result if sharing
+    saves too little. Sorts one hash word per row, and rows that share by all their slot ends."""
     copied = sum(group.rows.size for (_, _, slots, _), group in groups.items() if len(slots) < 2)
     if COPIED * copied > sum(group.rows.size for group in groups.values()):
         return groups, None
@@ -187,7 +188,7 @@ def share(groups: Groups) -> tuple[Groups, SharedArrays | None]:
 
 @compiled
 def _mixed(bits: Ints) -> Ints:
-    """A word for each line; equal lines have equal ones, and others seldom."""
+    """Returns a hash word per line: equal lines have equal words, different lines rarely do."""
     words = np.zeros(bits.shape[0], dtype=np.uint64)
     for i in range(bits.shape[0]):
         word = np.uint64(0x9E37_79B9_7F4A_7C15)
@@ -200,7 +201,7 @@ def _mixed(bits: Ints) -> Ints:
 
 @compiled
 def _counted(buffer: Codes, starts: Ints, positions: int, left: Ints) -> Ints:
-    """Where each item of a find begins once it has the rows of its groups."""
+    """Returns the offsets of a find after its groups are replaced by their rows."""
     more = np.empty_like(starts)
     at = 0
     for item in range(starts.size - 1):
@@ -256,7 +257,7 @@ REMEMBERED = 4096
 
 
 class Visiting:
-    """The clusters of one segment. Never changes, except for its cache."""
+    """Cluster selection in one segment. Immutable, except for its cache."""
 
     def __init__(self, clusters: Sequence[ClusterKey], pause: Callable[[], None]) -> None:
         """Some µs per cluster."""
@@ -284,8 +285,8 @@ class Visiting:
         return sum(each.nbytes for each in lists) + self._forbidden.nbytes + known
 
     def clusters(self, present: frozenset[AttributeId]) -> Ints:
-        """The clusters that an event with just these attributes may match, ascending. Some ns for each that hangs under
-        one of them."""
+        """Returns the clusters that an event with exactly these attributes can match, in ascending order. Cost: a few
+        nanoseconds per cluster filed under one of the attributes."""
         found = self._known.get(present)
         if found is None:
             found = _fitting(
@@ -353,7 +354,7 @@ def _fitting(
 
 
 class Living(NamedTuple):
-    """What was not removed from a segment at some moment."""
+    """The rows of a segment that were not removed at one point in time."""
 
     positions: Bools  # [positions] those without a tombstone
     gone: Bytes  # [members] 1 where a row was removed that shares its position with others
@@ -414,8 +415,8 @@ class Segment:
         masked: bool = True,
         pause: Callable[[], None] = no_pause,
     ) -> "Segment":
-        """Laid out for `groups`. Costs about 1 µs per row and slot. `pause` is called between small steps, so that
-        other threads get the interpreter."""
+        """Builds the segment for `groups`. Costs about 1 µs per row and slot. `pause` is called between small steps, so
+        that other threads can take the GIL."""
         groups, shared = share(groups)
         groups, dense = _small_ones_last(groups, masked)
         layout = lay_out(groups, shape, block_rows, masked=masked, dense=dense, pause=pause)
@@ -433,7 +434,7 @@ class Segment:
 
     @property
     def programs(self) -> ProgramArrays | None:
-        """What is asked of rows in clusters that ask programs."""
+        """The residual programs of the rows; None if no cluster has any."""
         return None if self.rest is None else self.rest.programs
 
     @property
@@ -452,11 +453,12 @@ class Segment:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all clusters are visited one by one, and no row has a program or a shared position."""
+        """Whether all clusters are visited one by one and no row has a residual program or a shared position."""
         return self.scattered is None and self.rest is None and self.shared is None
 
     def visits(self, present: frozenset[AttributeId]) -> Ints:
-        """The clusters that an event with just these attributes may match, ascending, without those found together."""
+        """Returns the clusters that an event with exactly these attributes can match, in ascending order, without the
+        small clusters."""
         return self.visiting.clusters(present)
 
     def forget(self) -> None:
@@ -466,8 +468,8 @@ class Segment:
             self.scattered.forget()
 
     def bury(self, row: int) -> int:
-        """Put a tombstone on every position that `row` has alone, and remove it from shared ones; returns how many
-        there were, 0 if it does not live here."""
+        """Puts a tombstone on every position that only `row` has, and removes `row` from shared positions. Returns the
+        number of its positions, 0 if the row is not in this segment."""
         row_at = self.rows.__getitem__
         first = bisect_left(self.by_row, row, key=row_at)  # numpy's own would copy the whole order
         last = bisect_right(self.by_row, row, lo=first, key=row_at)
@@ -485,7 +487,7 @@ class Segment:
         return count
 
     def groups(self, living: Living, pause: Callable[[], None] = no_pause) -> Groups:
-        """The rows in `living`, as they were given."""
+        """Returns the rows in `living` as groups, the input of `built`."""
         arrays = self.arrays
         groups: Groups = {}
         for number, key in enumerate(self.clusters):
@@ -521,12 +523,12 @@ class Segment:
         return rest_of_rows(self.rows[asked], self.program_of[asked], self.rest.programs)
 
     def living(self) -> Living:
-        """What was not removed, as of now."""
+        """Returns the rows that are not removed now."""
         gone = np.zeros(0, dtype=np.uint8) if self.shared is None else self.shared.arrays.gone.copy()
         return Living(cast(Bools, self.arrays.tombstones == 0), gone)
 
     def living_rows(self) -> Codes:
-        """The rows without a tombstone, each once per position."""
+        """Returns the rows without a tombstone, once per position."""
         own: Codes = self.rows[(self.arrays.tombstones == 0) & (self.rows >= 0)]
         if self.shared is None:
             return own
@@ -570,7 +572,7 @@ class Segment:
 
 
 def _small_ones_last(groups: Groups, masked: bool) -> tuple[Groups, int]:
-    """The clusters in the order of the segment, and how many are visited by themselves."""
+    """Returns the clusters with the small ones last, and the number of clusters that are visited one by one."""
     small = [key for key, group in groups.items() if group.rows.size < SCATTERED_ROWS]
     if not masked or len(small) < FEWEST_SCATTERED:
         return groups, len(groups)

@@ -65,8 +65,8 @@ __all__ = [
 
 
 class TermPart(NamedTuple):
-    """A concept by its IRI, and how it is asked for; `relation` is empty for the three tests of kinds. An `instance` is
-    an IRI that need not be that of a concept (rule 25)."""
+    """A concept, identified by its IRI, and the test on it. `relation` is empty unless the test is a relation. The IRI
+    of the test `instance` need not be the IRI of a concept (rule 25)."""
 
     test: Literal["isa", "below", "is", "relation", "instance"]
     iri: str
@@ -86,28 +86,29 @@ class UnitPart(NamedTuple):
 
 
 class WordPart(NamedTuple):
-    """A string that a published one must equal."""
+    """A string that is compared for equality."""
 
     word: str
 
 
 class TextPart(NamedTuple):
-    """A predicate that looks into texts or compares them by order: its tree, as JSON. Inside `some`, `array` is the
-    whole name of the array."""
+    """A predicate that searches texts or compares them by order, as the JSON of its tree. Inside `some`, `array` is the
+    full name of the array."""
 
     predicate: str
     array: str = ""
 
 
 class PairPart(NamedTuple):
-    """A comparison of two attributes: its tree, as JSON; `array` as above."""
+    """A comparison of two attributes, as the JSON of its tree. `array` is as in `TextPart`."""
 
     predicate: str
     array: str = ""
 
 
 class DatesPart(NamedTuple):
-    """An attribute that is compared with a date-time, a text that is a date, or a number; `array` as above."""
+    """An attribute that is compared with a date-time, a text that is a date, or a number. `array` is as in
+    `TextPart`."""
 
     attribute: str
     constant: Literal["date-time", "date", "number"]
@@ -124,7 +125,7 @@ Part = NamePart | DatesPart | TermPart | AttributePart | UnitPart | WordPart | T
 
 
 def footprint(tree: Any) -> tuple[Part, ...]:
-    """The distinct parts of a stored tree, in the order in which they stand there. Linear; never recurses.
+    """Returns the distinct parts of a stored tree, in the order of the tree. Linear; never recurses.
 
     >>> footprint({"all": [{"isa": ["target", {"iri": "http://e/Computer"}]}, {"<=": ["price", 400]}]})[:2]
     (AttributePart(attribute='target'), TermPart(test='isa', iri='http://e/Computer', relation=''))
@@ -259,7 +260,7 @@ def _iris(terms: Any) -> Iterator[str]:
 
 
 def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
-    """IRIs and words whose reading may differ. Linear in the ontologies."""
+    """Returns the IRIs and words that the two vocabularies may read differently. Linear in the ontologies."""
     touched: set[str] = set()
     words = {word for word, _ in before.synonyms.items() ^ after.synonyms.items()}
     for vocabulary in (before, after):
@@ -299,14 +300,15 @@ def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
 
 
 def beneath(vocabulary: Vocabulary, concept: ConceptId | None) -> set[str]:
-    """All names of a concept and of what is beneath it or in a relation to that; none of None."""
+    """Returns all names of `concept`, of the concepts beneath it, and of the concepts that have a relation to one of
+    these; empty for None."""
     if concept is None:
         return set()
     return _names(vocabulary, _below(vocabulary, {concept}, _related(vocabulary)))
 
 
 def _pairs(before: Iterable[Ontology], after: Iterable[Ontology]) -> Iterator[tuple[Ontology, Ontology]]:
-    """The ontologies that differ, by name; an empty one stands for one that is not there."""
+    """Yields the pairs of ontologies that differ, ordered by name. A missing ontology is replaced by an empty one."""
     old, new = {each.name: each for each in before}, {each.name: each for each in after}
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
@@ -315,7 +317,8 @@ def _pairs(before: Iterable[Ontology], after: Iterable[Ontology]) -> Iterator[tu
 
 
 def _compare_records(was: Ontology, now: Ontology, touched: set[str], words: set[str]) -> bool:
-    """Note the names that come or go, and all words that do; whether a deprecation or a replacement changed."""
+    """Adds the names that are added or removed to `touched`, and the words that are added or removed to `words`.
+    Returns whether a deprecation or a replacement changed."""
     old = {record.iri: record for record in _records(was)}
     forwarding = False
     for record in _records(now):
@@ -336,8 +339,9 @@ def _compare_records(was: Ontology, now: Ontology, touched: set[str], words: set
 
 
 def _compare_pairs(was: Ontology, now: Ontology, touched: set[str], above: set[str]) -> None:
-    """Note the lower names of pairs that come or go, and both of an equivalence; apart from them the upper names, which
-    may be known by such a pair alone, but take nothing beneath them along."""
+    """Adds the lower name of each pair that is added or removed, and both names of such an equivalence, to `touched`.
+    Adds the upper names to `above`: an upper name may be known from such a pair alone, but the concepts beneath it are
+    not affected."""
     for low, high in (*(set(was.edges) ^ set(now.edges)), *(set(was.types) ^ set(now.types))):
         touched.add(low)
         above.add(high)
@@ -346,8 +350,8 @@ def _compare_pairs(was: Ontology, now: Ontology, touched: set[str], above: set[s
 
 
 def _matched_otherwise(before: Vocabulary, after: Vocabulary) -> set[str]:
-    """The names of concepts that exact matches merge in one of the vocabularies, and not so in the other: a pair or a
-    scheme more may undo the merges of a whole component."""
+    """Returns the names of concepts that exact matches merge differently in the two vocabularies. One more pair or
+    scheme may undo the merges of a whole connected component."""
     touched: set[str] = set()
     for name in {name for each in (before, after) for one in each.ontologies for pair in one.matches for name in pair}:
         was, now = (
@@ -369,7 +373,8 @@ def _forwards(record: ConceptRecord) -> tuple[str, ...] | None:
 
 
 def _led_to(vocabulary: Vocabulary, touched: set[str]) -> set[str]:
-    """The deprecated names whose replacements lead to `touched`: where these are read otherwise, so are those."""
+    """Returns the deprecated names whose replacements lead, directly or in several steps, to a name in `touched`. Their
+    reading changes with the reading of the replacement."""
     leading: defaultdict[str, list[str]] = defaultdict(list)
     for ontology in vocabulary.ontologies:
         for record in _records(ontology):
@@ -385,12 +390,13 @@ def _led_to(vocabulary: Vocabulary, touched: set[str]) -> set[str]:
 
 
 def _words(record: ConceptRecord) -> set[str]:
-    """Every text that may lead to the concept."""
+    """Returns every text that may resolve to the concept."""
     return {text for text, _ in _readings(record)}
 
 
 def _readings(record: ConceptRecord) -> set[tuple[str, str]]:
-    """The same with what leads: a preferred label goes before a synonym. A local name goes with its record."""
+    """Returns each text that may resolve to the concept with its kind (preferred label, synonym or local name), because
+    a preferred label has precedence over a synonym."""
     labels = {
         *(("preferred", text) for text, _ in record.preferred),
         *(("synonym", text) for text, _ in record.synonyms),
@@ -399,7 +405,8 @@ def _readings(record: ConceptRecord) -> set[tuple[str, str]]:
 
 
 def _related(vocabulary: Vocabulary) -> set[tuple[str, str, str]]:
-    """Every edge of a relation, by names: (relation, from, to). A walk over all concepts, where there are relations."""
+    """Returns every edge of every relation as IRIs: (relation, from, to). Visits all concepts if there are
+    relations."""
     relations = vocabulary.relations
     concepts = map(ConceptId, range(len(vocabulary) if relations else 0))
     return {
@@ -412,7 +419,7 @@ def _related(vocabulary: Vocabulary) -> set[tuple[str, str, str]]:
 def _below(
     vocabulary: Vocabulary, starts: set[ConceptId], edges: Iterable[tuple[str, str, str]] = ()
 ) -> set[ConceptId]:
-    """`starts` and everything beneath any of them, or in a relation to it."""
+    """Returns `starts` and all concepts that are beneath one of them or lead to it by `edges`, transitively."""
     lower: defaultdict[str, list[str]] = defaultdict(list)
     for _, low, high in edges:
         lower[high].append(low)
@@ -440,9 +447,9 @@ What = Literal["gains", "loses", "gains_words", "loses_words"]
 
 @dataclass(slots=True)
 class Change:
-    """How one part of subscriptions changes. `listed` are published values by what becomes of them, the first ones in
-    the order of the alphabet: names that are gained or lost, and words that newly lead, or no longer lead, to names
-    that were and are there. `counts` are complete. `details` is what else is to be told."""
+    """The change of one part of subscriptions. `listed` has the first published values of each kind of change, in
+    alphabetical order: names that are gained or lost, and words that start or stop resolving to names that exist before
+    and after. `counts` count all values, listed or not. `details` describes all other changes."""
 
     part: Part
     listed: dict[What, list[str]] = field(default_factory=dict)
@@ -453,7 +460,7 @@ class Change:
         return bool(self.counts or self.details)
 
     def note(self, what: What, value: str, most: int) -> None:
-        """One value that is gained or lost; `most` are listed."""
+        """Counts one value that is gained or lost, and lists it if fewer than `most` are listed."""
         self.counts[what] += 1
         kept = self.listed.setdefault(what, [])
         if len(kept) < most:
@@ -461,7 +468,7 @@ class Change:
 
 
 class Impact:
-    """Collects subscriptions, and tells how each changes from one vocabulary to another. Not for several threads.
+    """Collects subscriptions and determines how each changes from one vocabulary to another. Not thread-safe.
 
     >>> old = b"<http://e/Laptop> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Computer> ."
     >>> new = old + b"\\n<http://e/Slate> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Computer> ."
@@ -472,7 +479,7 @@ class Impact:
     """
 
     def __init__(self, before: Vocabulary, after: Vocabulary, *, listed: int = LISTED) -> None:
-        """`listed` bounds each list of values. Costs nothing yet."""
+        """`listed` is the maximum length of each list of values. The constructor does no work yet."""
         self.before = before
         self.after = after
         self.listed = listed
@@ -485,8 +492,8 @@ class Impact:
         self._parts_of: dict[str, tuple[Part, ...]] = {}  # of those that change
 
     def add(self, subscriptions: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Take in (id, stored tree). Costs a walk over each tree, and a judgement of each part that is new: together a
-        walk over what is above each differing value."""
+        """Adds subscriptions as (id, stored tree). Visits each tree and compares each new part under both vocabularies.
+        All new parts together cost one walk over the ancestors of each differing value."""
         taken = [(id, footprint(tree)) for id, tree in subscriptions]
         self.live += len(taken)
         if self.before.version == self.after.version:
@@ -504,11 +511,11 @@ class Impact:
                 self._parts_of[id] = mine
 
     def parts_of(self, id: str) -> tuple[Part, ...]:
-        """The parts of a subscription that change."""
+        """Returns the parts of the subscription `id` that change."""
         return self._parts_of.get(id, ())
 
     def holders(self, part: Part) -> int:
-        """How many subscriptions have this part."""
+        """Returns the number of subscriptions that have this part."""
         return self._judged.get(part, 0)
 
     # ── judgements ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -567,7 +574,7 @@ class Impact:
                     terms[part].note("loses" if named else "loses_words", value, self.listed)
 
     def _judge_codes(self, terms: Mapping[TermPart, Change], old: "_Anchors", new: "_Anchors") -> None:
-        """Codes of systems that are declared otherwise mean concepts that they did not mean, or mean them no more."""
+        """Notes the codes whose concepts change because the declaration of their code system changed."""
         systems = self.before.code_systems.declared, self.after.code_systems.declared
         changed = {name for name in {*systems[0], *systems[1]} if systems[0].get(name) != systems[1].get(name)}
         ways: tuple[tuple[_Anchors, Vocabulary, What], ...]
@@ -591,7 +598,7 @@ class Impact:
                         terms[part].note(how, f"{form}: {iri}", self.listed)
 
     def _judge_patterns(self, terms: Mapping[TermPart, Change], old: "_Anchors", new: "_Anchors") -> None:
-        """What matches a pattern of aliases that comes or goes means a name, or means it no more."""
+        """Notes the texts that start or stop meaning a name because an alias pattern was added or removed."""
         ways: tuple[tuple[_Anchors, Vocabulary, What], ...]
         ways = (old, self.before, "loses_words"), (new, self.after, "gains_words")
         for anchors, vocabulary, how in ways:
@@ -603,12 +610,12 @@ class Impact:
                                 terms[part].note(how, f"{match}: {iri}", self.listed)
 
     def _repatterned(self, vocabulary: Vocabulary) -> list[tuple[str, str]]:
-        """The patterns of aliases that one of the two vocabularies has alone."""
+        """Returns the alias patterns of `vocabulary` that the other vocabulary does not have."""
         found = self.before.aliases.patterns.items() ^ self.after.aliases.patterns.items()
         return sorted(found & vocabulary.aliases.patterns.items())
 
     def _respelt(self, text: str) -> frozenset[str]:
-        """The texts that are aliases of `text` under one of the vocabularies only."""
+        """Returns the texts that are aliases of `text` under only one of the vocabularies."""
         old, new = self.before.aliases, self.after.aliases
         return frozenset() if old == new else old.spellings(text) ^ new.spellings(text)
 
@@ -649,7 +656,8 @@ class Impact:
 
     @cached_property
     def _split_paths(self) -> dict[str, bool]:
-        """The dotted paths to events of each envelope that is not as it was, and whether it is one now."""
+        """The dotted paths to the events of each envelope that changed. The value is True for paths of the new
+        vocabulary."""
         old, new = (
             {
                 **{("type", split.name): split for split in each.schemas.splits},
@@ -666,7 +674,8 @@ class Impact:
 
     @cached_property
     def _names_of(self) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
-        """By attribute, the published names that count as it, before and after; of all that is declared in either."""
+        """For each attribute the published names that count as it, before and after the change. Covers the names that
+        are declared in either vocabulary."""
         schemes = (self.before.attributes, self.after.attributes)
         names = {name for each in schemes for name in (*each.declarations, *each.above, *each.synonyms)}
         names |= {text for each in schemes for one in each.declarations.values() for text, _ in one.labels}
@@ -697,7 +706,7 @@ class Impact:
         self._note_respelt(text, change)
 
     def _note_respelt(self, text: str, change: Change) -> None:
-        """Which other forms of a name count as it, or count no more (rule 24)."""
+        """Notes the other forms of a name that start or stop counting as it (rule 24)."""
         ways: tuple[tuple[Vocabulary, What], ...] = (self.before, "loses_words"), (self.after, "gains_words")
         for vocabulary, how in ways:
             aliases = vocabulary.aliases
@@ -708,7 +717,8 @@ class Impact:
                     change.note(how, match, self.listed)
 
     def _judge_text(self, part: TextPart, change: Change) -> None:
-        """Costs a look at each word of the tables of synonyms whose texts are others."""
+        """Notes the words that a test of text accepts under only one vocabulary. Linear in the words of the synonym
+        tables whose texts changed."""
         predicate = parse_tree(json.loads(part.predicate))
         if not self._retold or checks_of(predicate, self.after, part.array) is not None:  # type: ignore[arg-type]
             return  # it asks for members of an enumeration or date-times
@@ -750,14 +760,14 @@ class Impact:
 
     @cached_property
     def _retold(self) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-        """The words that tests of text see otherwise: with what they saw before, and see after."""
+        """The words whose texts for tests of text change, each with its texts before and after."""
         words = {*self.before.synonyms, *self.after.synonyms, *self.before.aliases.words, *self.after.aliases.words}
         told = ((word, self.before.texts(word), self.after.texts(word)) for word in sorted(words))
         return [each for each in told if each[1] != each[2]]
 
     @cached_property
     def _rewritten(self) -> dict[str, list[tuple[What, str]]]:
-        """By root word, the words that newly lead, or no longer lead, to it by the user's table."""
+        """For each root word, the words that start or stop leading to it in the user's table of synonyms."""
         found: defaultdict[str, list[tuple[What, str]]] = defaultdict(list)
         old, new = self.before.synonyms, self.after.synonyms
         for word in sorted(word for word, _ in old.items() ^ new.items()):
@@ -768,7 +778,7 @@ class Impact:
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """What a term is read as under one vocabulary: the IRI in force, and its concept if there is one."""
+    """The reading of a term under one vocabulary: the IRI after replacement, and its concept if there is one."""
 
     iri: str
     concept: ConceptId | None
@@ -784,7 +794,7 @@ class _Anchors:
         self._written: defaultdict[str, set[TermPart]] = defaultdict(set)  # root word -> instances that are no concepts
 
     def take(self, part: TermPart) -> _Anchor:
-        """Note a term, by what rule 14 makes of its IRI."""
+        """Adds a term; its IRI is replaced as rule 14 says. Returns its reading."""
         vocabulary = self.vocabulary
         iri = vocabulary.replacement(part.iri) or part.iri
         concept = vocabulary.concept(iri)
@@ -806,13 +816,13 @@ class _Anchors:
         return _Anchor(iri, concept)
 
     def read(self, value: str) -> tuple[ConceptId, ...]:
-        """The concepts that an event with this value is about."""
+        """Returns the concepts that a published value may mean."""
         text = unicodedata.normalize("NFC", value)
         found = self.vocabulary.resolve(text).candidates
         return (*found, *(each for each in self.vocabulary.aliased(text).candidates if each not in found))
 
     def reached(self, value: str) -> set[TermPart]:
-        """The terms that an event with this value satisfies. Costs a step per concept above it."""
+        """Returns the terms that an event with this value satisfies. Cost: one step per ancestor of its concepts."""
         words = self.vocabulary.words(value) if self._written else ()
         found = {part for word in words for part in self._written.get(word, ())}
         for concept in self.read(value):
@@ -824,8 +834,8 @@ class _Anchors:
 
 
 def _news(these: _Anchors, others: _Anchors, word: str, parts: set[TermPart]) -> set[TermPart]:
-    """Of the terms that `word` reaches here alone, those not told of already by a name of the concept it leads to:
-    such a name reaches the term on both sides, or on neither."""
+    """Filters `parts`, the terms that `word` reaches under one vocabulary only. A term is left out if a name of the
+    concept that `word` means also reaches it under one vocabulary only, because that name is already reported."""
     named: set[TermPart] = set()
     lasting: set[TermPart] = set()
     for concept in these.read(word):
@@ -837,7 +847,8 @@ def _news(these: _Anchors, others: _Anchors, word: str, parts: set[TermPart]) ->
 
 
 def _told(declaration: AttributeDeclaration | None) -> dict[str, Any] | None:
-    """What counts of a declaration: all but its names, and who may see its values, which changes no match."""
+    """Returns the members of a declaration that affect matching: all except its names and its read and match
+    permissions."""
     if declaration is None:
         return None
     others = ("name", "labels", "readable_by", "matchable_by")
@@ -859,7 +870,7 @@ def _plain(value: Any) -> Any:
 
 
 def _measured(vocabulary: Vocabulary, unit: str) -> list[Any] | None:
-    """Dimension and size of one of a unit."""
+    """Returns the dimension of `unit` and the amount of one unit in the base unit; None for an unknown unit."""
     try:
         measure = vocabulary.units.measure(1, unit)
     except SemanticError:
@@ -867,17 +878,17 @@ def _measured(vocabulary: Vocabulary, unit: str) -> list[Any] | None:
     return [measure.dimension, measure.amount]
 
 
-# What to tell of an impact, as JSON: the terms, attributes, units and words that change, and the subscriptions.
+# The report of an impact as JSON: the terms, attributes, units and words that change, and the subscriptions.
 #
 #     {"subscriptions": {"live", "changed", "listed": [{"id", "changes": ["target: gains 3"]}]},
 #      "terms":      {"count", "listed": [{"iri", "label", "test", "subscriptions", "gains", "loses", …}]},
 #      "attributes": {…}, "units": {…}, "words": {…}, "texts": {…}, "pairs": {…}}
 #
-# Every list is bounded, and says how many there are.
+# Every list has a maximum length and comes with the total count.
 
 
 def impact_report(impact: Impact, *, limit: int = LISTED) -> dict[str, Any]:
-    """`impact` as JSON, with at most `limit` entries a list; those with most subscriptions come first."""
+    """Returns `impact` as JSON, with at most `limit` entries per list. Entries with most subscriptions come first."""
     return {
         "vocabulary_version": {"from": impact.before.version, "to": impact.after.version},
         "subscriptions": {
@@ -957,7 +968,7 @@ def _concepts(change: Change, what: Any, vocabulary: Vocabulary, limit: int) -> 
 
 
 def _changed_words(change: Change, limit: int) -> dict[str, Any]:
-    """Words that newly lead to it, or no longer do; members only where there are any."""
+    """Returns the words that start or stop leading to a part. A member without words is left out."""
     said: dict[str, Any] = {}
     if change.counts["gains_words"]:
         said["words"] = {
@@ -977,7 +988,7 @@ def _subscription(impact: Impact, id: str) -> dict[str, Any]:
 
 
 def _sentence(impact: Impact, part: Part) -> str:
-    """One change in a few words."""
+    """Returns a short description of the change of a part."""
     change = impact.changes[part]
     match part:
         case TermPart(test, iri, relation):
@@ -1022,7 +1033,7 @@ def _sentence(impact: Impact, part: Part) -> str:
 
 
 def _relation(impact: Impact, iri: str) -> str:
-    """The label of a relation, where either vocabulary has it."""
+    """Returns the label of a relation from the vocabulary that has it."""
     known = impact.after if iri in impact.after.relations else impact.before
     return known.relations.label(iri)
 
@@ -1033,14 +1044,14 @@ def _label(vocabulary: Vocabulary, iri: str) -> str | None:
 
 
 class FormerVocabulary(Vocabulary):
-    """The same words by the rules of a former meaning, as far as an impact asks."""
+    """A vocabulary that applies the rules of a former meaning, as far as an impact needs them."""
 
     _former = 1
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, declarations: Mapping[str, Any], former: int = 1) -> "FormerVocabulary":
-        """That of the ontologies of `vocabulary` and the `declarations` that it was made with, by the rules of meaning
-        `former`. Costs what building a vocabulary does."""
+        """Builds the vocabulary of the ontologies of `vocabulary` and its `declarations`, by the rules of meaning
+        `former`. The cost is that of building a vocabulary."""
         merged = vocabulary.ontologies
         if former == 1:
             merged = tuple(
@@ -1076,8 +1087,8 @@ def impact_of_rules(
     subscriptions: Iterable[tuple[str, Mapping[str, Any]]],
     former: int = 1,
 ) -> Impact:
-    """What `vocabulary`, made with these `declarations`, means otherwise to `subscriptions`, (id, stored tree), than by
-    the rules of meaning `former`."""
+    """Returns how the meaning of `subscriptions`, (id, stored tree), under `vocabulary` differs from their meaning by
+    the rules of meaning `former`. `declarations` are those that `vocabulary` was made with."""
     impact = Impact(FormerVocabulary.of(vocabulary, declarations, former), vocabulary)
     impact.add(subscriptions)
     return impact

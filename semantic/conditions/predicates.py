@@ -518,7 +518,7 @@ class AtomEvaluator:
         apart)."""
         self._inner: list[list[AtomEvaluator]] = []
         self._each: AtomEvaluator | None = None
-        """What `every` asks of one value."""
+        """The evaluator of the condition that `every` applies to each value."""
         if isinstance(atom.predicate, EveryValue):
             ((inner,),) = normal_form(atom.predicate.item)
             self._each = AtomEvaluator(inner, vocabulary, array)
@@ -557,7 +557,7 @@ class AtomEvaluator:
 
     @property
     def asked_of_each(self) -> "AtomEvaluator":
-        """What `every` asks of one value."""
+        """The evaluator of the condition that `every` applies to each value. The atom must be an `every`."""
         assert self._each is not None
         return self._each
 

@@ -611,8 +611,9 @@ class Matcher:
         return restored
 
     def add_described(self, described: DescribedMany, names: Mapping[int, str]) -> None:
-        """Add what a `BulkCompiler` compiled under the vocabulary of this matcher: of the expressions at these places,
-        all of them valid, each under its name. Raises `DuplicateSubscription`, with none added."""
+        """Adds expressions that a `BulkCompiler` compiled under the vocabulary of this matcher. `names` maps the place
+        of each expression to add to the name of its subscription; all these expressions must be valid. Raises
+        `DuplicateSubscription`; then nothing is added."""
         for name in names.values():
             if name in self._subscriptions.slots:
                 raise DuplicateSubscription(name)

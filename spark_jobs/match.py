@@ -110,8 +110,8 @@ NONE_REPEATED = Repeated()
 
 
 def find_repeated(session: SparkSession, splits: Sequence[Split], read: ReadOptions, folder: Path) -> list[Repeated]:
-    """For each split the lines that repeat an event of an earlier split, or of an earlier line. Written into `folder`,
-    which is replaced."""
+    """Finds the lines of each split that repeat an event of an earlier split or line. Writes the line numbers into
+    `folder`, which is replaced."""
     asked = [number for number, split in enumerate(splits) if _has_names(split)]
     if not asked:
         return [NONE_REPEATED] * len(splits)
@@ -149,7 +149,7 @@ def find_repeated(session: SparkSession, splits: Sequence[Split], read: ReadOpti
 
 
 def without_repeated(batches: Iterable[EventBatch | Rejected], repeated: Repeated) -> Iterator[EventBatch | Rejected]:
-    """The events of a split without the repeated lines."""
+    """Yields the events of a split without the repeated lines."""
     lines = repeated.lines()
     for batch in batches:
         if isinstance(batch, Rejected) or not lines.size:
@@ -163,7 +163,7 @@ def without_repeated(batches: Iterable[EventBatch | Rejected], repeated: Repeate
 
 
 def _has_names(split: Split) -> bool:
-    """Whether events of a split may have a source and an id."""
+    """Returns whether events of a split may have a source and an id."""
     if split.problem or split.format == "csv":
         return False
     if split.format == "lines":
@@ -190,7 +190,8 @@ def _named(batch: EventBatch, split: int) -> pa.RecordBatch:
 
 
 def _digest(source: str, id: str) -> bytes:
-    """16 bytes: of 10⁹ events two others have the same with a probability of 10⁻²¹."""
+    """Returns a digest of 16 bytes. The probability that any two of 10⁹ different events have the same digest is
+    10⁻²¹."""
     return hashlib.blake2b(f"{len(source)} {source}{id}".encode(), digest_size=16).digest()
 
 
@@ -219,8 +220,9 @@ A_ROW_AN_EVENT = Chosen()
 
 
 def match(events: DataFrame, snapshot: Snapshot, *, explode: bool = False) -> DataFrame:
-    """The matches of each event. `events` has the columns of `schemas.EVENTS`; the result those of `MATCHES`, or with
-    `explode` of `EXPLODED`. Rows that cannot be read are left out: `quarantined` has them."""
+    """Returns the matches of each event. `events` has the columns of `schemas.EVENTS`. The result has those of
+    `MATCHES` or, with `explode`, those of `EXPLODED`. Rows that cannot be read are left out; `quarantined` returns
+    them."""
     schema = EXPLODED if explode else MATCHES
     snapshot = snapshot.for_workers(events.sparkSession)
 
@@ -238,9 +240,9 @@ def matched_rows(
     rejected: list[Rejected] | None = None,
     seen: Callable[[ShardMatcher, Matched], None] | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of each batch. With several groups of shards all batches are held while one after the other is asked:
-    it would be opened again for every batch. `rejected` gets what cannot be read; `seen` is called with what each group
-    of shards found of a batch."""
+    """Yields the rows of matches of each batch. If there are several groups of shards, all batches are kept in memory
+    and the groups are opened one after the other, so that no group is opened once per batch. Events that cannot be read
+    are added to `rejected`. `seen` is called with the result of each batch and group of shards."""
     rows = exploded_rows if chosen.explode else listed_rows
     version = snapshot.vocabulary_version
     groups = snapshot.groups()
@@ -268,7 +270,7 @@ def matched_rows(
 
 
 def listed_rows(matcher: ShardMatcher, matched: Matched, version: str) -> pa.Table:
-    """`MATCHES`, the ids as a dictionary."""
+    """Returns the rows of `MATCHES`; the ids of subscriptions are dictionary-encoded."""
     keys = matched.batch.keys
     subscriptions = matcher.subscriptions(matched.table)
     return keys.append_column("subscriptions", subscriptions).append_column(
@@ -277,7 +279,7 @@ def listed_rows(matcher: ShardMatcher, matched: Matched, version: str) -> pa.Tab
 
 
 def exploded_rows(matcher: ShardMatcher, matched: Matched, version: str) -> pa.Table:
-    """`EXPLODED`: the keys of an event once for each of its matches."""
+    """Returns the rows of `EXPLODED`: one row per match, with the keys of its event."""
     table: MatchTable = matched.table
     events = np.repeat(np.arange(len(table.offsets) - 1), np.diff(table.offsets))
     keys = matched.batch.keys.take(pa.array(events))
@@ -290,8 +292,8 @@ def exploded_rows(matcher: ShardMatcher, matched: Matched, version: str) -> pa.T
 
 
 def side_by_side(tables: Sequence[pa.Table | None], named: str = "id") -> pa.Table:
-    """The same events matched against several groups of shards, as one row each. The column `named` tells that they
-    are the same; the other columns are those of the first table. Raises ValueError."""
+    """Joins the results of several groups of shards for the same events into one row per event. The other columns are
+    those of the first table. Raises ValueError if the tables differ in the column `named`."""
     first = tables[0]
     assert first is not None
     offsets = np.zeros(len(first) + 1, dtype=np.int64)
@@ -321,7 +323,7 @@ def side_by_side(tables: Sequence[pa.Table | None], named: str = "id") -> pa.Tab
 
 
 def decoded(batch: pa.RecordBatch) -> tuple[EventBatch, list[Rejected]]:
-    """Rows of `schemas.EVENTS` as events again; they keep their names and times."""
+    """Converts rows of `schemas.EVENTS` back to events, with their names and times."""
     found, lines, bodies = [], [], []
     rejected: list[Rejected] = []
     times = batch.column("time").cast(pa.int64()).to_pylist()
@@ -371,9 +373,10 @@ def match_archive(
     together: int = SHARD_SUBSCRIPTIONS,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Match an archive into `output`, by day; returns the summary. May be interrupted and run again at any time: what
-    is done is not done again, and readers see whole days only. `distinct`: of events with the same source and id only
-    the first is taken. `together`: subscriptions that a worker holds at one time. Raises `JobFailed`."""
+    """Matches an archive into `output`, by day; returns the summary. The job can be interrupted and run again at any
+    time: finished units are not repeated, and readers see only complete days. With `distinct`, only the first of the
+    events with the same source and id is matched. `together` is the number of subscriptions that a worker holds at one
+    time. Raises `JobFailed`."""
     target = Output(output)
     with target.locked():
         splits = number_lines(session, splits_of(archive, split_bytes=split_bytes, split_rows=split_rows), progress)
@@ -437,7 +440,8 @@ def match_unit(
     first: bool,
     parts: bool,
 ) -> Mapping[str, float]:
-    """In a worker: one split against one group of shards, which may be the `first`, or make `parts` of rows."""
+    """Runs in a worker: matches one split against one group of shards. `first` says whether it is the first group,
+    `parts` whether partial rows are written for a later join."""
     matcher = opened(snapshot, group)
     before = matcher.spent()
     events = matches = 0
@@ -466,7 +470,7 @@ def _digests(snapshot: Snapshot, group: Sequence[int]) -> tuple[str, ...]:
 
 
 def _part(matcher: ShardMatcher, matched: Matched, snapshot: Snapshot, *, first: bool) -> pa.Table:
-    """What a group found: the events themselves are in the part of the first one only."""
+    """Returns the partial rows of one group of shards. Only the part of the first group contains the events."""
     place = pa.array(matched.batch.lines)
     if first:
         return listed_rows(matcher, matched, snapshot.vocabulary_version).append_column(PLACE, place)
@@ -481,7 +485,7 @@ def _write_days(writer: UnitWriter, rows: pa.Table, chosen: Chosen) -> None:
 
 
 def _join_unit(folder: Path, parts: Sequence[str], chosen: Chosen, writer: UnitWriter) -> Mapping[str, float]:
-    """In a worker: the parts of one split, event by event."""
+    """Runs in a worker: joins the parts of one split by event."""
     staged = Output(folder)
     counts = {"events": 0.0, "matches": 0.0, "quarantined": 0.0}
     files = [[_opened(path) for path in staged.staged(part, PARTS)] for part in parts]
@@ -503,8 +507,8 @@ def _opened(path: Path) -> pq.ParquetFile:
 
 
 def _rows_together(files: Sequence[pq.ParquetFile]) -> int:
-    """How many events are joined at one time. Not few: what joining costs for each id of a subscription is paid each
-    time."""
+    """Returns the number of events that are joined at one time. It must not be small, because each join costs time for
+    each subscription id."""
     events = matches = 1
     for footer in (file.metadata for file in files):
         events = max(events, footer.num_rows)
@@ -516,8 +520,8 @@ def _rows_together(files: Sequence[pq.ParquetFile]) -> int:
 
 
 def in_pieces(files: Sequence[pq.ParquetFile], together: int) -> Iterator[pa.Table]:
-    """Rows of one part, `together` at a time wherever its row groups end, since those of another end elsewhere. Read
-    by row groups: each has a dictionary of its own."""
+    """Yields the rows of one part in pieces of `together` rows. The pieces do not depend on the row groups, because the
+    row groups of other parts end elsewhere. The files are read by row group, since each has its own dictionary."""
     held: list[pa.Table] = []
     rows = 0
     for file in files:
@@ -568,8 +572,8 @@ def backtest_archive(
     progress: Progress = silent,
     language: str = "en",
 ) -> dict[str, Any]:
-    """The report of `kindcast.semantic.backtest` over an archive. `expression` is text or a tree. Raises `JobFailed`,
-    `InvalidSubscription`."""
+    """Returns the report of `kindcast.semantic.backtest` for an archive. `expression` is text or a tree. Raises
+    `JobFailed`, `InvalidSubscription`."""
     test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs())
     splits = number_lines(session, splits_of(archive), progress)
     work = partial(_count, snapshot=snapshot.for_workers(session), expression=expression, read=read)
@@ -579,7 +583,7 @@ def backtest_archive(
 
 
 def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptions) -> Counts:
-    """In a worker: one split."""
+    """Runs in a worker: counts one split."""
     test = Backtest(vocabulary_of(snapshot), expression, operators=operators_for_jobs())
     for batch in read_split(split, read):
         if isinstance(batch, Rejected):

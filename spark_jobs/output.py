@@ -54,17 +54,17 @@ __all__ = [
 ]
 
 
-# How jobs write Parquet: texts that repeat as dictionaries, and only those statistics that help who reads.
+# How jobs write Parquet: repeated texts are dictionary-encoded, and only statistics that help readers are written.
 #
-# The ids of subscriptions are a dictionary that is written once for each row group, so row groups are large. The least
-# and the largest of them say nothing, and finding them would take as long as all the rest of writing.
+# The dictionary of subscription ids is written once per row group, so row groups are large. The minimum and maximum id
+# would help no reader, and computing them would take as long as the rest of writing.
 
 DICTIONARY_BYTES = 64 << 20
 """Of the ids in one row group; beyond, Parquet would write each id out."""
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer of rows of this schema."""
+    """Opens a Parquet writer for rows of `schema`."""
     told = [field.name for field in schema if not pa.types.is_dictionary(field.type) and field.type.num_fields == 0]
     return pq.ParquetWriter(
         path, schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES, write_statistics=told or False
@@ -72,7 +72,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def weight(table: pa.Table) -> int:
-    """The bytes of a table, without those of dictionaries, which many tables share."""
+    """Returns the size of a table in bytes, without dictionaries, because many tables share them."""
     return sum(_bytes(chunk) for column in table.columns for chunk in column.chunks)
 
 
@@ -116,14 +116,14 @@ class UnitWriter:
         self._known: list[str] = []
 
     def write(self, folder: str, table: pa.Table) -> None:
-        """Add rows to the file in `folder`. Held back until there are enough for a row group."""
+        """Adds rows to the file in `folder`. Rows are buffered until there are enough for a row group."""
         self._waiting.setdefault(folder, []).append(table)
         self._held[folder] = self._held.get(folder, 0) + weight(table)
         if sum(self._held.values()) >= ROW_GROUP_BYTES:
             self._flush(max(self._held, key=self._held.__getitem__))
 
     def finish(self, counts: Mapping[str, float]) -> Done:
-        """Close the files and let them be seen, all at one time."""
+        """Closes the files and makes all of them visible in one step."""
         for folder in list(self._waiting):
             self._flush(folder)
         for writer in self._open.values():
@@ -141,7 +141,7 @@ class UnitWriter:
         return done
 
     def abandon(self) -> None:
-        """Forget what was written."""
+        """Discards the files of this unit."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _flush(self, folder: str) -> None:
@@ -171,8 +171,8 @@ class Output:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One job at a time. What a crash left half in place is finished, what it left half written removed. Raises
-        `UnusableOutput`."""
+        """Locks the output folder, so that only one job uses it. After a crash, an incomplete publication is finished,
+        and half-written files are removed. Raises `UnusableOutput`."""
         try:
             self._staged.mkdir(parents=True, exist_ok=True)
             lock = (self._own / "lock").open("w")
@@ -189,11 +189,11 @@ class Output:
             yield
 
     def own(self, name: str) -> Path:
-        """A folder for what a job keeps for itself."""
+        """Returns a folder for the internal files of a job."""
         return self._own / name
 
     def done(self) -> dict[str, Done]:
-        """The units that need not be done again: in place, or staged."""
+        """Returns the finished units, published or staged. They need not run again."""
         found = {unit: Done(unit, tuple(said["folders"]), said["counts"]) for unit, said in self._committed().items()}
         for path in self._staged.iterdir():
             if "." not in path.name:
@@ -202,13 +202,13 @@ class Output:
         return found
 
     def commit(self, units: Iterable[Done]) -> None:
-        """Make the folder hold what these units wrote, and nothing else."""
+        """Publishes the files of these units and removes all others from the folder."""
         wanted = {each.unit: {"folders": list(each.folders), "counts": dict(each.counts)} for each in units}
         _write_json(self._own / "journal.json", wanted)
         self._carry_on()
 
     def staged(self, unit: str, folder: str) -> list[Path]:
-        """The files that a staged unit wrote into `folder`, in order."""
+        """Returns the files that a staged unit wrote into `folder`, in order."""
         return sorted((self._staged / unit / folder).glob("part-*.parquet"))
 
     # ── putting in place ────────────────────────────────────────────────────────────────────────────────────────
@@ -228,8 +228,8 @@ class Output:
             self._discard(path)
 
     def _discard(self, unfinished: Path) -> None:
-        """A worker may outlive its job and be about to finish this: it is moved away first, so that it is never taken
-        for a finished unit of which half is gone."""
+        """Deletes an unfinished unit. The folder is moved away first: a worker that outlives its job may finish the
+        unit at this moment, and a half-deleted unit must not be taken for a finished one."""
         gone = self._own / "discarded"
         gone.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):  # it has just been finished
@@ -249,7 +249,7 @@ class Output:
             self._set_aside(folder)
 
     def _swap(self, folder: str, units: set[str]) -> None:
-        """Let `folder` hold the files of `units`. May be called again after a crash at any place."""
+        """Replaces the contents of `folder` by the files of `units`. Can be repeated after a crash at any point."""
         place, old = self.folder / folder, self._own / "old" / folder
         if place.is_dir() and {_unit_of(path) for path in place.glob("*.parquet")} == units:
             return
@@ -269,7 +269,7 @@ class Output:
         sync(self.folder)
 
     def _set_aside(self, folder: str) -> None:
-        """In one step, so that no reader sees half of it."""
+        """Moves `folder` away in one step, so that no reader sees a part of it."""
         old = self._own / "old" / folder
         if old.is_dir():
             shutil.rmtree(old)
@@ -289,7 +289,7 @@ def _unit_of(path: Path) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under another name; a copy where the file system knows no links."""
+    """Links `target` to the file `source`. Copies the file if the file system does not support links."""
     try:
         os.link(source, target)
     except OSError:
@@ -298,7 +298,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    """Whole or not at all, and on disk."""
+    """Writes a JSON file atomically and flushes it to disk."""
     writing = path.with_name(f".{path.name}.{os.getpid()}")
     writing.write_text(json.dumps(value), encoding="utf-8")
     sync(writing)
@@ -307,7 +307,7 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
+    """Flushes a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -328,14 +328,15 @@ WORST_FIRST = 400
 
 
 def unit_name(kind: str, split: Split, *parts: Any) -> str:
-    """The name of a unit: a digest, which differs whenever the unit would write something else."""
+    """Returns the name of a unit: a digest of its inputs, which changes whenever the output of the unit would
+    change."""
     told = {name: value for name, value in asdict(split).items() if name != "path"}
     return hashlib.sha256(repr((kind, sorted(told.items()), parts)).encode()).hexdigest()[:20]
 
 
 def number_lines(session: SparkSession, splits: Sequence[Split], progress: Progress) -> list[Split]:
-    """The splits with their first lines. One pass over those files that have several splits; none if there are no
-    such."""
+    """Returns the splits with the numbers of their first lines. Reads once the files that have several splits, and no
+    others."""
     several = {split.path for split in splits if split.first == 0}
     if not several:
         return list(splits)
@@ -347,7 +348,8 @@ def number_lines(session: SparkSession, splits: Sequence[Split], progress: Progr
 def run_units(
     session: SparkSession, output: Output, units: Sequence[tuple[str, Work]], stage: str, progress: Progress
 ) -> list[Done]:
-    """Do what is not done yet, in this order; returns all. The output must be locked. Raises `JobFailed`."""
+    """Runs the units that are not finished, in this order; returns all units. The output must be locked. Raises
+    `JobFailed`."""
     known = output.done()
     folder = output.folder
 
@@ -380,7 +382,8 @@ def run_tasks(
     *,
     before: int = 0,
 ) -> list[Any]:
-    """`function` of each item, one task each, in order; reports progress meanwhile. Raises `JobFailed`."""
+    """Calls `function` on each item in its own task and returns the results in order. Reports progress. Raises
+    `JobFailed`."""
     total = before + len(items)
     progress(stage, before, total)
     if not items:
@@ -417,7 +420,7 @@ def run_tasks(
 
 
 def _worst(error: Exception) -> str:
-    """What a worker said last before it failed."""
+    """Returns the last message of a worker before it failed."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback", "Caused by", "..."))]
     python = [line for line in said if "Error: " in line or "Exception: " in line]
@@ -425,7 +428,8 @@ def _worst(error: Exception) -> str:
 
 
 def by_day(table: pa.Table) -> list[tuple[str, pa.Table]]:
-    """The rows of each day, in their order, with the folder that they belong to; the column `day` is in its name."""
+    """Splits rows by day and keeps their order. Returns (folder, rows); the name of the folder replaces the column
+    `day`."""
     days = table["day"].combine_chunks().dictionary_encode()
     rest = table.drop_columns(["day"])
     names = days.dictionary.to_pylist()
@@ -435,7 +439,7 @@ def by_day(table: pa.Table) -> list[tuple[str, pa.Table]]:
 
 
 def rejected_rows(rejected: Sequence[Rejected]) -> pa.Table:
-    """`schemas.QUARANTINE`."""
+    """Returns rejected events as rows of `schemas.QUARANTINE`."""
     return pa.Table.from_pylist([each.row() for each in rejected], QUARANTINE)
 
 
@@ -444,7 +448,7 @@ REASONS = 5
 
 
 def quarantine_reasons(output: Path) -> dict[str, int]:
-    """Why events of an output were set aside, with how many; empty where none was."""
+    """Returns the number of quarantined events of an output by reason; empty if there are none."""
     found: Counter[str] = Counter()
     for path in sorted(output.glob("_quarantine/*.parquet")):
         found.update(pq.read_table(path, columns=["reason"])["reason"].to_pylist())

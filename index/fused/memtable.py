@@ -52,10 +52,11 @@ NOWHERE, IN_MEMTABLE, FROZEN, NEVER = range(4)
 
 
 class RowLocations:
-    """Invariant: `size` counts all rows that were ever given out; of these, the free ones are `NOWHERE`."""
+    """The allocation of rows. Invariant: `size` counts all rows that were ever allocated; those that are free now are
+    `NOWHERE`."""
 
     def __init__(self, state: Bytes | None = None) -> None:
-        """`state`: where each row of an earlier engine is, `uint8[rows]`."""
+        """`state` is the location of each row of a saved engine, `uint8[rows]`."""
         self._state = np.zeros(0, dtype=np.uint8) if state is None else state
         self.size = self._state.size
         self._free: list[int] = np.flatnonzero(self._state == NOWHERE).tolist()  # ascending, which is a heap
@@ -76,7 +77,7 @@ class RowLocations:
         return 40 if self._free or self.size < self._state.size else max(64, self.size)
 
     def state(self) -> npt.NDArray[np.uint8]:
-        """Where each row is: a view."""
+        """The location of each row, as a view."""
         return self._state[: self.size]
 
     def take(self) -> int:
@@ -89,12 +90,12 @@ class RowLocations:
         return self.size - 1
 
     def give_back(self, row: int) -> None:
-        """`row` is free."""
+        """Frees `row`."""
         self._state[row] = NOWHERE
         heapq.heappush(self._free, row)
 
     def shrink(self) -> None:
-        """Forget free rows behind the last that is not. Linear."""
+        """Drops the free rows after the last occupied one. Linear."""
         used = np.flatnonzero(self.state())
         self.size = int(used[-1]) + 1 if used.size else 0
         self._state = self._state[: self.size].copy()
@@ -102,11 +103,11 @@ class RowLocations:
         heapq.heapify(self._free)
 
     def put(self, rows: int | Sequence[int] | Codes, where: int | Bytes) -> None:
-        """Each of `rows` is there now."""
+        """Sets the location of each of `rows`."""
         self._state[rows] = where
 
     def where(self, row: int) -> int:
-        """`NOWHERE` also for a row that there never was."""
+        """Returns the location of a row; `NOWHERE` also for a row that was never allocated."""
         return int(self._state[row]) if 0 <= row < self.size else NOWHERE
 
     def check_invariants(self) -> None:
@@ -174,12 +175,12 @@ class Memtable:
 
     @property
     def entries(self) -> int:
-        """How many entries an event is asked, removed ones included."""
+        """The number of entries, including removed ones."""
         return len(self._programs)
 
     @property
     def nbytes(self) -> int:
-        """About what it takes: its arrays, and some 300 bytes of objects a row."""
+        """The approximate size in bytes: the arrays, and some 300 bytes of objects per row."""
         arrays = (*self._programs.arrays(), self._rows)
         known = len(self._fitting) * (self._sieves.masks.shape[2] * 8 + 300)
         sieves = sum(array.nbytes for array in self._sieves)
@@ -187,7 +188,8 @@ class Memtable:
         return int(own + self._rest.nbytes + 300 * self.entries + sieves + known)
 
     def add(self, row: int, clause: Clause, parts: Parts) -> None:
-        """`parts` are those of `clause`. Some 20 to 40 µs, by the length of the clause."""
+        """Adds `clause`, whose decomposition is `parts`. Takes some 20 to 40 µs, depending on the length of the
+        clause."""
         entry = self._programs.add(dict.fromkeys(clause.predicates), self._columns)
         if entry == self._rows.size:
             self._rows = np.concatenate([self._rows, np.full_like(self._rows, -1)])
@@ -203,21 +205,21 @@ class Memtable:
         self._arrays = None
 
     def remove(self, row: int) -> None:
-        """Forget `row`, which is here."""
+        """Removes `row`, which must be in this memtable."""
         del self.places[row]
         self._rest.discard(row)
         self._rows[self._entries.pop(row)] = -1
 
     def arrays(self) -> tuple[MemtableArrays, ProgramArrays]:
-        """What kernels read; valid until the next `add`."""
+        """Returns the arrays that kernels read. They are valid until the next `add`."""
         if self._arrays is None:
             entries = MemtableArrays(self._rows, self._attribute_from.array, self._attributes.array)
             self._arrays = entries, self._programs.arrays()
         return self._arrays
 
     def sieves(self) -> SieveArrays:
-        """The masks of all rows. Those of new ones are entered, some ns for each cell; once their number has doubled,
-        all are, under new cells. Any thread that matches may come first."""
+        """Returns the masks of all rows. First enters the rows that are new, at some ns per cell. When the number of
+        rows has doubled, all rows are entered again under new cells. Any matching thread may do this work."""
         if self._sieved < self.entries:
             with self._entering:
                 if self._sieved < self.entries:
@@ -225,8 +227,8 @@ class Memtable:
         return self._sieves
 
     def fits(self, presents: Sequence[frozenset[AttributeId]], words: int) -> Words:
-        """`uint64[kinds, words]`: the rows whose attribute sets fit each kind of event. Some ns for each attribute of
-        rows that were not asked of such an event before."""
+        """Returns `uint64[kinds, words]`: the rows whose attribute sets fit each kind of event. Costs some ns per
+        attribute of the rows that were not yet compared with this kind of event."""
         entries = self.arrays()[0]
         found = np.empty((len(presents), words), dtype=np.uint64)
         for kind, present in enumerate(presents):
@@ -261,7 +263,7 @@ class Memtable:
         self._sieved = entries
 
     def _divided_by(self, sieves: SieveArrays) -> SieveArrays:
-        """The same sieves with no row entered, and cells between quantiles of what all rows ask."""
+        """Returns empty sieves for the same columns, with cells between the quantiles of the bounds of all rows."""
         programs, tests = self._programs.arrays(), self._programs.tests
         divided = _no_sieves(sieves, sieves.masks.shape[2])
         for sieve, column in enumerate(sieves.column.tolist()):
@@ -277,7 +279,7 @@ class Memtable:
         self._fitting.clear()
 
     def fitting(self, present: frozenset[AttributeId]) -> int:
-        """How many clauses an event with just these attributes has to be asked."""
+        """Returns the number of clauses whose attribute sets fit an event with exactly these attributes."""
         count = 0
         for entry in range(self.entries):
             first, middle, last = self._attribute_from.array[2 * entry : 2 * entry + 3]
@@ -336,7 +338,8 @@ def _cell(value: float, cuts: Floats) -> int:
 
 @compiled
 def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first: int, last: int) -> SieveArrays:
-    """Enter the rows `first … last - 1`; new sieves for what they ask, up to `MOST_SIEVES`. `sieve_of` is changed."""
+    """Enters the rows `first … last - 1` into the sieves. Adds sieves for new columns, up to `MOST_SIEVES`. Changes
+    `sieve_of`."""
     column, how, cuts, masks = sieves.column, sieves.how, sieves.cuts, sieves.masks
     times = np.zeros(sieve_of.shape[0], dtype=np.int64)
     for entry in range(first, last):
@@ -389,7 +392,7 @@ def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first:
 
 @compiled
 def _fit(memtable: MemtableArrays, present: Ints, first: int, last: int, fits: Words) -> None:
-    """Set the bits of those entries `first … last - 1` that an event with the attributes `present` may match."""
+    """Sets the bits of those entries `first … last - 1` whose attribute sets fit the attributes `present`."""
     most = 0
     for i in range(memtable.attribute_from[2 * first], memtable.attribute_from[2 * last]):
         most = max(most, memtable.attributes[i] + 1)
@@ -421,8 +424,8 @@ def match_memtable(
     buffer: Codes,
     starts: Ints,
 ) -> Codes:
-    """The rows that each event matches, in one pass, as `match_segment` gives them. `rows` has the row of each entry or
-    -1, `fits` the entries that fit each kind of event."""
+    """Returns the rows that each event matches, as a find of one pass like `match_segment`. `rows` has the row of each
+    entry, or -1. `fits` has the entries that fit each kind of event."""
     words = fits.shape[1]
     columns, how, cuts, masks = sieves.column, sieves.how, sieves.cuts, sieves.masks
     several_index, several_from, codes, numbers = batch.several_index, batch.several_from, batch.codes, batch.numbers

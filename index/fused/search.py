@@ -43,8 +43,8 @@ def check_residuals(
     marked: Bytes,
     above: Codes,
 ) -> None:
-    """Replace each `~position` in `buffer` by its row if the program of the position holds, else drop it; groups stay.
-    `buffer` and `starts` are changed in place."""
+    """Replaces each `~position` in `buffer` by its row if the residual program of the position holds, and drops it
+    otherwise. Groups are not changed. `buffer` and `starts` are changed in place."""
     asked_from = np.zeros(starts.size, dtype=np.int64)
     count = 0
     for item in range(starts.size - 1):
@@ -82,7 +82,7 @@ def check_residuals(
 
 @compiled
 def count_rows(offsets: Ints, starts: Ints) -> None:
-    """Add to `offsets[e + 1]` what a find has for event e."""
+    """Adds the number of rows that a find has for event e to `offsets[e + 1]`."""
     events = offsets.size - 1
     for item in range(starts.size - 1):
         offsets[item % events + 1] += starts[item + 1] - starts[item]
@@ -90,7 +90,7 @@ def count_rows(offsets: Ints, starts: Ints) -> None:
 
 @compiled
 def gather_rows(place: Ints, rows: Codes, buffer: Codes, starts: Ints) -> None:
-    """Copy a find to `rows`, for event e from `place[e]` on; `place` moves on."""
+    """Copies a find to `rows`: the rows of event e from `place[e]` on. Advances `place`."""
     events = place.size
     for item in range(starts.size - 1):
         event = item % events
@@ -106,8 +106,8 @@ def gather_rows(place: Ints, rows: Codes, buffer: Codes, starts: Ints) -> None:
 
 @compiled
 def distinct_rows(offsets: Ints, rows: Codes, capacity: int) -> tuple[Ints, Codes]:
-    """The same table with the rows of each event ascending, each once; all rows are below `capacity`. Costs a few ns a
-    row and, for more than a few rows, capacity / 4,096 steps an event."""
+    """Returns the table with the rows of each event in ascending order and without duplicates. All rows are below
+    `capacity`. Costs a few ns per row and, for events with more than a few rows, capacity / 4,096 steps per event."""
     events = offsets.size - 1
     new_offsets = np.zeros(events + 1, dtype=np.int64)
     found = np.empty(rows.size, dtype=np.int32)
@@ -168,9 +168,9 @@ NOTHING = np.zeros(0, dtype=np.int32)
 
 
 class ResultMemory:
-    """Memory of results, lent to their callers. A result owns its memory until it and every view of it are gone; then
-    the memory is free for the next result. The system takes longer to hand out new memory than matching takes to fill
-    it. Any thread may let go of a result."""
+    """A pool of memory for results. A result owns its memory until the result and all views of it are deleted; then the
+    next result can reuse the memory. Without the pool, allocation of new memory would take longer than matching. Any
+    thread may release a result."""
 
     def __init__(self) -> None:
         self._free: deque[Codes] = deque(maxlen=FREE_RESULTS)
@@ -178,11 +178,11 @@ class ResultMemory:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that are free, or lent and will be."""
+        """The bytes in the pool: free memory, and lent memory that returns to the pool."""
         return sum(each.nbytes for each in list(self._free)) + sum(list(self._lent.values()))
 
     def lend(self, rows: int) -> Codes:
-        """Room for so many rows."""
+        """Returns memory for `rows` rows."""
         if rows < FEW_ROWS:
             return np.empty(rows, dtype=np.int32)
         try:
@@ -194,18 +194,19 @@ class ResultMemory:
         return self.owned(memory)
 
     def owned(self, memory: Codes) -> Codes:
-        """`memory` as a result. The buffer is reused when the result is no longer referenced, unless it is large."""
+        """Returns `memory` as a result. The memory is reused when the result is no longer referenced, unless it is
+        large."""
         if not FEW_ROWS <= memory.size <= KEPT_ROWS:
             return memory
         return np.asarray(_Loan(memory, self._free, self._lent))
 
     def clear(self) -> None:
-        """Give up what is free, and what is lent to its owners for good."""
+        """Releases the free memory. Lent memory does not return to the pool."""
         self._free, self._lent = deque(maxlen=FREE_RESULTS), {}
 
 
 class _Loan:
-    """What the arrays of one result have as their base, and so what lives as long as the last of them."""
+    """The base object of the arrays of one result. It lives as long as the last of these arrays."""
 
     __slots__ = ("__array_interface__", "_free", "_lent", "_memory")
 
@@ -222,9 +223,9 @@ class _Loan:
 
 
 class Scratch:
-    """What a search works with and leaves to the next one: marks of concepts, all zero between uses, room to list
-    them, buffers for what is found, and small arrays that many batches share. One for each search that runs; fresh
-    memory costs more than matching does."""
+    """The working memory of a search, reused by the next search: marks of concepts (all zero between uses), space for
+    lists of concepts, buffers for found rows, and small arrays that many batches share. Each running search has its
+    own. It is reused because new memory costs more than matching."""
 
     def __init__(self, size: int, results: ResultMemory) -> None:
         self.size = size
@@ -243,7 +244,8 @@ class Scratch:
         return self.marked.nbytes + self.above.nbytes + sum(each.nbytes for each in self._buffers)
 
     def batch_arrays(self, batch: EventBatch, concepts: int, columns: int) -> BatchArrays:
-        """`batch` for programs: the positions of its columns, and the starts of its concept marks."""
+        """Returns the arrays of `batch` that programs read, with the positions of its columns and the start of the
+        concept marks of each."""
         key = batch.columns.tobytes(), columns
         known = self._places.get(key)
         if known is None:
@@ -258,7 +260,7 @@ class Scratch:
         return BatchArrays(batch.columns, batch.codes, batch.numbers, batch.several_index, batch.several_from, *known)
 
     def attributes(self, present: frozenset[AttributeId]) -> Ints:
-        """The attributes of a kind of event, in any order."""
+        """Returns the attributes of a kind of event as an array, in any order."""
         known = self._attributes.get(present)
         if known is None:
             if len(self._attributes) >= REMEMBERED:
@@ -267,23 +269,23 @@ class Scratch:
         return known
 
     def room(self, events: int) -> int:
-        """How many rows to make room for."""
+        """Returns the number of rows to allocate for `events` events."""
         return FIRST_ROWS + int(self.rows_an_event * 1.25 * events)
 
     def buffer(self) -> Codes:
-        """Room for rows, until `give_back`."""
+        """Lends a buffer for rows until `give_back`."""
         if self._lent == len(self._buffers):
             self._buffers.append(np.empty(FIRST_ROWS, dtype=np.int32))
         self._lent += 1
         return self._buffers[self._lent - 1]
 
     def keep(self, buffer: Codes) -> Codes:
-        """Remember what became of the buffer that was lent last."""
+        """Replaces the buffer that was lent last by `buffer`, which a kernel may have reallocated."""
         self._buffers[self._lent - 1] = buffer
         return buffer
 
     def give_back(self) -> None:
-        """All buffers are free again; large ones are forgotten."""
+        """Takes all buffers back. Large buffers are released."""
         self._lent = 0
         self._buffers = [buffer for buffer in self._buffers if buffer.size <= KEPT_ROWS]
 
@@ -297,8 +299,8 @@ def search(
     scratch: Scratch,
     columns: int,
 ) -> RowTable:
-    """Every row that matches, in no order, and more than once where it has alternatives. `columns`: how many the
-    engine has numbered."""
+    """Returns all rows that match each event, in no order. A row with alternatives may occur repeatedly. `columns` is
+    the number of columns that the engine has numbered."""
     events = batch.events
     memtables = [memtable for memtable in memtables if len(memtable)]
     asked = memtables or any(segment.programs is not None for segment in segments)
@@ -428,7 +430,7 @@ def _of_memtable(
 
 
 def _joined(parts: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """One after the other, and where each begins."""
+    """Returns the concatenated arrays, and the start of each."""
     if len(parts) == 1:
         return np.array([0, parts[0].size], dtype=np.int64), parts[0]
     starts = np.zeros(len(parts) + 1, dtype=np.int64)
@@ -437,7 +439,7 @@ def _joined(parts: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def _table(finds: Sequence[Find], events: int, scratch: Scratch) -> Find:
-    """All of them as one of one pass."""
+    """Merges finds of several passes into one find with a single pass."""
     offsets = np.zeros(events + 1, dtype=np.int64)
     for _, starts in finds:
         count_rows(offsets, starts)

@@ -141,8 +141,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 # One archived object → an event: a CloudEvent where it has `specversion`, else the data of one.
 #
-# The same rules as when it is published over HTTP, so that an archive of what a server accepted means here what it
-# meant there. What has no name gets one: its place in the archive.
+# The rules are those of publishing over HTTP, so an archive of events that a server accepted has the same meaning here.
+# An event without an id gets its place in the archive as its id.
 
 ANONYMOUS = "urn:kindcast:anonymous"
 """The source of an event that names none."""
@@ -157,12 +157,12 @@ _NAME = re.compile(r"[a-z0-9]{1,64}")
 
 
 class Unreadable(ValueError):
-    """This is no event; the text says why."""
+    """A record is not an event. The message gives the reason."""
 
 
 @dataclass(slots=True)
 class ArchivedEvent:
-    """An event with its name and, where it says one, its time in microseconds since 1970."""
+    """An event with its name and, if it has one, its time in microseconds since 1970."""
 
     source: str
     id: str
@@ -181,8 +181,8 @@ def json_of(line: bytes) -> Any:
 
 
 def event_of(value: Any, place: str, time_from: str | None = None) -> ArchivedEvent:
-    """The event that `value` is, or is the data of; `place` is its id if it has none, `time_from` the member of plain
-    data that says its time. Raises `Unreadable`."""
+    """Converts a JSON value to an event: a CloudEvent, or the data of an event. `place` is used as the id if there is
+    none. `time_from` is the member of plain data that contains the time. Raises `Unreadable`."""
     if not isinstance(value, dict):
         raise Unreadable("an event is a JSON object")
     if "specversion" in value:
@@ -191,7 +191,7 @@ def event_of(value: Any, place: str, time_from: str | None = None) -> ArchivedEv
 
 
 def keyed(data: Mapping[str, Any], place: str, time_from: str | None) -> ArchivedEvent:
-    """The event around plain data. Raises `Unreadable`."""
+    """Makes an event of plain data. Raises `Unreadable`."""
     _refuse_context(data)
     context = {"specversion": SPECVERSION, "source": ANONYMOUS, "type": PLAIN_TYPE, "id": place}
     time = None if time_from is None else _instant(data.get(time_from), time_from)
@@ -231,7 +231,7 @@ def _check(name: str, member: Any) -> None:
 
 
 def _from_base64(encoded: Any, context: Mapping[str, Any]) -> Any:
-    """The JSON inside `data_base64`; None where it is none."""
+    """Returns the JSON value in `data_base64`; None if it is not JSON."""
     media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
     try:
         raw = b64decode(encoded, validate=True)
@@ -247,7 +247,7 @@ def _refuse_context(data: Mapping[str, Any]) -> None:
 
 
 def _instant(said: Any, name: str) -> int | None:
-    """The time that a member says: RFC 3339, or seconds since 1970, also as text."""
+    """Reads the time in a member: RFC 3339, or seconds since 1970 as a number or a text."""
     if said is None:
         return None
     if isinstance(said, str):
@@ -274,7 +274,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """What could not be read, for the quarantine. Without `line` it is the whole file."""
+    """A record that could not be read, for the quarantine. Without `line`, it is the whole file."""
 
     file: str
     line: int | None
@@ -288,9 +288,9 @@ class Rejected:
 
 @dataclass(slots=True)
 class EventBatch:
-    """`keys` has the columns source, id, time and day; `lines` are their places in `file`. Either `events` or `table`
-    is there; of a table that was read from lines, `read` gives each as an event again. `bodies` are the lines
-    themselves, where a job asks for them."""
+    """A batch of events. `keys` has the columns source, id, time and day. `lines` are the line numbers in `file`. The
+    batch has either `events` or `table`. If the table was read from lines, `read` returns a row as an event. `bodies`
+    are the lines themselves, if a job needs them."""
 
     keys: pa.Table
     file: str
@@ -305,17 +305,18 @@ class EventBatch:
 
     @property
     def needs_reading(self) -> bool:
-        """Whether some event is a graph, or means what its content type says: columns cannot tell."""
+        """Whether some event is a graph, or is interpreted by its content type. Such events cannot be matched as
+        columns."""
         return self.events is not None and any(map(_is_read_alone, self.events))
 
     def has_names(self, names: AbstractSet[str]) -> bool:
-        """Whether the data of some event has a member of one of these names."""
+        """Returns whether the data of some event has a member with one of these names."""
         if self.events is None:
             return self.table is not None and not names.isdisjoint(self.table.column_names)
         return any(type(each.data) is dict and not names.isdisjoint(each.data) for each in self.events)
 
     def columns(self, *, with_context: bool) -> Any:
-        """What `Matcher.match_table` takes; with the context attributes as `ce.…` where they are asked for."""
+        """Returns the columns for `Matcher.match_table`; with `with_context`, also the context attributes as `ce.…`."""
         if self.events is not None:
             return _columns(self.events, with_context=with_context)
         assert self.table is not None
@@ -328,7 +329,7 @@ class EventBatch:
         return table
 
     def each(self) -> Iterator[Event]:
-        """Event by event."""
+        """Yields the events one by one."""
         if self.events is not None:
             yield from self.events
             return
@@ -342,7 +343,7 @@ class EventBatch:
             )
 
     def take(self, rows: Sequence[int]) -> "EventBatch":
-        """Some of the rows, in the order given."""
+        """Returns a batch of the given rows, in the given order."""
         chosen = np.asarray(rows, dtype=np.int64)
         events = None if self.events is None else [self.events[row] for row in chosen]
         if self.read is not None:  # a member that an object lacks is null in columns: read the lines themselves
@@ -357,8 +358,9 @@ class EventBatch:
         )
 
     def expanded(self, rows: Sequence[tuple[int, Event | None]]) -> "EventBatch":
-        """Some of the rows, a row once for each event that it holds: `None` where it is one. Events of a document keep
-        its line; their bodies are their own."""
+        """Returns a batch of some rows. A row that is a document of several events is repeated once per event; `None`
+        means that the row is a single event. The events of a document keep its line number and have their own
+        bodies."""
         found = self.take([row for row, _ in rows])
         parts = [part for _, part in rows]
         if any(part is not None for part in parts):
@@ -381,8 +383,8 @@ class EventBatch:
 
 
 def unnamed(event: Event, line: int) -> Event:
-    """`event` without its id where that is only its place in the archive: what is taken out of it is named by rule 21,
-    as a server names it."""
+    """Removes the id of `event` if it is only its place in the archive. Events that are split from it are then named by
+    rule 21, as on a server."""
     context = event.context
     if context.get("source") == ANONYMOUS and str(context.get("id", "")).endswith(f":{line}"):
         return Event(event.data, {name: value for name, value in context.items() if name != "id"})
@@ -397,7 +399,7 @@ def _is_read_alone(event: Event) -> bool:
 
 
 def from_events(found: Sequence[ArchivedEvent], file: str, lines: Sequence[int], bodies: list[str]) -> EventBatch:
-    """The batch of events that came as lines."""
+    """Makes a batch of events that were read from lines."""
     time = pa.array([each.time for each in found], pa.timestamp("us", tz="UTC"))
     keys = pa.table(
         {
@@ -411,7 +413,8 @@ def from_events(found: Sequence[ArchivedEvent], file: str, lines: Sequence[int],
 
 
 def days_of(time: Any) -> Any:
-    """The day of each time in UTC as `2026-01-31`; `NO_DAY` for none. A format a distinct day, not a row."""
+    """Returns the UTC day of each time as `2026-01-31`, or `NO_DAY` if there is no time. Each distinct day is formatted
+    once, not once per row."""
     days = pc.divide(pc.cast(pc.floor_temporal(time, unit="day"), pa.int64()), DAY)
     encoded = (days.combine_chunks() if isinstance(days, pa.ChunkedArray) else days).dictionary_encode()
     texts = [str((EPOCH + timedelta(days=number)).date()) for number in encoded.dictionary.to_pylist()]
@@ -420,7 +423,7 @@ def days_of(time: Any) -> Any:
 
 
 def _columns(events: Sequence[Event], *, with_context: bool) -> dict[str, Any]:
-    """A column for each name at the top of some data; numbers as doubles where doubles hold them exactly."""
+    """Returns one column for each top-level name in the data. Numbers become doubles if doubles hold them exactly."""
     cells: dict[str, list[Any]] = {}
     count = len(events)
     for row, event in enumerate(events):
@@ -449,7 +452,7 @@ def _as_numbers(column: list[Any]) -> Any:
 
 
 def without_nothing(value: Any) -> Any:
-    """A row of Arrow as JSON has it: NaN is null."""
+    """Converts a value from Arrow to JSON: NaN becomes null."""
     if isinstance(value, dict):
         return {name: without_nothing(each) for name, each in value.items()}
     if isinstance(value, list):

@@ -53,24 +53,24 @@ __all__ = [
     "write_snapshot",
 ]
 
-# Operators in jobs: the built-in ones and those that are installed on the driver and every worker; and the statistics
-# of their calls.
+# Operators in jobs, and the statistics of their calls. Jobs can use the built-in operators and those that are installed
+# on the driver and on every worker.
 
 
 def operators_for_jobs() -> Iterable[Operator]:
-    """The built-in ones, without regions, tables and windows, and those of the entry point group `kindcast.operators`,
-    which come before built-in ones of the same name."""
+    """Returns the built-in operators, without regions, tables and windows, and the operators of the entry point group
+    `kindcast.operators`. The latter replace built-in operators of the same name."""
     installed = load_operators()
     return (*(each for each in builtin_operators() if each.name not in installed), *installed.values())
 
 
 def records_of(matcher: Matcher) -> list[dict[str, Any]]:
-    """What a matcher has learned of each operator predicate, as the planner keeps it."""
+    """Returns the statistics of each operator predicate that a matcher has collected, in the form of the planner."""
     return matcher.layer.experience.as_records()
 
 
 def added_up(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Records of several workers as one: numbers of the same predicate are added."""
+    """Merges the records of several workers: adds the numbers of the same predicate."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in records:
         key = tuple((name, value) for name, value in record.items() if not _is_number(value))
@@ -115,7 +115,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a snapshot holds. It is small, because it goes to the workers with every task."""
+    """The description of a snapshot. It is small, because it is sent to the workers with every task."""
 
     folder: str
     """Absolute. Workers open it; on a cluster they open their own copies of it (`sent`)."""
@@ -138,8 +138,8 @@ class Snapshot:
         return Path(SparkFiles.get(self.sent)) if self.sent else Path(self.folder)
 
     def for_workers(self, session: SparkSession) -> "Snapshot":
-        """The same, for tasks. On a cluster Spark copies the folder to every worker, once for each executor, so no
-        shared file system is needed for it."""
+        """Returns the snapshot for use in tasks. On a cluster, Spark copies the folder once to each executor, so no
+        shared file system is needed."""
         context = session.sparkContext
         if self.sent or is_local(context.master):
             return self
@@ -152,7 +152,8 @@ class Snapshot:
         return replace(self, sent=f"{name}/{self.place.name}")
 
     def groups(self, together: int = SHARD_SUBSCRIPTIONS) -> tuple[tuple[int, ...], ...]:
-        """The shards in groups that a worker holds at one time: so many subscriptions, one shard at least."""
+        """Returns the shards in groups that a worker holds at one time. A group has up to `together` subscriptions, but
+        at least one shard."""
         found: list[list[int]] = []
         held = 0
         for number, shard in enumerate(self.shards):
@@ -178,13 +179,13 @@ class Snapshot:
             raise UnusableSnapshot(f"{folder} has no snapshot of a matcher: {error}") from error
 
     def _with_present_meaning(self) -> "Snapshot":
-        """The same, with the versions that its vocabulary and shards have by the present rules."""
+        """Returns the snapshot with the versions that its vocabulary and shards have under the current rules."""
         version = self._built().version
         shards = (replace(each, digest=f"{version}:{each.digest.partition(':')[2]}") for each in self.shards)
         return replace(self, vocabulary_version=version, shards=tuple(shards))
 
     def vocabulary(self) -> Vocabulary:
-        """Built again from its records. Raises `UnusableSnapshot`."""
+        """Builds the vocabulary from its records. Raises `UnusableSnapshot`."""
         vocabulary = self._built()
         if vocabulary.version != self.vocabulary_version:
             detail = f"the vocabulary in {self.place} differs from the one in snapshot.json: write the snapshot again"
@@ -202,7 +203,7 @@ class Snapshot:
             raise UnusableSnapshot(f"the vocabulary in {folder} cannot be read: {error}") from error
 
     def matcher(self, shard: int, vocabulary: Vocabulary) -> Matcher:
-        """The subscriptions of one shard. Raises `UnusableSnapshot`."""
+        """Opens the matcher of one shard. Raises `UnusableSnapshot`."""
         open_one = _open_matcher if self.meaning == MEANING else _compile_again
         return open_one(self.place / self.shards[shard].folder, vocabulary)
 
@@ -224,9 +225,9 @@ def write_snapshot(
     declarations: Mapping[str, Any] | None = None,
     shards: int | None = None,
 ) -> Snapshot:
-    """Compile all subscriptions (id, text or tree) and write the folder, whole or not at all; one that is there is
-    replaced. `declarations` is what `Vocabulary` takes beside ontologies. `shards`: as many as
-    `SHARD_SUBSCRIPTIONS` needs, unless told. What cannot be compiled is in `refused`."""
+    """Compiles all subscriptions (id, text or tree) and writes the folder atomically. An existing folder is replaced.
+    `declarations` are the arguments of `Vocabulary` other than the ontologies. The default of `shards` follows from
+    `SHARD_SUBSCRIPTIONS`. Subscriptions that cannot be compiled are listed in `refused`."""
     listed = list(subscriptions)
     count = shards or max(1, -(-len(listed) // SHARD_SUBSCRIPTIONS))
     vocabulary = Vocabulary(ontologies, **(declarations or {}))
@@ -281,7 +282,7 @@ def _add(matcher: Matcher, part: Sequence[tuple[str, str | Mapping[str, Any]]]) 
 
 
 def _context_has_names_above(vocabulary: Vocabulary) -> bool:
-    """Whether a context attribute counts as some other attribute, too."""
+    """Returns whether a context attribute also counts as another attribute."""
     names = Canonicaliser(vocabulary).names
     return any(names(f"ce.{each}") != (f"ce.{each}",) for each in CONTEXT)
 
@@ -290,7 +291,7 @@ def _context_has_names_above(vocabulary: Vocabulary) -> bool:
 
 
 def _save_matcher(matcher: Matcher, folder: Path) -> tuple[str, bool]:
-    """A digest of the subscriptions, and whether one of them asks for context attributes."""
+    """Saves a shard. Returns a digest of its subscriptions, and whether one of them uses context attributes."""
     matcher.save(folder)
     digest, context = hashlib.sha256(), False
     for name in sorted(matcher):
@@ -301,7 +302,8 @@ def _save_matcher(matcher: Matcher, folder: Path) -> tuple[str, bool]:
 
 
 def _compile_again(folder: Path, vocabulary: Vocabulary) -> Matcher:
-    """The matcher of a shard that was compiled by other rules. What has no meaning any more matches nothing."""
+    """Compiles a shard again that was compiled under other rules. Subscriptions without a meaning under the current
+    rules match nothing."""
     matcher = Matcher(vocabulary, operators=operators_for_jobs())
     try:
         matcher.restore_many(saved_trees(folder))
@@ -320,7 +322,7 @@ def _open_matcher(folder: Path, vocabulary: Vocabulary) -> Matcher:
 # ── inputs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 # The inputs of a job: ontologies, declarations and subscriptions, from files or a snapshot.
 #
-#     --ontology FILE …  --declarations FILE  --subscriptions FILE      what people have
+#     --ontology FILE …  --declarations FILE  --subscriptions FILE      the user's files
 #     --inputs DIR                                                       what the command line fetched from a server
 #
 # A subscriptions file is NDJSON as a server exports it: one `{"id", "expression"}` per line, or `where` with a
@@ -332,7 +334,7 @@ DECLARED = frozenset(Declarations().arguments())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Where the inputs are."""
+    """The paths of the inputs."""
 
     ontologies: tuple[Path, ...] = ()
     relations: tuple[str, ...] = ()
@@ -350,8 +352,8 @@ class Inputs:
         return hashlib.sha256(repr((MEANING, told, self.relations, self.shards)).encode()).hexdigest()[:16]
 
     def snapshot(self, below: Path) -> Snapshot:
-        """The snapshot of these inputs, in its own folder in `below`; written if it does not exist. Raises
-        `JobFailed`, `SemanticError`."""
+        """Returns the snapshot of these inputs. It has its own folder in `below` and is written if it does not exist.
+        Raises `JobFailed`, `SemanticError`."""
         place = below / f"snapshot-{self.stamp()}"
         if (place / "snapshot.json").exists():
             return Snapshot.read(place)
@@ -406,7 +408,8 @@ class Inputs:
 
 
 def _unreadable(documents: Sequence[tuple[str, bytes]]) -> str:
-    """Which of the documents cannot be read; all of them where that takes them together."""
+    """Returns the name of the document that cannot be read; all names if only the documents together cannot be
+    read."""
     for name, content in documents:
         try:
             read_several([(name, content)], limits=None, reason="none")
@@ -416,7 +419,7 @@ def _unreadable(documents: Sequence[tuple[str, bytes]]) -> str:
 
 
 def _check_declared(path: Path, name: str, declared: Any) -> None:
-    """Raises `JobFailed` where a member of a file of declarations has another form than its kind has."""
+    """Raises `JobFailed` if a member of a declarations file does not have the form of its kind."""
     try:
         Vocabulary((), **{name: declared})
     except SemanticError:
@@ -428,7 +431,7 @@ def _check_declared(path: Path, name: str, declared: Any) -> None:
 
 
 def _text(path: Path) -> IO[str]:
-    """The text of a file, plain or gzip."""
+    """Opens a text file, plain or gzip."""
     with path.open("rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
     return cast(IO[str], gzip.open(path, "rt", encoding="utf-8")) if zipped else path.open(encoding="utf-8")

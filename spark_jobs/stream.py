@@ -2,12 +2,12 @@
 
     stream_events ─▶ repeated events dropped ─▶ each micro-batch: newest snapshot ─▶ match ─▶ OUTPUT/batch=<n>/day=…
 
-A batch writes one folder, which is renamed into place; Spark's checkpoint says which batches are done. A batch that was
-interrupted is done again; readers saw nothing of it. Changes of subscriptions and ontologies are read between batches
-and count from the next batch on; each row names its version of the vocabulary.
+A batch writes one folder, which is renamed into place. Spark's checkpoint records which batches are done. An
+interrupted batch runs again; readers never see a part of it. Changes of subscriptions and ontologies are read between
+batches and take effect with the next batch. Each row contains the version of its vocabulary.
 
-With an outbox, a batch also has its matches as a server takes them (`POST /v1/matches`), in `_outbox`. Whoever delivers
-them removes the files: what is there is not delivered yet. It comes with the batch, whole or not at all.
+With an outbox, a batch also writes its matches in the form that a server accepts (`POST /v1/matches`) into `_outbox`,
+atomically with the batch. The process that delivers them removes the files, so each remaining file is undelivered.
 
 An event is repeated if another one with the same source and id *arrived* within the window. The time of arrival counts
 and not the time in the event, because Spark drops events that are older than its watermark.
@@ -57,9 +57,9 @@ __all__ = ["FILES", "quarantined", "read_events", "readable", "start_stream", "s
 # DataFrames of events from archives and streams: `schemas.EVENTS`, and the records that cannot be read.
 #
 # read_events(session, archive)         an archive
-# stream_events(session, format, …)     files as they come, a socket, Kafka, whatever Spark can read as a stream
-# quarantined(events)                   the rows that are no events, with file, line and reason
-# readable(events)                      the others
+# stream_events(session, format, …)     new files in a folder, a socket, Kafka, or another streaming source of Spark
+# quarantined(events)                   the rows that are not events, with file, line and reason
+# readable(events)                      the rows that are events
 
 RAW = pa.schema([*EVENTS, pa.field("reason", pa.string())])
 """`EVENTS` and the reason why a row is none: then `body` shows how it begins."""
@@ -68,7 +68,8 @@ FILES = "files"
 
 
 def read_events(session: SparkSession, archive: str, read: ReadOptions = AS_IT_STANDS) -> DataFrame:
-    """The events of an archive, one partition per split, with the rows that are no events. Raises `NoArchive`."""
+    """Reads the events of an archive, one partition per split. The result includes the rows that are not events. Raises
+    `NoArchive`."""
     splits = number_lines(session, splits_of(archive), silent)
     wanted = replace(read, bodies=True)
     rows = session.sparkContext.parallelize(list(enumerate(splits)), len(splits))
@@ -85,8 +86,8 @@ def read_events(session: SparkSession, archive: str, read: ReadOptions = AS_IT_S
 def stream_events(
     session: SparkSession, format: str, options: Mapping[str, str], read: ReadOptions = AS_IT_STANDS
 ) -> DataFrame:
-    """The events of a stream, with the rows that are none. `format` is `files` (option `path`: a folder that archive
-    files are put into, whole), or what Spark calls a source: `socket`, `kafka`."""
+    """Reads the events of a stream. The result includes the rows that are not events. `format` is `files` (option
+    `path`: a folder into which complete archive files are moved) or the name of a Spark source: `socket`, `kafka`."""
     if format == FILES:
         wanted = replace(read, bodies=True)
         schema = "path string, modificationTime timestamp, length long, content binary"
@@ -112,12 +113,12 @@ def stream_events(
 
 
 def readable(events: DataFrame) -> DataFrame:
-    """Those rows that are events: `schemas.EVENTS`."""
+    """Returns the rows that are events: `schemas.EVENTS`."""
     return events.where(sql.col("reason").isNull()).drop("reason")
 
 
 def quarantined(events: DataFrame) -> DataFrame:
-    """Those that are not: `schemas.QUARANTINE`."""
+    """Returns the rows that are not events: `schemas.QUARANTINE`."""
     bad = events.where(sql.col("reason").isNotNull())
     return bad.selectExpr("file", "line", "reason", "body text").select(*QUARANTINE.names)
 
@@ -182,9 +183,9 @@ def start_stream(
     outbox: bool = False,
     told: Told = lambda batch, events, matches: None,
 ) -> StreamingQuery:
-    """Start matching `events` (of `stream_events`). `newest` gives the snapshot of each batch; without
-    `trigger_seconds` the stream ends when all that is there now is matched. `outbox`: whether each batch has its
-    matches for a server. Raises `UnusableOutput`."""
+    """Starts matching `events` (from `stream_events`). `newest` returns the snapshot for each batch. Without
+    `trigger_seconds` the stream ends when all events that exist now are matched. `outbox` says whether each batch
+    writes its matches for a server. Raises `UnusableOutput`."""
     output = output.absolute()  # workers run in folders of their own
     output.mkdir(parents=True, exist_ok=True)
     checkpoint = output / OWN / "checkpoint"
@@ -218,7 +219,7 @@ def _without_repeated(events: DataFrame, window: str) -> DataFrame:
 def _write_batch(
     frame: DataFrame, number: int, output: Path, snapshot: Snapshot, chosen: Chosen, *, outbox: bool
 ) -> tuple[int, int]:
-    """Write the folder of a batch, whole or not at all; returns its events and matches."""
+    """Writes the folder of a batch atomically. Returns the numbers of its events and matches."""
     place = output / f"batch={number:09}"
     if place.is_dir():  # a crash came after the batch, and before the checkpoint said so
         frame.write.format("noop").mode("overwrite").save()  # Spark wants to know which events came, too
@@ -260,7 +261,7 @@ def _write_batch(
 def _writer(
     building: Path, snapshot: Snapshot, chosen: Chosen, *, outbox: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The work of a task: match its part of a batch, write it by day, return the files."""
+    """Returns the function of a task: it matches its part of a batch, writes the rows by day and returns the files."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = uuid.uuid4().hex[:12]
@@ -304,7 +305,8 @@ def _writer(
 
 
 def _outgoing(matcher: ShardMatcher, matched: Matched) -> Iterator[bytes]:
-    """The matches of a batch as lines: an event with subscriptions, or with one and its bindings."""
+    """Yields the matches of a batch as lines: an event with several subscriptions, or with one subscription and its
+    bindings."""
     table, batch = matched.table, matched.batch
     bounds, ids = table.offsets.tolist(), matcher.ids(table).to_pylist()
     sources, names = batch.keys["source"].to_pylist(), batch.keys["id"].to_pylist()
@@ -326,8 +328,8 @@ def _line(event: msgspec.Raw, **more: Any) -> bytes:
 
 
 def _whole(body: str, source: str, id: str) -> msgspec.Raw:
-    """The CloudEvent that a line is, or is the data of. One without a name is named by its place and what it says: in
-    another archive another event may stand at that place."""
+    """Returns a line as a CloudEvent; the line is a CloudEvent or the data of one. An event without an id is named by
+    its place and its content, because another archive may have a different event at the same place."""
     text = msgspec.json.format(body.encode().removeprefix(BOM), indent=-1)  # on one line
     if "specversion" in msgspec.json.decode(text, type=dict[str, msgspec.Raw]):
         return msgspec.Raw(text)

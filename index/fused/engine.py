@@ -78,7 +78,7 @@ __all__ = [
 
 
 def possible(clauses: ClauseColumns) -> npt.NDArray[np.bool_]:
-    """Which of the clauses some event can match: all but those with an empty interval. `bool[n]`."""
+    """Returns `bool[n]`: the clauses that some event can match, which are all clauses without an empty interval."""
     if not clauses.required.isdisjoint(clauses.forbidden):
         return np.zeros(len(clauses), dtype=np.bool_)
     good = np.ones(len(clauses), dtype=np.bool_)
@@ -91,8 +91,8 @@ def possible(clauses: ClauseColumns) -> npt.NDArray[np.bool_]:
 def groups_of_columns(
     bulk: Iterable[tuple[ClauseColumns, npt.NDArray[np.int32]]], columns: Columns
 ) -> dict[ClusterKey, RowGroup]:
-    """Each of the `bulk` with the row of every clause, -1 where no event can match it. A few ns per test, and some µs
-    for each form."""
+    """Groups the clauses of `bulk` by cluster. Each entry of `bulk` has the row of every clause, -1 if no event can
+    match the clause. Costs a few ns per test, and some µs per entry."""
     by_key: dict[ClusterKey, list[RowGroup]] = {}
     for clauses, rows in bulk:
         kept = np.flatnonzero(rows >= 0)
@@ -112,7 +112,8 @@ def groups_of_columns(
 
 
 def _slot(test: OperandColumn, columns: Columns) -> tuple[int, int]:
-    """How and where the engine reads it, as `kindcast.index.fused.columns` says of single tests."""
+    """Returns how and in which column the engine reads `test`, as for single tests
+    (`kindcast.index.fused.columns`)."""
     if isinstance(test, IntervalOperands):
         how = ORDERED
     elif isinstance(test, KeyOperands) or test.exactly:
@@ -123,7 +124,7 @@ def _slot(test: OperandColumn, columns: Columns) -> tuple[int, int]:
 
 
 def _write(test: OperandColumn, columns: Columns, kept: npt.NDArray[np.int64], ends: npt.NDArray[np.float64]) -> None:
-    """The two ends of `test` for the clauses `kept`, into `ends` of them."""
+    """Writes the two ends of `test` into `ends`, for the clauses `kept`."""
     match test:
         case IntervalOperands(low=low, high=high):
             ends[:, 0] = low[kept]
@@ -225,8 +226,9 @@ Run = Callable[[Callable[[], None]], None]
 class FusedEngine(Engine):
     """Exact matching by frozen segments.
 
-    `match` costs what a batch of one costs; `match_batch` shares the walk over blocks. Any number of threads may match
-    at once while none changes the engine. Merges run beside both, and are taken in by the next call.
+    `match` costs as much as a batch of one event; `match_batch` visits each block once for many events. Any number of
+    threads may match at the same time while no thread changes the engine. Merges run in parallel to both; the next call
+    takes over their results.
     """
 
     reads_columns = True
@@ -240,10 +242,11 @@ class FusedEngine(Engine):
         memtable_rows: int = MEMTABLE_ROWS,
         block_rows: int = BLOCK_ROWS,
     ) -> None:
-        """`budget`: how many bytes index and caches may have, without limit by default. When they are used, caches are
-        given up, then masks, which costs time; then adding raises `IndexFull`. A merge needs room for its result beside
-        that. `run` carries out merges: `in_thread` beside the owner, `at_once` within the call that makes one due.
-        `memtable_rows` and `block_rows` are for tests, which want every structure with few rows."""
+        """`budget` is the maximum size of index and caches in bytes; the default is no limit. When the budget is used
+        up, the engine drops its caches and then the masks, which makes matching slower. After that, adding raises
+        `IndexFull`. A merge needs additional space for its result. `run` runs merges: `in_thread` in a background
+        thread, `at_once` in the call that makes the merge due. `memtable_rows` and `block_rows` are for tests, which
+        need every structure with few rows."""
         self._begin(graph, None, budget=budget, run=run, memtable_rows=memtable_rows, block_rows=block_rows)
 
     def _begin(
@@ -289,8 +292,8 @@ class FusedEngine(Engine):
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, clause: Clause) -> ClauseRow:
-        """Into the memtable, which is frozen when it is full. Some 50 µs, without the cost of merges. Raises
-        `IndexFull`."""
+        """Adds a clause to the memtable, which is frozen when it is full. Takes some 50 µs, without the cost of merges.
+        Raises `IndexFull`."""
         self._compaction.advance()
         self._compaction.make_room()
         row = self._locations.take()
@@ -302,7 +305,8 @@ class FusedEngine(Engine):
         return ClauseRow(row)
 
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """Few go into the memtable, many into a segment of their own. Raises `IndexFull`; then none is added."""
+        """Adds clauses: a few go into the memtable, many become a new segment. Raises `IndexFull`; then none is
+        added."""
         clauses = list(clauses)
         if len(clauses) <= min(self._memtable_rows, BULK_ROWS):
             few: list[ClauseRow] = []
@@ -338,7 +342,7 @@ class FusedEngine(Engine):
         return rows
 
     def remove(self, row: ClauseRow) -> None:
-        """Forget the clause at `row`. Raises `UnknownRow`."""
+        """Removes the clause at `row`. Raises `UnknownRow`."""
         self._compaction.advance()
         where = self._locations.where(row)
         if where == NOWHERE:
@@ -349,8 +353,8 @@ class FusedEngine(Engine):
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
-        """The rows whose clauses match `event`, ascending. Takes the fast path where one segment holds all rows, else
-        a batch of one."""
+        """Returns the rows whose clauses match `event`, in ascending order. Takes the fast path if one segment holds
+        all rows, otherwise the batch path with a batch of one."""
         self._compaction.advance()
         values = self._columns.values_of(event)
         if values is None:
@@ -387,11 +391,12 @@ class FusedEngine(Engine):
         return rows
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """The rows for each event, ascending."""
+        """Returns the matching rows of each event, in ascending order."""
         return self._ordered(self._search(self._columns.encode(events)))
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
-        """The rows for each event of a batch in columns, each once, in no order. Thread-safe beside other matches."""
+        """Returns the matching rows of each event of a columnar batch, without duplicates, in no order. Other threads
+        may match at the same time."""
         table = self._search(self._columns.encode_columns(batch))
         return self._ordered(table) if self._locations.repeating else table
 
@@ -406,7 +411,7 @@ class FusedEngine(Engine):
         return table
 
     def _scratch(self, size: int) -> Scratch:
-        """What a search works with, with room for so many marks; `Compaction.keep` takes it back."""
+        """Returns working memory for a search, with space for `size` marks. `Compaction.keep` takes it back."""
         try:
             scratch = self._compaction.scratches.pop()  # one step, since others may take from it
         except IndexError:
@@ -426,8 +431,8 @@ class FusedEngine(Engine):
     # ── on disk ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def save(self, folder: Path) -> bool:
-        """Write everything into one file in `folder`, whole or not at all; the engine stays as it is. Costs what
-        writing its bytes costs. Raises `OSError`."""
+        """Writes the engine atomically into one file in `folder`. The engine does not change. The cost is that of
+        writing its bytes. Raises `OSError`."""
         state = self._locations.state().copy()
         state[state == IN_MEMTABLE] = FROZEN
         segments = self._compaction.frozen()
@@ -445,8 +450,9 @@ class FusedEngine(Engine):
         memtable_rows: int = MEMTABLE_ROWS,
         block_rows: int = BLOCK_ROWS,
     ) -> "FusedEngine":
-        """The engine that was saved in `folder`, with the same rows; the file is mapped, and never changed. Costs one
-        reading of it. Raises `DamagedIndex`, `OtherLayout`, `OtherGraph`, `IndexFull`, `OSError`."""
+        """Opens the engine that was saved in `folder`, with the same rows. The file is mapped into memory and never
+        changed. The cost is that of reading the file once. Raises `DamagedIndex`, `OtherLayout`, `OtherGraph`,
+        `IndexFull`, `OSError`."""
         engine = cls.__new__(cls)
         engine._begin(graph, Path(folder), budget=budget, run=run, memtable_rows=memtable_rows, block_rows=block_rows)
         return engine
@@ -466,7 +472,7 @@ class FusedEngine(Engine):
     def _placed(
         self, stored: Iterable[tuple[int, Clause]], rest: GrowingRest
     ) -> Iterable[tuple[int, tuple[Place, ...]]]:
-        """Where frozen rows stand; their residual predicates go to `rest`."""
+        """Yields the places of frozen rows. Their residual predicates are added to `rest`."""
         for row, clause in stored:
             parts = decompose(clause)
             self._locations.put(row, NEVER if parts is None else FROZEN)
@@ -477,7 +483,7 @@ class FusedEngine(Engine):
                 yield row, places_of(parts, self._columns)
 
     def _freeze(self, rows: Sequence[int], groups: Groups, rest: Rest | None) -> None:
-        """A segment of new rows; if there is no room for it, these are free again."""
+        """Makes a segment of new rows. If it exceeds the budget, the rows are freed again."""
         try:
             self._compaction.freeze(groups, rest)
         except IndexFull:
@@ -548,8 +554,8 @@ def open_saved(folder: Path, graph: GraphArrays) -> Saved:
 
 
 def kind_of(*, shares: bool) -> str:
-    """What a file says of itself. Changes with every array that is added, renamed or given up, and with `LAYOUT`. A
-    file in which rows share positions is of another kind, since it cannot be read without knowing that."""
+    """Returns the format identifier of a file. It changes whenever an array is added, renamed or removed, and with
+    `LAYOUT`. A file with shared positions has a different identifier, because readers must know about them."""
     arrays = (SegmentArrays, ScatteredArrays, ProgramArrays, GraphShape)
     fields = (tuple(SAVED_NAMES.get(name, name) for name in each._fields) for each in arrays)
     names = (*fields, CELLS, LAYOUT)
@@ -689,7 +695,7 @@ class _Walk:
                 self._above[column] = self._all_above(self._codes[column])
 
     def segment(self) -> dict[str, Any]:
-        """The whole walk."""
+        """Returns the explanation for the whole segment."""
         segment = self._segment
         (present,) = self._batch.presents
         visited = [self._cluster(number) for number in segment.visits(present).tolist()]
@@ -703,7 +709,7 @@ class _Walk:
         }
 
     def _scattered(self, scattered: Scattered, present: frozenset[AttributeId]) -> dict[str, Any]:
-        """The rows of small clusters, by their masks."""
+        """Explains the search in the small clusters, which uses masks."""
         arrays, segment = scattered.arrays, self._segment
         words = (arrays.cluster.size + 63) // 64
         joined = scattered.left_by([present])[0].copy()
@@ -808,7 +814,7 @@ class _Walk:
         return step | {"checked": int(read), "found": int(found.size)}, found
 
     def _satisfied(self, number: int, columns: list[int], positions: Ints) -> Bytes:
-        """Which of the rows at `positions` all columns satisfy."""
+        """Returns which of the rows at `positions` satisfy all columns."""
         arrays = self._arrays
         ordered, plain = int(arrays.ordered[number]), int(arrays.plain[number])
         stride = len(columns) + ordered + 1
@@ -826,12 +832,12 @@ class _Walk:
         return good
 
     def _rows_at(self, positions: Ints) -> int:
-        """How many rows the positions stand for."""
+        """Returns the number of rows at the positions, including rows that share one."""
         rows, shared = self._segment.rows[positions], self._segment.shared
         return int(np.count_nonzero(rows >= 0) + (0 if shared is None else shared.left[~rows[rows < 0]].sum()))
 
     def _settled(self, positions: Ints) -> int:
-        """How many of the rows at `positions` their programs let through."""
+        """Returns the number of rows at `positions` whose residual programs hold."""
         segment = self._segment
         assert segment.programs is not None, segment.clusters
         concepts = self._graph.parent_from.size - 1
@@ -864,7 +870,7 @@ class _Walk:
         return int(self._cells[code]) if how == CONCEPT else code & (CELLS - 1)
 
     def _all_above(self, concepts: Codes) -> Bytes:
-        """One for each concept that one of `concepts` is or is beneath."""
+        """Returns an array with 1 for each concept that is one of `concepts` or an ancestor of one."""
         size = self._graph.parent_from.size - 1
         marked, above = np.zeros(size, dtype=np.uint8), np.empty(size + 1, dtype=np.int32)
         for concept in concepts.tolist():

@@ -1,7 +1,7 @@
-"""Archives: files → splits → batches of events; records that cannot be read get their file, line and reason.
+"""Reading of archives: files → splits → batches of events. Unreadable records are returned with file, line and reason.
 
-Nothing is unpickled, no schema is inferred: a line is JSON, a field of CSV is a text (or a number, where an option
-says so), a column of Parquet has the type that its file says. A line has a bounded length.
+Nothing is unpickled, and no schema is inferred: a line is JSON, a CSV field is a text (or a number, if an option says
+so), and a Parquet column has the type that its file declares. The length of a line is limited.
 """
 
 import csv
@@ -63,8 +63,8 @@ __all__ = [
 
 # ── archives and their splits: the byte ranges or row groups of files, each read by one task ──────────────────────────
 
-#     lines (JSON), plain      ranges of bytes that begin and end with a line     one pass more to number the lines
-#     lines, gzip; CSV         whole files: they cannot be entered in the middle
+#     lines (JSON), plain      ranges of bytes that begin and end with a line     an additional pass numbers the lines
+#     lines, gzip; CSV         whole files: they cannot be read from the middle
 #     Parquet                  ranges of row groups
 #
 # Files below the named folder are read in order. Names that begin with `_` or `.` are skipped. Every file system that
@@ -74,9 +74,9 @@ __all__ = [
 Format = Literal["lines", "csv", "parquet"]
 
 SPLIT_BYTES = 32 << 20
-"""Bytes of lines in one task: some seconds of work, so that a crash undoes little."""
+"""Bytes of lines in one task: a few seconds of work, so that little is lost in a crash."""
 SPLIT_ROWS = 100_000
-"""Rows of Parquet in one task, in whole row groups."""
+"""Rows of Parquet in one task, rounded up to whole row groups."""
 EXTENSIONS: dict[str, Format] = {
     ".jsonl": "lines",
     ".ndjson": "lines",
@@ -91,12 +91,14 @@ SPARK_S3 = frozenset({"s3a", "s3n"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """A part of a file: bytes of lines, row groups of Parquet, or all of it (`stop` 0). `first` is the number of its
-    first line or row, from 1; `parts` are the `name=value` folders that it lies in; `stamp` changes when the file does.
+    """A part of a file: a range of bytes (JSON lines), a range of row groups (Parquet), or the whole file (`stop` 0).
+
+    `first` is the number of its first line or row, counted from 1. `parts` are the `name=value` folders in the path of
+    the file. `stamp` changes when the file changes.
     """
 
     path: str
-    """Absolute, or a URI: every worker opens it, in whatever folder it runs."""
+    """An absolute path or a URI, because workers in other folders open it."""
     name: str
     format: Format
     start: int = 0
@@ -112,13 +114,13 @@ class Split:
         return self.name.endswith(".gz")
 
     def open(self) -> Any:
-        """The file, to be read at any place in it. Raises `OSError`, which names the file."""
+        """Opens the file for random access. Raises `OSError`, which names the file."""
         system, path = file_system(self.path)
         return system.open_input_file(path)
 
 
 def file_system(place: str) -> tuple[Any, str]:
-    """The file system of a path or URI, and the path on it. `s3a://` and `s3n://` are Spark's names of `s3://`."""
+    """Returns the file system of a path or URI, and the path in it. Spark writes `s3://` as `s3a://` or `s3n://`."""
     if "://" in place:
         scheme, _, rest = place.partition("://")
         system, path = pa.fs.FileSystem.from_uri(f"{'s3' if scheme in SPARK_S3 else scheme}://{rest}")
@@ -127,7 +129,7 @@ def file_system(place: str) -> tuple[Any, str]:
 
 
 def _path_of(place: str, root: str, path: str) -> str:
-    """The path or URI of a file at `path` below `root`, the path of `place`."""
+    """Returns the path or URI of the file `path` below `root`. `root` is the path of `place` in its file system."""
     if "://" not in place:
         return path
     uri, mark, query = place.partition("?")
@@ -135,10 +137,11 @@ def _path_of(place: str, root: str, path: str) -> str:
 
 
 def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = SPLIT_ROWS) -> list[Split]:
-    """The splits of an archive, a file or a folder. Looks at sizes, line ends at the borders, and Parquet's footers.
+    """Returns the splits of an archive, which is a file or a folder. Reads only file sizes, the line ends near the
+    borders of splits, and Parquet footers.
 
-    Lines after the first split of a file are not numbered yet (`first` is 0): see `numbered`. Raises `NoArchive`, and
-    `OSError` for a file that cannot be opened.
+    Only the first split of a file has the number of its first line; in the others `first` is 0 until `numbered` sets
+    it. Raises `NoArchive`, and `OSError` if a file cannot be opened.
     """
     root, files = _files_of(place)
     if "://" not in place:
@@ -151,14 +154,14 @@ def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = S
 
 
 def check_archive(place: str) -> None:
-    """Before anything is started for it: whether there is something, by its names. Raises `NoArchive`."""
+    """Checks by file names that the archive has a readable file, before a job starts. Raises `NoArchive` if not."""
     _, files = _files_of(place)
     if not any(_format_of(file.path) for file in files):
         raise _nothing_in(place)
 
 
 def _files_of(place: str) -> tuple[str, list[Any]]:
-    """The root of an archive in its file system, and what is there. Raises `NoArchive`."""
+    """Returns the root of an archive in its file system and its files, sorted. Raises `NoArchive`."""
     system, root = file_system(place)
     found = system.get_file_info(root)
     if found.type == pa.fs.FileType.NotFound:
@@ -180,7 +183,7 @@ def _format_of(path: str) -> Format | None:
 
 
 def _check_links(root: str) -> None:
-    """Arrow passes by links that lead nowhere, without a word."""
+    """Raises `NoArchive` for a broken link, because Arrow silently skips broken links."""
     for folder, _, names in os.walk(root):
         for path in (posixpath.join(folder, name) for name in names):
             if os.path.islink(path) and not os.path.exists(path):
@@ -188,7 +191,8 @@ def _check_links(root: str) -> None:
 
 
 def numbered(splits: Sequence[Split], counts: Sequence[int]) -> list[Split]:
-    """The same splits with their first lines; `counts` are the lines in each, those of one file in order."""
+    """Returns the splits with the numbers of their first lines. `counts` are the numbers of lines in the splits. The
+    splits of a file are in order."""
     done: list[Split] = []
     at: dict[str, int] = {}
     for split, count in zip(splits, counts, strict=True):
@@ -199,7 +203,7 @@ def numbered(splits: Sequence[Split], counts: Sequence[int]) -> list[Split]:
 
 
 def lines_in(split: Split) -> int:
-    """How many lines a split of plain lines has."""
+    """Returns the number of lines in a split of an uncompressed file."""
     count, left = 0, split.stop - split.start
     with split.open() as file:
         file.seek(split.start)
@@ -255,7 +259,7 @@ def _of_lines(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
 
 
 def _line_after(file: Any, position: int, size: int) -> int:
-    """Where the first line begins at or after `position`."""
+    """Returns the position of the first line that begins at or after `position`."""
     at = position - 1
     file.seek(at)
     while at < size:
@@ -289,33 +293,33 @@ SPLITTERS: Mapping[Format, Callable[[Split, int, SplitSizes], Iterator[Split]]] 
     "csv": _whole_file,
     "parquet": _of_parquet,
 }
-"""How a file of each format is split. `kindcast.spark_jobs.reading.READERS` has the readers."""
+"""The function that splits a file of each format. `READERS` has the readers."""
 
 
-# Columnar reading of JSON lines by Arrow, where the result is the same as reading each line alone.
+# Columnar reading of JSON lines with Arrow, if the result is the same as reading each line separately.
 #
-#     lines ─▶ one object a line? ─▶ Arrow ─▶ types that keep every value? ─▶ table
-#                └─no─────────────────┴─────────┴─no─▶ None: one by one (`event_batch`)
+#     lines ─▶ one object per line? ─▶ Arrow ─▶ types that keep every value? ─▶ table
+#                └─no───────────────────┴─────────┴─no─▶ None: one by one (`event_batch`)
 #
-# Arrow's reader is some eight times faster than Python objects, but reads some texts differently: several objects in a
-# line, NaN, integers as doubles, texts as times. It refuses members of several types and duplicate names, which JSON
-# allows.
+# Arrow's reader is about eight times faster than Python objects, but it reads some texts differently: it accepts
+# several objects in a line and NaN, and it reads integers as doubles and texts as times. It rejects members with values
+# of several types and duplicate names, which JSON allows.
 
 EXACT = float(1 << 53)
-"""What Arrow reads as a double from here on may have been an integer that is none."""
+"""From this value on, a double that Arrow returns may be an integer of the text that no double can represent."""
 NESTED = 400
-"""Arrow reads nested values by recursion: how many brackets a piece may have beyond one per line."""
+"""Maximum number of brackets of a piece, in addition to eight per line. Arrow reads nested values by recursion."""
 MOST_MEMBERS = 1_000
-"""Of one event, by its name in any: a member that an object lacks becomes null, which counts as a value."""
+"""Maximum number of members of a table. Each row has all of them: a member that an object lacks is null in its row."""
 FIRST_BYTES = 4_096
-"""Of a piece, in which a CloudEvent is looked for."""
+"""The first bytes of a piece, which are searched for a CloudEvent."""
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 NEWLINE, RETURN, OPEN, CLOSE = b"\n\r{}"
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of a piece of a file: from `starts` to before `ends`."""
+    """The lines of a piece of a file. Line i is `text[starts[i] : ends[i]]`."""
 
     text: bytes
     starts: npt.NDArray[np.int64]
@@ -329,13 +333,13 @@ class Lines:
             yield self.text[start:end]
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "Lines":
-        """Some of the lines."""
+        """Returns the lines with the indices `chosen`."""
         return Lines(self.text, self.starts[chosen], self.ends[chosen])
 
     @property
     def are_objects(self) -> bool:
-        """Whether each begins and ends as an object does; lines of the text that are left out are empty. Then no object
-        can stand in two lines: what begins in one would have to go on with `{` after `}`."""
+        """Whether each line begins with `{` and ends with `}`. All other lines of the text must be empty. Then no
+        object spans two lines, because it would have to continue with `{` after `}`."""
         letters = np.frombuffer(self.text, dtype=np.uint8)
         if not len(self):
             return False
@@ -343,14 +347,14 @@ class Lines:
 
 
 def lines_of(text: bytes) -> Lines:
-    """The lines of `text` without their ends, of which the last may lack its own. Some 0.3 ns per byte."""
+    """Splits `text` into lines without their line ends; the last line may lack one. Costs some 0.3 ns per byte."""
     letters = np.frombuffer(text, dtype=np.uint8)
     ends = np.flatnonzero(letters == NEWLINE)
     if letters.size and letters[-1] != NEWLINE:
         ends = np.append(ends, letters.size)
     starts = np.append(np.int64(0), ends + 1)[: ends.size]
     ends = ends.copy()
-    while True:  # as many as stand there
+    while True:  # remove all carriage returns before the newline
         longer = ends > starts
         longer[longer] = letters[ends[longer] - 1] == RETURN
         if not longer.any():
@@ -360,13 +364,13 @@ def lines_of(text: bytes) -> Lines:
 
 @dataclass(slots=True)
 class JsonColumns:
-    """Reads the pieces of one archive. Remembers which members hold texts that Arrow would take for times."""
+    """Reads the pieces of one split as tables. Remembers the members whose texts Arrow would read as times."""
 
     _texts: dict[str, Any] = field(default_factory=dict)
 
     def table(self, lines: Lines) -> pa.Table | None:
-        """A row for each line; None where only reading them one by one tells what they mean, as of CloudEvents. `lines`
-        are all of their text that are not empty."""
+        """Returns a table with one row per line, or None if the lines must be read one by one (CloudEvents, for
+        example). `lines` must be all nonempty lines of their text."""
         text = lines.text
         if text.find(b'"specversion"', 0, FIRST_BYTES) >= 0:
             return None
@@ -399,7 +403,7 @@ class JsonColumns:
 
 
 def _is_text(text: bytes) -> bool:
-    """Whether it is UTF-8, and escapes no halves of letters."""
+    """Whether `text` is UTF-8 and has no escaped surrogates."""
     if SURROGATE.search(text):
         return False
     if text.isascii():
@@ -420,7 +424,7 @@ def _holds_times(kind: Any) -> bool:
 
 
 def _as_texts(kind: Any) -> Any:
-    """The type with texts for times."""
+    """Returns the type with each time type replaced by text."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_struct(kind):
@@ -433,8 +437,8 @@ def _members(kind: Any) -> int:
 
 
 def _is_odd(kind: Any) -> bool:
-    """Whether an object in it may be a quantity in one row, and have a further member in another: the null that stands
-    for the member would make it none."""
+    """Whether the type has an object that may be a quantity in one row but has additional members in other rows. The
+    null of an additional member would make the quantity an ordinary object."""
     if pa.types.is_struct(kind):
         names = {each.name for each in _children(kind)}
         if "value" in names and not UNIT_KEYS.isdisjoint(names) and len(names) != 2:
@@ -443,12 +447,12 @@ def _is_odd(kind: Any) -> bool:
 
 
 def _is_exact(column: Any) -> bool:
-    """Whether every number in a column is the one that was written."""
+    """Whether every number in a column is equal to the number in the text."""
     kind = column.type
     if pa.types.is_floating(kind):
         if column.null_count == len(column):
             return True
-        bounds = pc.min_max(column)  # NaN goes before
+        bounds = pc.min_max(column)  # NaN is ignored here and checked below
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         return low > -EXACT and high < EXACT and not pc.any(pc.is_nan(column)).as_py()
     if pa.types.is_struct(kind):
@@ -459,22 +463,24 @@ def _is_exact(column: Any) -> bool:
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MOST_LINE_BYTES = 16 << 20
-"""Of one line: what a server takes as one request at most."""
+"""Maximum length of a line, which is the maximum size of a request to a server."""
 PIECE_BYTES = 8 << 20
-"""Of lines that are read at one time."""
+"""Size of a piece: the lines that are processed together."""
 BLOCK_BYTES = 1 << 16
-"""Of one call: what is lost where a compressed file is damaged."""
+"""Maximum size of one read. At most this much is lost before the damage of a compressed file."""
 LATEST = 1e10
-"""Seconds since 1970 that are a time."""
+"""Numbers below this one are accepted as a time in seconds since 1970."""
 CODED_BYTES = 4
-"""A value, on average, of a column of texts that is read as codes: more is no column of texts that repeat."""
+"""Maximum average size of a stored value for a text column to be read as dictionary codes. In larger columns, texts do
+not repeat enough."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """`time_from`: the member of plain data (or the column) that says the time of an event; `numbers`: the columns of
-    CSV that hold numbers; `batch_events`: of one batch; `bodies`: whether the lines themselves are wanted."""
+    """`time_from` is the member of plain data (or the column) that holds the time of an event. `numbers` are the CSV
+    columns that hold numbers. `batch_events` is the maximum number of events in a batch. `bodies`: whether to return
+    the lines, too."""
 
     time_from: str | None = None
     numbers: tuple[str, ...] = ()
@@ -483,13 +489,14 @@ class ReadOptions:
 
 
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
-"""What a damaged gzip file raises. Other errors of reading are those of a disk or a network: the task fails."""
+"""The errors of a damaged gzip file. Other read errors come from the disk or the network; they make the task fail."""
 AS_IT_STANDS = ReadOptions()
 
 
 def read_split(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
-    """The events of a split in batches, and the lines that are no events. A damaged file gives what comes before the
-    damage. Raises `OSError` for a file that cannot be opened or read, `JobFailed` for a format that `READERS` lacks."""
+    """Yields the events of a split in batches, and a `Rejected` for each line that is no event. A damaged file yields
+    the events before the damage. Raises `OSError` if a file cannot be opened or read, `JobFailed` if `READERS` lacks
+    its format."""
     if split.problem:
         yield Rejected(split.name, None, split.problem)
         return
@@ -524,7 +531,7 @@ def _batches(read: Iterable[_Read], split: Split, options: ReadOptions) -> Itera
 
 
 def _lines(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
-    """Lines piece by piece: as columns, or one by one where only that tells what they mean."""
+    """Reads lines in pieces: as columns if the meaning is the same, otherwise one by one."""
     number = split.first
     columns = JsonColumns()
     try:
@@ -557,7 +564,8 @@ def _one_by_one(lines: Lines, number: int, split: Split, options: ReadOptions) -
 def _of_columns(
     table: pa.Table, lines: Lines, places: npt.NDArray[np.int64], split: Split, options: ReadOptions
 ) -> list[EventBatch] | None:
-    """The batches of lines that were read as columns; None where they are no plain data, or say a time that is none."""
+    """Returns the batches of lines that were read as columns, or None if they are not plain data or have an invalid
+    time."""
     names = set(table.column_names)
     if not names.isdisjoint({"specversion", "@context"}) or any(
         name == "ce" or name.startswith("ce.") for name in names
@@ -566,7 +574,7 @@ def _of_columns(
     for name, value in split.parts:
         if name not in names:
             table = table.append_column(name, pa.repeat(value, len(table)))
-        elif table[name].null_count:  # does it say null, or nothing?
+        elif table[name].null_count:  # null or absent in the line? the table cannot tell
             return None
     if not _says_times(table, options):
         return None
@@ -582,7 +590,7 @@ def _of_columns(
 
 
 def _event_of_line(lines: Lines, places: npt.NDArray[np.int64], split: Split, options: ReadOptions, row: int) -> Event:
-    """The event of a line that was read as columns before."""
+    """Returns the event of a line that was already read as columns."""
     (line,) = lines.take(np.array([row]))
     found = _event(line, int(places[row]), split, options)
     assert isinstance(found, ArchivedEvent), found
@@ -590,7 +598,7 @@ def _event_of_line(lines: Lines, places: npt.NDArray[np.int64], split: Split, op
 
 
 def _says_times(table: pa.Table, options: ReadOptions) -> bool:
-    """Whether the member that says the time does so in every line that has it."""
+    """Whether the member `time_from` holds a valid time in every line that has it."""
     if options.time_from not in table.column_names:
         return True
     column = table[options.time_from]
@@ -620,12 +628,12 @@ def _opened(split: Split) -> io.BufferedReader:
 
 
 def _pieces(file: io.BufferedReader, split: Split) -> Iterator[bytes | None]:
-    """The lines of a split, many at a time; None for one that is too long, which is read past. What was read before a
-    file ends badly is given before that is raised."""
+    """Yields the lines of a split in pieces of many lines. A line that is too long is skipped and yields None. If the
+    file is damaged, the lines before the damage are yielded before the error is raised."""
     left = split.stop - split.start if split.stop else math.inf
     whole: list[bytes] = []  # lines with their ends
     size = 0
-    rest: list[bytes] = []  # of a line, as far as it was read; of one that is too long nothing is kept
+    rest: list[bytes] = []  # the incomplete last line; empty if the line is too long
     length = 0
     failure: Exception | None = None
     while left > 0:
@@ -669,7 +677,7 @@ def _pieces(file: io.BufferedReader, split: Split) -> Iterator[bytes | None]:
 
 
 def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
-    """Rows of CSV under the names in the first one. An empty field is absent."""
+    """Yields the rows of a CSV file as events. The first row has the names. An empty field is an absent value."""
     row = 1
     try:
         with _opened(split) as file:
@@ -727,13 +735,13 @@ def _parquet(split: Split, options: ReadOptions) -> Iterator[EventBatch | Reject
                 yield from _of_table(table, first, split, options)
                 first += len(table)
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, OSError) and error.errno:  # of the disk or the network, not of what the file holds
+            if isinstance(error, OSError) and error.errno:  # the disk or the network failed; the content may be good
                 raise
             yield Rejected(split.name, first, f"the file cannot be read from here on: {error}")
 
 
 def _repeating(footer: pq.FileMetaData, split: Split) -> list[str]:
-    """The columns of texts that are stored as codes of few distinct ones: they are never read as texts."""
+    """Returns the text columns that are stored as dictionary codes of few distinct texts. They are read as codes."""
     names = []
     for number in range(footer.num_columns):
         column = footer.schema.column(number)
@@ -765,8 +773,8 @@ def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -
 def _of_bodies(
     table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: ReadOptions
 ) -> Iterator[EventBatch | Rejected]:
-    """Events that a job has read before: `schemas.EVENTS`, or what `normalise` wrote. They keep their names and
-    times."""
+    """Yields events that an earlier job wrote: rows of `schemas.EVENTS`, or the output of `normalise`. They keep their
+    ids and times."""
     found: list[ArchivedEvent] = []
     kept, bodies = [], []
     times = pc.cast(pc.cast(table["time"], pa.timestamp("us", tz="UTC")), pa.int64()).to_pylist()
@@ -789,7 +797,7 @@ def _of_bodies(
 def _of_rows(
     rows: list[dict[str, Any]], lines: npt.NDArray[np.int64], split: Split, options: ReadOptions
 ) -> Iterator[EventBatch | Rejected]:
-    """Rows that are looked at one by one: CloudEvents in columns, and what is wanted as JSON."""
+    """Reads rows one by one: CloudEvents in columns, and all rows if `options.bodies` asks for JSON."""
     found: list[ArchivedEvent] = []
     kept, bodies = [], []
     for line, row in zip(lines.tolist(), rows, strict=True):
@@ -809,7 +817,7 @@ def _of_rows(
 
 
 def _flat(table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: ReadOptions) -> EventBatch:
-    """Rows of plain data, left in their columns."""
+    """Returns a batch of plain data whose values stay in their columns."""
     count = len(table)
     time = pa.nulls(count, pa.timestamp("us", tz="UTC"))
     if options.time_from in table.column_names:
@@ -820,8 +828,8 @@ def _flat(table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: 
 
 
 def _as_json_has_it(table: pa.Table) -> pa.Table:
-    """Times and days as RFC 3339 has them, decimals as numbers, dictionaries as what they stand for; but texts stay
-    codes of texts where they are."""
+    """Converts columns to JSON types: times and dates become texts in RFC 3339, decimals become numbers, and
+    dictionaries become their values. Dictionaries of texts stay as they are."""
     for place, column in enumerate(table.schema):
         kind, cells = column.type, table.column(place)
         if pa.types.is_dictionary(kind):
@@ -846,7 +854,7 @@ def _holds_text(kind: Any) -> bool:
 
 
 def _times(column: Any) -> Any:
-    """The times in a column: of a type that is one, texts of RFC 3339, or seconds since 1970."""
+    """Returns the times in a column that holds times, texts in RFC 3339, or seconds since 1970."""
     kind, utc = column.type, pa.timestamp("us", tz="UTC")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         micros = pc.round(pc.multiply(pc.cast(column, pa.float64()), 1e6))
@@ -867,4 +875,4 @@ READERS: Mapping[Format, Callable[[Split, ReadOptions], Iterator[EventBatch | Re
     "csv": _csv_batches,
     "parquet": _parquet,
 }
-"""The reader of each format of `kindcast.spark_jobs.reading`."""
+"""The function that reads a split of each format."""

@@ -1,15 +1,16 @@
-"""The matching kernel: takes a batch of events through one segment.
+"""The matching kernel: matches a batch of events against one segment.
 
-    event ─▶ steps of its kind ─▶ lists, ranges, blocks ─▶ AND of one mask per slot ─▶ rows left ─▶ records, exactly
+    event ─▶ steps of its kind ─▶ lists, ranges, blocks ─▶ AND of one mask per slot ─▶ rows left ─▶ check of records
 
-The first pass visits, for each event, all of its clusters except their far blocks. Each further pass takes all events
-through one far block, so that its masks stay in the cache. Lists are looked up in waves: all of a wave ask for memory
-before the first reads it. The body is one loop in one function, since a call that takes many arrays costs as much as a
-short list; the arrays of masks are cut to slices, since flat signed offsets compile to gathers.
+The first pass visits all clusters of each event, without their far blocks. Each further pass matches all events against
+one far block, so that the masks of the block stay in the cache. Lists are looked up in waves: the memory for all lists
+of a wave is prefetched before the first list is read. The body is one loop in one function, because a call that takes
+many arrays costs as much as a short list. The arrays of masks are cut to slices, because flat signed offsets compile to
+gathers.
 
-Where an event has several values in a column, a conjunct holds when one of them satisfies it, each conjunct by itself:
-lists are looked up for every value, the masks of a column's values are united before they meet those of the others,
-and a record is checked against all values. Of values that no bound tells apart one is left.
+If an event has several values in a column, a conjunct holds if one of the values satisfies it; each conjunct is decided
+separately. Lists are looked up for every value. The masks of all values of a column are united before the AND with the
+masks of other columns. A record is checked against all values. Values that no bound distinguishes are reduced to one.
 """
 
 from collections.abc import Mapping
@@ -36,37 +37,38 @@ from kindcast.index.jit import compiled, lowest_bit, nth, prefetch
 __all__ = ["Bounds", "bounds_of", "distinct_codes", "match_segment", "number_code"]
 
 
-# What is looked up for a kind of event: laid out once for a batch, done for each of its events.
+# The steps for a kind of event: computed once per batch, executed for each of its events.
 #
-# Which clusters an event visits follows from its attributes alone, and with them which lists, ranges and blocks there
-# are to look at. A batch has few kinds and many events, and a straight list of steps leaves the processor nothing to
-# mispredict where nested loops over clusters and slots would.
+# The attributes of an event alone determine the clusters that it visits, and so the lists, ranges and blocks that the
+# kernel must read. A batch has few kinds and many events. A flat list of steps avoids the branch mispredictions of
+# nested loops over clusters and slots.
 #
 #     kind ─▶ clusters it visits ─▶ lookups by value, lookups by concept, ranges, near blocks
 
 Rows = npt.NDArray[np.int64]
 
 BY_VALUE, BY_CONCEPT, RANGE, NEAR = 0, 1, 2, 3
-"""The sorts of steps, as columns of `Steps.begin`."""
+"""The types of steps, as column numbers of `Steps.begin`."""
 
 
 class Steps(NamedTuple):
-    """The steps of kind `k`, of sort `t`, stand from `begin[k, t]` to `begin[k + 1, t]`. A visit is a place in
-    `visits`; a column is one of the batch."""
+    """The steps of type `t` for kind `k` are those from `begin[k, t]` to before `begin[k + 1, t]`. A visit is an index
+    of `visits`; a column is a column of the batch."""
 
     begin: Rows  # int64[kinds + 1, 4]
-    slots_at: Ints  # [visits + 1] where the slots of a visit stand in column_of
-    column_of: Ints  # the column of each slot, -1 in the first where the batch lacks one
-    by_value: Rows  # [:, 7] column, shift, first and last of the coarse index, first list, slot within, visit
-    by_concept: Rows  # [:, 4] column, slot, slot within, visit
-    ranges: Rows  # [:, 5] column, begin, end, by its lower bound, visit
+    slots_at: Ints  # [visits + 1] where the slots of each visit begin in column_of
+    column_of: Ints  # the column of each slot; -1 in the first slot if the batch lacks a column
+    by_value: Rows  # [:, 7] column, shift, first and last of coarse index, first list, slot in cluster, visit
+    by_concept: Rows  # [:, 4] column, slot, slot in cluster, visit
+    ranges: Rows  # [:, 5] column, begin, end, whether sorted by lower bound, visit
     near: Rows  # [:, 4] begin, end, masks, visit
 
 
 @compiled
 def lay_steps(segment: SegmentArrays, where: Ints, visits_from: Ints, visits: Ints) -> Steps:
-    """The steps for kinds whose clusters are `visits[visits_from[k] : visits_from[k + 1]]`. `where` is the batch's
-    column of each column of the segment, or -1; a cluster that needs one of those has no steps."""
+    """Returns the steps of all kinds. Kind `k` visits the clusters `visits[visits_from[k] : visits_from[k + 1]]`.
+    `where[c]` is the batch's column for column `c` of the segment, or -1 if the batch lacks it. A cluster that needs
+    a missing column gets no steps."""
     kinds = visits_from.size - 1
     slots_at = np.zeros(visits.size + 1, dtype=np.int64)
     values, concepts, blocks = 0, 0, 0
@@ -131,21 +133,22 @@ def lay_steps(segment: SegmentArrays, where: Ints, visits_from: Ints, visits: In
     return Steps(begin, slots_at, column_of, by_value, by_concept, ranges, near)
 
 
-# Numbers to codes, by the bounds of a segment.
+# Encoding of numbers by the bounds of a segment.
 #
-# A number's code says where it stands among the sorted distinct bounds b0 < b1 < …: 2i + 1 if it equals bi, else twice
-# the number of bounds below it. So `low <= v <= high` is one comparison of integers on each side:
+# The code of a number is its rank among the sorted distinct bounds b0 < b1 < …: 2i + 1 if it equals bi, otherwise twice
+# the number of bounds below it. So `low <= v <= high` needs one comparison of integers on each side:
 #
 #     value      … b0 … b1 …            row with bounds bi, bj:  [2i + 1, 2j + 1]
 #     code       0  1 2  3 4
 
 
 class Bounds(NamedTuple):
-    """The sorted distinct bounds of one segment in each of its ordered columns, the first of its columns.
+    """The sorted distinct bounds of a segment in each ordered column. Ordered columns are the first of a segment.
 
-    Column k of the segment has `values[start[k] : start[k + 1]]`. `table[table_start[k] + bucket]` counts the bounds
-    in lower buckets, the buckets being equal steps. `steps[3k : 3k + 3]` are where they begin, where they end, and how
-    many go to a unit: zero where equal steps make no sense.
+    Column k has the bounds `values[start[k] : start[k + 1]]`. Buckets of equal width divide the range of its finite
+    bounds; `table[table_start[k] + bucket]` is the number of bounds in lower buckets. `steps[3k : 3k + 3]` holds the
+    least finite bound, the greatest finite bound, and the number of buckets per unit, which is zero if equal widths are
+    impossible.
     """
 
     start: Ints
@@ -156,7 +159,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(seen: Mapping[int, list[Floats]], count: int) -> Bounds:
-    """The bounds of `count` columns; `seen`: column k → arrays of all its bounds in any order."""
+    """Returns the bounds of `count` columns. `seen` maps column k to arrays with all its bounds, in any order."""
     sorted_values = [np.unique(np.concatenate(seen.get(k, [np.empty(0)]))) for k in range(count)]
     steps: list[float] = []
     tables = []
@@ -187,7 +190,8 @@ def _bucket(value: float, least: float, most: float, scale: float) -> int:
 
 @compiled
 def _bucket_table(values: Floats, least: float, most: float, scale: float, size: int) -> Codes:
-    """`int32[size + 1]`: how many of the sorted `values` are in lower buckets; `size` is above every bucket."""
+    """Returns `int32[size + 1]`: for each bucket, how many of the sorted `values` are in lower buckets. `size` is
+    greater than every bucket number."""
     table = np.zeros(size + 1, dtype=np.int32)
     for value in values:
         table[_bucket(value, least, most, scale) + 1] += 1
@@ -198,8 +202,9 @@ def _bucket_table(values: Floats, least: float, most: float, scale: float, size:
 
 @compiled
 def number_code(value: float, bounds: Floats, table: Codes, least: float, most: float, scale: float) -> int:
-    """The code of `value` among the `bounds` of one column, with its own `table` and steps; -1 for NaN. Exact under any
-    distribution, since what shares a bucket is bisected. Takes few arrays: each costs time in every call."""
+    """Returns the code of `value` among the `bounds` of one column, or -1 for NaN. `table`, `least`, `most` and `scale`
+    are the column's buckets. The code is exact for every distribution, because the bounds of one bucket are bisected.
+    The function takes few arrays, because each array costs time in every call."""
     if np.isnan(value):
         return -1
     bucket = 0
@@ -226,17 +231,17 @@ def _starts(sizes: list[int]) -> Ints:
 
 
 WAVE = 64
-"""Lists that are looked up together: more than most events have, and what is fetched for them fits the first cache."""
+"""Maximum number of lists in a wave. Most events have fewer, and what is prefetched for a wave fits the L1 cache."""
 COPIED = 32
-"""Rows that are copied together where none of them was removed."""
+"""Number of rows that are copied together if none of them has a tombstone."""
 FEW_VALUES = 16
-"""So many values of an event are sorted by insertion."""
+"""Up to this number of values, insertion sort is used."""
 
 
 @compiled
 def distinct_codes(codes: Codes, begin: int, end: int) -> int:
-    """Sort `codes[begin:end]` in place and leave each once, those below zero (no value) not at all; returns where they
-    end."""
+    """Sorts `codes[begin:end]` in place and removes duplicates and negative codes (no value). Returns the end of the
+    codes that are left."""
     if end - begin > FEW_VALUES:
         codes[begin:end].sort()
     else:
@@ -275,13 +280,15 @@ def match_segment(
     buffer: Codes,
     starts: Ints,
 ) -> Codes:
-    """Match a batch; its columns, values and kinds are as `EventBatch` has them. Event `e` visits the clusters
-    `visits[visits_from[k] : visits_from[k + 1]]`, k being its kind. Returns the buffer, perhaps a larger one; of it,
-    pass p found for event e what stands from `starts[p * events + e]` to the next start; what was found elsewhere
-    `before`, for event e from `before_from[e]` on, comes first. `marked` is all zero before
-    and after; `cells_of` is the cell of each concept."""
+    """Matches a batch against a segment. Columns, values and kinds are those of `EventBatch`. An event of kind `k`
+    visits the clusters `visits[visits_from[k] : visits_from[k + 1]]`.
+
+    Returns the buffer, or a larger copy of it. The rows that pass p found for event e begin at
+    `starts[p * events + e]` and end at the next start. In the first pass, the rows of event e that were found elsewhere
+    come first: `before[before_from[e] : before_from[e + 1]]`. `marked` is all zero before and after the call;
+    `cells_of` is the cell of each concept."""
     segment = unpack(packed)
-    # Names of their own: taken out of the tuple, an array costs two atomic steps each time.
+    # Local names, because reading an array from the tuple costs two atomic operations each time.
     block_begin = segment.block_begin
     block_end = segment.block_end
     block_mask = segment.block_mask
@@ -312,14 +319,14 @@ def match_segment(
     events, width_all = kinds.size, columns.size
     concepts = graph.parent_from.size - 1
     has_tombstones = sizes[3] > 0
-    # Which of the batch's columns a column of the segment is; the codes and cells of all values.
+    # The batch's column for each column of the segment; the codes and cells of all values.
     where = np.full(column_how.size, -1, dtype=np.int64)
     mark_base = np.zeros(width_all, dtype=np.int64)
     concept_at = np.empty(width_all, dtype=np.int64)
     concept_count = 0
     want = np.full(all_codes.size, -1, dtype=np.int32)
     cells = np.zeros(all_codes.size, dtype=np.uint8)
-    several_to = several_from[: several_from.size - 1].copy()  # where the distinct codes of each end
+    several_to = several_from[: several_from.size - 1].copy()  # the end of the distinct codes of each event and column
     for s in range(width_all):
         if columns[nth(s)] >= local.size or local[nth(columns[nth(s)])] < 0:
             continue
@@ -371,7 +378,7 @@ def match_segment(
     steps = lay_steps(segment, where, visits_from, visits)
     step_from, slots_at, column_of = steps.begin, steps.slots_at, steps.column_of
     by_value, by_concept, ranges, near = steps.by_value, steps.by_concept, steps.ranges, steps.near
-    # What to look at: begin, end, masks, access slot, visit.
+    # The row ranges to check: begin, end, masks, access slot, visit.
     todo = np.empty((WAVE + offered + width_all * 16, 5), dtype=np.int64)
     looked_step = np.empty(WAVE, dtype=np.int64)
     looked_code = np.empty(WAVE, dtype=np.int64)
@@ -415,7 +422,7 @@ def match_segment(
             if first == last:
                 continue
             row = event * width_all
-            own_values = several_index[nth(event)] * width_all  # negative: one value a column at most
+            own_values = several_index[nth(event)] * width_all  # negative if no column has several values
             top = 0
             for k in range(concept_count):
                 s = concept_at[nth(k)]
@@ -431,8 +438,8 @@ def match_segment(
             climb, climb_end = step_from[nth(kind), BY_CONCEPT], step_from[nth(kind + 1), BY_CONCEPT]
             span, span_end = step_from[nth(kind), RANGE], step_from[nth(kind + 1), RANGE]
             close, close_end = step_from[nth(kind), NEAR], step_from[nth(kind + 1), NEAR]
-            taken = 0  # values of the lookup that is next
-            if far >= 0:  # one block alone
+            taken = 0  # how many values of the next lookup are done
+            if far >= 0:  # only the far block
                 look, climb, span, close = look_end, climb_end, span_end, close_end
             alone = far >= 0
             while alone or look < look_end or climb < climb_end or span < span_end or close < close_end:
@@ -538,7 +545,7 @@ def match_segment(
                     code = want[nth(row + ranges[nth(span), 0])]
                     begin, end, visit = ranges[nth(span), 1], ranges[nth(span), 2], ranges[nth(span), 4]
                     by_lower = ranges[nth(span), 3]
-                    if own_values >= 0:  # the least or the greatest value reaches all that any reaches
+                    if own_values >= 0:  # the least or greatest value matches every range that any value matches
                         at = own_values + ranges[nth(span), 0]
                         code = -1
                         if several_from[nth(at)] < several_to[nth(at)]:
@@ -549,7 +556,7 @@ def match_segment(
                     cluster = visits[nth(visit)]
                     origin = record_from[nth(cluster)] - cluster_from[nth(cluster)] * 3
                     low, high = begin, end
-                    if by_lower:  # ascending by their lower bound: those up to the value
+                    if by_lower:  # sorted by lower bound: the rows whose lower bound is at most the value
                         while low < high:
                             middle = (low + high) >> 1
                             if records[nth(origin + 3 * middle)] <= code:
@@ -557,7 +564,7 @@ def match_segment(
                             else:
                                 high = middle
                         end = low
-                    else:  # ascending by their upper bound: those from the value on
+                    else:  # sorted by upper bound: the rows whose upper bound is at least the value
                         while low < high:
                             middle = (low + high) >> 1
                             if records[nth(origin + 3 * middle + 1)] < code:
@@ -711,7 +718,7 @@ def match_segment(
                             buffer[nth(used)] = records[nth(at + stride - 1)]
                             used += good
                         continue
-                    if width == 2 and ordered == 2 and not has_tombstones:  # two intervals, the most common of all
+                    if width == 2 and ordered == 2 and not has_tombstones:  # two intervals, the most common case
                         v, w = value[0], value[1]
                         for f in range(found):
                             at = origin + picked[nth(f)] * 5

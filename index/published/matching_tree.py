@@ -1,31 +1,32 @@
 """The `matching_tree` engine: the tree of Aguilera et al., "Matching events in a content-based subscription system".
 
-    clauses ─▶ one path each: the axes they ask for, most popular first ─▶ switch over index axes ─▶ trees
+    clauses ─▶ one path per clause: its axes, most popular first ─▶ switch over index axes ─▶ trees
     event   ─▶ down every edge that it satisfies, and every don't-care edge ─▶ leaves
 
 | in the paper | here |
 |---|---|
-| elementary test, result | an axis (column and way of asking), an operand; one node for all operands of an axis |
+| elementary test, result | an axis (column and comparison), an operand; one node for all operands of an axis |
 | don't-care edges, collapsed chains | `Node` |
-| successor nodes (erratum 24) | `successors`: for trees of equalities, and events with one value an axis |
-| factoring of index attributes | `_Factored`: a switch by the values of axes that most ask for with `=` |
-| pre-process | `plant`; what does not care about an index attribute is copied, and reported once (erratum 25) |
+| successor nodes (erratum 24) | `successors`: for trees of equalities, and events with one value per axis |
+| factoring of index attributes | `_Factored`: a switch by the values of axes that most clauses test with `=` |
+| pre-process | `plant`; clauses without a test of an index attribute are copied, and reported once (erratum 25) |
 
-A node for an axis of bounds follows every edge whose bound holds; several values follow several edges (erratum 25). The
-paper's bound of the expected time is of equality tests only; it is plotted, not asserted (erratum 23).
+At a node for an axis of bounds, the search follows every edge whose bound holds. Several values follow several edges
+(erratum 25). The paper's bound of the expected time holds for equality tests only; it is plotted, not asserted
+(erratum 23).
 
-In a tree, nodes test an axis, edges are results, and one edge of each node is the don't-care edge.
+A node of a tree tests an axis, its edges are the results, and one of its edges is the don't-care edge.
 
-    node      tests one axis; operand ─▶ child for each result that some clause asks for; `star`, the don't-care edge
-    leaf      the rows whose predicates stand on the way to it
-    collapsed a node tests the first axis that some clause below it asks for: none has a don't-care edge alone
+    node      tests one axis; operand ─▶ child for each operand in a clause; `star` is the don't-care edge
+    leaf      the rows whose predicates are exactly those on the path to it
+    collapsed a node tests the first axis in any clause below it, so no node has only a don't-care edge
 
-Axes are ordered by the number of clauses that ask for them, most first.
+Axes are ordered by the number of clauses that test them, in descending order.
 
-One compiled call searches the trees for many events. On each axis an event is a run of codes, the operands that its
-values satisfy; on an axis of bounds it is one value. A search follows every edge that the event satisfies and every
-don't-care edge; with successor nodes it goes down the edges with operands as far as they lead, and on from there
-(erratum 24), each node once.
+One compiled call searches the trees for many events. On an axis of equality, an event has a run of codes: the operands
+that its values satisfy. On an axis of bounds, it has one value. A search follows every edge that the event satisfies
+and every don't-care edge. With successor nodes, it descends along edges with operands until no edge matches, and
+continues at the successors of the last node (erratum 24). It visits each node once.
 """
 
 import heapq
@@ -67,15 +68,16 @@ __all__ = ["MatchingTreeEngine", "Node", "Path", "Said", "annotate", "plant", "s
 
 Rows = npt.NDArray[np.int32]
 Path = tuple[tuple[int, Hashable], ...]
-"""What a clause asks for: (axis, operand), by ascending axis, each axis once."""
+"""The tests of a clause as pairs (axis, operand), sorted by axis. Each axis occurs once."""
 
 LEAF = 1 << 30
-"""The axis of a leaf: behind all others."""
+"""The axis of a leaf. It is greater than all other axes."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """`parent` and `value` say how it is reached: by an edge with an operand, or by the don't-care edge."""
+    """A node of a tree. `by_star` says whether the don't-care edge of `parent` leads to it; otherwise an edge with an
+    operand does."""
 
     axis: int
     parent: "Node | None" = None
@@ -84,7 +86,7 @@ class Node:
     star: "Node | None" = None
     rows: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     bounds: npt.NDArray[np.float64] | None = None
-    """The operands in order, where the axis is one of bounds."""
+    """The operands in ascending order, if the axis is an axis of bounds."""
     ordered: list["Node"] = field(default_factory=list)
     successors: tuple["Node", ...] = ()
 
@@ -95,8 +97,9 @@ class Node:
 
 
 def plant(clauses: Sequence[tuple[int, Path]], is_bound: Iterable[bool]) -> Node:
-    """The tree of (row, path) pairs. `is_bound[axis]` tells axes whose operands are bounds. Linear in nodes, each of
-    which is some clause's: at most the length of all paths, and a don't-care edge for each."""
+    """Builds the tree of (row, path) pairs and returns its root. `is_bound[axis]` is true if the operands of the axis
+    are bounds. Linear in the number of nodes, which is at most the total length of all paths, and one don't-care edge
+    for each."""
     bound_axes = list(is_bound)
     top: list[Node] = []
     waiting: list[tuple[list[tuple[int, Path, int]], Node | None, bool, Hashable]] = [
@@ -132,7 +135,7 @@ def plant(clauses: Sequence[tuple[int, Path]], is_bound: Iterable[bool]) -> Node
 
 
 def _order(root: Node) -> None:
-    """Children by bound, once all are there."""
+    """Fills `ordered` of the nodes for axes of bounds, after all children exist."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -141,26 +144,27 @@ def _order(root: Node) -> None:
         stack.extend(node.children())
 
 
-# Successor nodes: where a search goes on once it is blocked, so that it need not try both edges of each node.
+# Successor nodes: the nodes at which a blocked search continues, so that it need not try both edges of each node.
 #
-# A search for one value an axis goes down the edges with operands only. At a node where none fits, or at a leaf, all
-# further leaves that match lie below
+# A search for an event with one value per axis follows edges with operands only. At a node where no edge matches, or at
+# a leaf, all other matching leaves are below
 #
-#     the don't-care edge of this node, and
-#     the nodes that are reached by the same path with one or more edges of its last run of operands not caring
+#     the don't-care edge of this node, or
+#     a node that is reached by the same path if one or more edges of its last run of operands are replaced by
+#     don't-care edges
 #
-# (erratum 24; Aguilera et al., the section on optimisations). Of those the ones that another one leads to are left out:
-# where one replaced edge gives a node, nodes with further edges replaced *behind* it are its own successors. Where a
-# path beside the run asks for an axis that the run passes over (its don't-care edges are collapsed), the search goes on
-# there. All are found beforehand, by walking the tree beside the run.
+# (erratum 24; Aguilera et al., the section on optimisations). Nodes that are reached through another of these nodes are
+# left out: if one replaced edge leads to a node, the nodes with further edges replaced *after* it are successors of
+# that node. If a path beside the run tests an axis that the run skips (its don't-care edges are collapsed), the search
+# continues there. All successors are computed in advance by a walk beside the run.
 
 MOST_SUCCESSORS = 64
-"""Successors of one node; a node with more is given up, and its tree searched along both edges."""
+"""Maximum number of successors of a node. If a node has more, its tree is searched along both edges."""
 
 
 def annotate(root: Node) -> bool:
-    """Fill `successors` of every node. False if some node has too many, or an axis of bounds is among them: the tree is
-    then searched without."""
+    """Fills `successors` of every node. Returns False if a node has too many successors or tests an axis of bounds; the
+    tree is then searched without successors."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -175,7 +179,7 @@ def annotate(root: Node) -> bool:
 
 
 def _beside(node: Node) -> list[Node]:
-    """The nodes beside the last run of operands above `node`."""
+    """Returns the nodes beside the last run of edges with operands above `node`."""
     run: list[tuple[int, object]] = []
     top = node
     while top.parent is not None and not top.by_star:
@@ -192,10 +196,10 @@ def _beside(node: Node) -> list[Node]:
                 found[replaced] = here
             continue
         axis, operand = run[at]
-        if here.axis > axis:  # a collapsed chain: it does not care about this axis
+        if here.axis > axis:  # a collapsed chain, which does not test this axis
             waiting.append((here, at + 1, replaced | {at}))
             continue
-        if here.axis < axis:  # it asks for an axis that the run, being collapsed, passes over
+        if here.axis < axis:  # it tests an axis that the run skips, because the run is collapsed
             found[replaced] = here
             continue
         child = here.edges.get(operand)
@@ -213,7 +217,7 @@ def _beside(node: Node) -> list[Node]:
 # Matching trees as flat arrays, for a compiled search.
 #
 #     node   axis, star (don't-care edge), edges first … last, rows first … last, successors first … last
-#     edge   the code of its operand, ascending within a node; or its bound, where the axis is one of bounds
+#     edge   the code of its operand, ascending within a node; or its bound, if the axis is an axis of bounds
 #     codes  operand of an axis ─▶ number, the same in all trees
 #
 # An absent edge is -1.
@@ -222,8 +226,9 @@ Numbers = npt.NDArray[np.int32]
 
 
 class TreeArrays(NamedTuple):
-    """`axis`, `star` are `int32[nodes]`; `edges`, `rows`, `successors` are `int32[nodes + 1]`, where those of a node
-    begin in the arrays behind; `bounded` is `bool[nodes]`."""
+    """Trees as arrays. `axis` and `star` are `int32[nodes]`; `bounded` is `bool[nodes]`. `edges`, `rows` and
+    `successors` are `int32[nodes + 1]`: the offsets of each node in the arrays that follow them (`codes`, `bounds` and
+    `children`; `clauses`; `later`)."""
 
     axis: Numbers
     star: Numbers
@@ -239,7 +244,7 @@ class TreeArrays(NamedTuple):
 
 
 def tree_arrays(roots: Iterable[Node], codes: OperandCodes) -> tuple[TreeArrays, list[int]]:
-    """All trees in one, and the number of each root. Linear in nodes and edges."""
+    """Returns all trees as one set of arrays, and the node number of each root. Linear in nodes and edges."""
     number: dict[int, int] = {}
     nodes: list[Node] = []
     tops: list[int] = []
@@ -292,9 +297,10 @@ Longs = npt.NDArray[np.int64]
 
 
 class Said(NamedTuple):
-    """Of e events to a axes: `firsts` is `int64[e * a + 1]`, where the codes of each event and axis begin in `codes`;
-    `values` is `float64[e, a]`, what bounds are held to, NaN for nothing; `at_least` is `bool[a]`: bounds that hold up
-    to the value, else from it on. `roots` are those of the trees to search, event after event by `root_firsts`."""
+    """The values of e events on a axes. `firsts` is `int64[e * a + 1]`: the offsets of each event and axis in `codes`.
+    `values` is `float64[e, a]`: the values that are compared with bounds, NaN for no value. `at_least` is `bool[a]`:
+    true if the bounds up to the value hold, false if the bounds from the value on hold. `roots` are the roots of the
+    trees to search; `root_firsts` has their offsets per event."""
 
     firsts: Longs
     codes: Numbers
@@ -306,9 +312,10 @@ class Said(NamedTuple):
 
 @compiled
 def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bool_]) -> tuple[Longs, Numbers, Longs]:
-    """Offsets `int64[e + 1]` and rows, in no order; a row again for each tree that holds it; the edges followed and the
-    successors visited for each event, `int64[e]`: the paper's measure. `by_successors[root]` where the tree is
-    annotated; it counts for events that have no axis with several codes."""
+    """Returns offsets `int64[e + 1]`; the rows of each event, unsorted, with a row repeated for each tree that holds
+    it; and the number of edges followed and successors visited for each event, `int64[e]`, which is the paper's
+    measure. `by_successors[root]` is true if the tree is annotated. Successors are used for events that have at most
+    one code on each axis."""
     events, axes = said.values.shape
     edges, codes, children, axis_of = trees.edges, trees.codes, trees.children, trees.axis
     star, bounded, bounds, rows = trees.star, trees.bounded, trees.bounds, trees.rows
@@ -388,7 +395,7 @@ def search_trees(trees: TreeArrays, said: Said, by_successors: npt.NDArray[np.bo
 
 @compiled
 def _edge(edges: Numbers, codes: Numbers, children: Numbers, node: int, code: int) -> int:
-    """The child behind the edge with this operand, or -1: a binary search."""
+    """Returns the child below the edge with this operand, or -1. A binary search."""
     low, high = edges[node], edges[node + 1]
     while low < high:
         middle = (low + high) // 2
@@ -403,40 +410,40 @@ def _edge(edges: Numbers, codes: Numbers, children: Numbers, node: int, code: in
 
 @compiled
 def _larger(array: Numbers, used: int, least: int) -> Numbers:
-    """A copy with room for `least` or more."""
+    """Returns a copy with room for at least `least` entries."""
     larger = np.empty(2 * least, dtype=np.int32)
     larger[:used] = array[:used]
     return larger
 
 
-# An engine whose structure is built over many clauses at once, and never changed.
+# An engine whose structure is built for many clauses at once and is immutable.
 #
-#     add ─▶ fresh clauses, asked by definition ─▶ enough of them: a structure over all clauses
-#     remove ─▶ out of the fresh ones, or taken out of what the structure finds
+#     add ─▶ fresh clauses, matched by definition ─▶ if there are enough: a structure over all clauses
+#     remove ─▶ from the fresh clauses, or filtered from the results of the structure
 #
-# So `matching_tree` is the published structure and its matching, nothing else. Adding costs the building of the
-# structure, spread over as many additions as an eighth of the clauses.
+# So `matching_tree` is the published structure and its matching, and nothing else. The cost of building the structure
+# is spread over as many additions as an eighth of the clauses.
 
 
 FEWEST_FRESH = 64
-"""Fresh clauses before a structure is built at all: asking them costs some 100 µs an event."""
+"""Minimum number of fresh clauses before a structure is built. Matching this many costs some 100 µs per event."""
 FRESH_SHARE = 8
-"""A structure is built again when the fresh clauses are an eighth of all."""
+"""The structure is rebuilt when more than an eighth of all clauses are fresh."""
 
 
 class Structure(Protocol):
     """A published structure over some clauses, by row. Immutable."""
 
     def match(self, event: LoweredEvent) -> Rows:
-        """The rows whose clauses match `event`, in any order, each once."""
+        """Returns the rows whose clauses match `event`, unsorted, without duplicates."""
 
 
 @runtime_checkable
 class BatchStructure(Structure, Protocol):
-    """A structure that takes many events in one call."""
+    """A structure that matches many events in one call."""
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """`match` for each event, in order, the rows ascending."""
+        """Returns the result of `match` for each event, in order, with ascending rows."""
 
 
 class StructureFactory(Protocol):
@@ -444,8 +451,8 @@ class StructureFactory(Protocol):
 
 
 class BuiltEngine(Engine):
-    """Invariant: a stored row is fresh or in the structure, and never both; rows of the structure that were removed, or
-    used again, are in `_gone`."""
+    """An engine over an immutable structure. Invariant: a stored row is either fresh or in the structure. Rows of the
+    structure that were removed, or removed and reused, are in `_gone`."""
 
     def __init__(self, graph: ConceptGraph, build: StructureFactory, fewest_fresh: int) -> None:
         self._graph = graph
@@ -462,14 +469,14 @@ class BuiltEngine(Engine):
         return len(self._clauses)
 
     def add(self, clause: Clause) -> ClauseRow:
-        """Store `clause` at the lowest free row."""
+        """Stores `clause` at the lowest free row."""
         row = heapq.heappop(self._free) if self._free else ClauseRow(len(self._clauses))
         self._clauses[row] = clause
         self._fresh[row] = clause
         return row
 
     def remove(self, row: ClauseRow) -> None:
-        """Forget the clause at `row`. Raises `UnknownRow`."""
+        """Removes the clause at `row`. Raises `UnknownRow`."""
         if self._clauses.pop(row, None) is None:
             raise UnknownRow(row)
         if self._fresh.pop(row, None) is None:
@@ -478,7 +485,7 @@ class BuiltEngine(Engine):
         heapq.heappush(self._free, row)
 
     def match(self, event: LoweredEvent) -> Rows:
-        """The rows whose clauses match `event`, ascending."""
+        """Returns the rows whose clauses match `event`, in ascending order."""
         self._settle()
         fresh = [row for row, clause in self._fresh.items() if clause_matches(self._graph, clause, event)]
         if self._structure is None:
@@ -488,26 +495,26 @@ class BuiltEngine(Engine):
         return np.sort(np.concatenate([found, np.array(fresh, dtype=np.int32)]))
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """`match` for each event, in order."""
+        """Returns the result of `match` for each event, in order."""
         self._settle()
         if self._fresh or not isinstance(self._structure, BatchStructure):
             return row_table([self.match(event) for event in events])
         return self._alive(self._structure.match_batch(events))
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the tables of rows disagree."""
+        """Raises AssertionError if the tables of rows are inconsistent."""
         assert self._fresh.keys().isdisjoint(self._built), (self._fresh.keys(), self._built)
         assert self._fresh.keys() | self._built == self._clauses.keys(), (self._fresh, self._built)
         assert sorted([*self._clauses, *self._free]) == list(range(len(self._clauses) + len(self._free)))
         assert not any(self._gone[row] for row in self._built), self._gone
 
     def _settle(self) -> None:
-        """Build the structure again if too many clauses are not in it."""
+        """Rebuilds the structure if too many clauses are not in it."""
         if len(self._fresh) > max(self._fewest_fresh, len(self._clauses) // FRESH_SHARE):
             self._rebuild()
 
     def _alive(self, found: RowTable) -> RowTable:
-        """What the structure found, without the rows that were removed."""
+        """Returns the rows in `found` without the removed rows."""
         kept = ~self._gone[found.rows]
         if kept.all():
             return found
@@ -527,8 +534,8 @@ class BuiltEngine(Engine):
 class Candidates:
     """The clauses that some event can match, by row. Immutable.
 
-    `parts[row]`; `size` is above every row; `inexact[row]` where a candidate is always verified, `bounded[row]` where
-    it is if the event has several values in a column.
+    `parts[row]` are the predicates of a clause. `size` is greater than every row. If `inexact[row]`, a candidate is
+    always verified; if `bounded[row]`, it is verified for events with several values in a column.
     """
 
     def __init__(self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause]) -> None:
@@ -546,7 +553,7 @@ class Candidates:
                 self.bounded[row] = any(isinstance(each, AtLeast | AtMost) for each in parts.elementary)
 
     def verified(self, rows: Rows, event: LoweredEvent) -> Rows:
-        """Those of `rows` that match `event`: the exact ones as they are, the others by definition."""
+        """Returns those of `rows` that match `event`. Exact rows are kept; the others are matched by definition."""
         doubtful = self.inexact[rows]
         if any(len(values) > 1 for values in event.values.values()):
             doubtful = doubtful | self.bounded[rows]
@@ -558,7 +565,7 @@ class Candidates:
         return np.concatenate([rows[~doubtful], np.array(good, dtype=np.int32)])
 
     def all_verified(self, found: RowTable, events: Sequence[LoweredEvent]) -> RowTable:
-        """The same for a batch; rows stay in their order."""
+        """Returns the result of `verified` for a batch. The order of the rows is kept."""
         several = np.array(
             [any(len(values) > 1 for values in event.values.values()) for event in events], dtype=np.bool_
         )
@@ -575,15 +582,16 @@ class Candidates:
 
 
 INDEXED_SHARE = 0.75
-"""An axis becomes an index when at least so many clauses ask for it with `=`: the others are copied to every branch."""
+"""Minimum share of clauses that must test an axis with `=` for it to become an index axis. The other clauses are
+copied to every branch."""
 MOST_INDEX_AXES = 8
-"""Index axes at most: the branches are the combinations of their values."""
+"""Maximum number of index axes. There is a branch for each combination of their values."""
 MOST_COPIES = 4.0
-"""Clauses stored in all branches together, in clauses: what all index axes together may cost in memory."""
+"""Maximum number of copies in all branches, per clause. This limits the memory for index axes."""
 
 
 class MatchingTreeEngine(BuiltEngine):
-    """Exact matching down a tree. `match` costs the nodes that it visits, some ns each."""
+    """Exact matching by a tree. `match` costs some ns per visited node."""
 
     reads_columns = True
 
@@ -593,7 +601,7 @@ class MatchingTreeEngine(BuiltEngine):
         super().__init__(graph, partial(_Factored, most_index_axes=most_index_axes), fewest_fresh)
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
-        """What `match_batch` gives for `batch.lowered()`."""
+        """Returns the result of `match_batch` for `batch.lowered()`."""
         self._settle()
         structure = self._structure
         if not batch.is_flat or self._fresh or not isinstance(structure, _Factored):
@@ -601,18 +609,18 @@ class MatchingTreeEngine(BuiltEngine):
         return self._alive(structure.match_columns(batch))
 
     def visits(self, events: Sequence[LoweredEvent]) -> npt.NDArray[np.int64]:
-        """The paper's measure of time: edges followed and successors visited for each event, `int64[events]`. Clauses
-        that are not in the tree yet are brought into it."""
+        """Returns the paper's measure of time: the number of edges followed and successors visited for each event,
+        `int64[events]`. Fresh clauses are put into the tree first."""
         return self._tree().visits(events)
 
     @property
     def space(self) -> int:
-        """The paper's measure of space: edges of all trees, and the sizes of their successor sets."""
+        """The paper's measure of space: the number of edges of all trees plus the sizes of their successor sets."""
         return self._tree().space
 
     @property
     def index_axes(self) -> int:
-        """How many axes are factored."""
+        """The number of index axes."""
         return self._tree().index_axes
 
     def _tree(self) -> "_Factored":
@@ -624,7 +632,7 @@ class MatchingTreeEngine(BuiltEngine):
 
 
 class _Factored:
-    """A switch over the index axes, if there are any, and a tree behind each combination of their values."""
+    """A switch over the index axes, if there are any, with a tree for each combination of their values."""
 
     def __init__(
         self, graph: ConceptGraph, clauses: Mapping[ClauseRow, Clause], most_index_axes: int = MOST_INDEX_AXES
@@ -679,23 +687,23 @@ class _Factored:
         return int(trees.children.size + (trees.star >= 0).sum() + trees.later.size)
 
     def visits(self, events: Sequence[LoweredEvent]) -> npt.NDArray[np.int64]:
-        """Edges followed and successors visited."""
+        """Returns the number of edges followed and successors visited for each event."""
         return self._searched(self._reader.of_events(events))[2]
 
     def match(self, event: LoweredEvent) -> Rows:
         return self.match_batch([event]).rows
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """The rows for each event, ascending."""
+        """Returns the matching rows of each event, in ascending order."""
         return self._candidates.all_verified(self._found(self._reader.of_events(events)), events)
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
-        """The same for a batch without events of several values."""
+        """Returns the result of `match_batch` for a batch whose events have at most one value per column."""
         found = self._found(self._reader.of_columns(batch))
         return self._candidates.all_verified(found, batch.lowered()) if self._candidates.inexact.any() else found
 
     def _found(self, readings: AxisReadings) -> RowTable:
-        """The rows of every leaf that each event reaches, each once."""
+        """Returns the rows of all leaves that each event reaches, without duplicates."""
         offsets, rows, _ = self._searched(readings)
         return RowTable(*distinct_rows(offsets, rows, self._candidates.size))
 
@@ -710,7 +718,8 @@ class _Factored:
     def _switch(
         self, events: int, firsts: npt.NDArray[np.int64], codes: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """The trees of each event: those of its values of the index axes, `value + 1` being any other one."""
+        """Returns the roots of the trees for each event, by its codes on the index axes. An axis without a known code counts
+        as its number of codes."""
         axes = len(self._axes)
         starts = firsts[:-1].reshape(events, axes)[:, self._index]
         counts = np.diff(firsts).reshape(events, axes)[:, self._index]
@@ -731,8 +740,8 @@ class _Factored:
 
 
 def _index_axes(axes: Sequence[Axis], popular: Counter[Axis], paths: Mapping[int, Path], most: int) -> list[int]:
-    """The numbers of the axes to factor by, most popular first: those that most clauses ask for, as long as copying the
-    clauses that do not care stays within `MOST_COPIES`."""
+    """Returns the numbers of the index axes, most popular first. These are axes that most clauses test, as long as the
+    copies of the other clauses stay within `MOST_COPIES`."""
     found: list[int] = []
     copies = np.ones(len(paths))
     for at, axis in enumerate(axes):
@@ -748,7 +757,7 @@ def _index_axes(axes: Sequence[Axis], popular: Counter[Axis], paths: Mapping[int
 
 
 def _keyed(predicates: Sequence[Elementary]) -> dict[Axis, Hashable]:
-    """Axis → operand of each predicate of a clause."""
+    """Maps the axis of each predicate of a clause to its operand."""
     found: dict[Axis, Hashable] = {}
     count: Counter[tuple[type, int]] = Counter()
     for each in predicates:

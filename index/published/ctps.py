@@ -1,14 +1,14 @@
 """The `ctps` engine: bit sets of rows, narrowed attribute by attribute. Zhang et al., "CTPS", Sci. Prog. 2022.
 
-One bit a clause. Matching starts from the rows that have all the attributes they require, and every attribute of the
-event takes away the rows whose predicate on it fails; what is left has matched (Algorithm 6).
+Each clause has one bit. Matching starts with the rows whose required attributes are all in the event. Every attribute
+of the event then removes the rows whose predicate on it fails. The remaining rows match (Algorithm 6).
 
     event ─▶ Presence.live ─▶ AttributeCopy.narrow for each copy of each attribute present ─▶ Doubt.settle ─▶ rows_of
              errata 4 and 5   errata 2 and 3: concept trees, string maps, GEM regions         exact bounds
 
 | in the paper | here |
 |---|---|
-| subscription id, `sid` (a bit set of them) | `ClauseRow`, `RowSet` or `bitarray`: a list while it holds few rows |
+| subscription id, `sid` (a bit set of ids) | `ClauseRow`, `RowSet` or `bitarray`: a list while it has few rows |
 | `m1`, the trees of attribute names | `Presence`: which rows require an attribute (see below) |
 | `m2`, `TreeIndex`, `TreeNode`, `hashTable` | `ConceptTree` and its nodes, per (attribute, copy, column) |
 | `m3` and its second-level maps | `StringMap` |
@@ -24,44 +24,45 @@ event takes away the rows whose predicate on it fails; what is left has matched 
 | Algorithm 8 stringMatch | `StringMap.union_into` |
 | Algorithm 9 gemMatch | `GemIndex.union_into`, then `Doubt.settle` |
 
-Attribute hierarchies are applied when an event is made canonical, where a pair is copied to every attribute above its
-own. So of the walk up `m1` only "does the event have this attribute" remains.
+Attribute hierarchies are applied when an event is brought into canonical form: each pair is copied to every attribute
+above its own. So the walk up `m1` becomes the test whether the event has an attribute.
 
-The paper knows conjunctions of "this concept or beneath", "this string" and one interval. Ours adds `below` and `is`
-(further bit sets on a node), alternatives over several columns, negation (copies of their own, whose matched rows are
-taken away) and forbidden attributes (`Presence`).
+The paper has conjunctions of "this concept or beneath", "this string" and one interval. This engine adds `below` and
+`is` (additional bit sets of a node), alternatives over several columns, negation (separate copies, whose matched rows
+are removed) and forbidden attributes (`Presence`).
 
-`AttributeCopy` is one copy of an attribute's indexes: which rows satisfy one predicate on that attribute?
+`AttributeCopy` is one copy of the indexes of an attribute. It finds the rows that satisfy a predicate on the attribute.
 
-CTPS keeps one index an attribute, where two predicates of a subscription on the same attribute become an OR (trees and
-strings) or contradict each other (GEM); that is erratum 3. Here a copy holds at most one predicate of each row, and a
-second one goes to another copy. Within a copy everything unites, because one value that satisfies one test is enough:
+CTPS has one index per attribute. Two predicates of a subscription on the same attribute become an OR (trees and
+strings) or contradict each other (GEM); this is erratum 3. Here a copy holds at most one predicate of each row, and a
+second predicate goes to another copy. Within a copy all sets are united, because one value that satisfies one test is
+enough:
 
     event value ─▶ column read as concept ─▶ ConceptTree ─┐
     event value ─▶ column read as text ────▶ StringMap ───┼─ OR ─▶ matched        live &= ~constrained | matched
     event value ─▶ column read as number ──▶ GemIndex … ──┘                       (negated: live &= ~matched)
 
-Erratum 2: all values of the attribute are united first and then meet `live` in one AND; an AND for each pair would
-demand that every value satisfy the predicate.
+Erratum 2: the rows of all values of the attribute are united first, followed by one AND with `live`. An AND for each
+pair would require that every value satisfies the predicate.
 
-`Presence` is the first filter: which attributes a row requires, and which it forbids.
+`Presence` is the first filter, by the attributes that a row requires and forbids.
 
-CTPS as printed starts from all bits and looks only at the pairs of the event, so deleted rows match (erratum 4), and
-so do rows that constrain an attribute which the event lacks (erratum 5). Here matching starts from the live rows and
-keeps those whose required attributes are all there and whose forbidden ones are not.
+CTPS as printed starts with all bits set and reads only the pairs of the event. So deleted rows match (erratum 4), and
+so do rows that constrain an attribute that the event lacks (erratum 5). Here matching starts with the live rows, and
+keeps those whose required attributes are all present and whose forbidden attributes are all absent.
 
-The straightforward form, `live &= ~required[a]` for every known attribute *a* that the event lacks, costs one
-operation for each of perhaps thousands of attributes. Three things avoid that:
+The simple form, `live &= ~required[a]` for every known attribute *a* that the event lacks, costs one operation for each
+of possibly thousands of attributes. This is avoided in three ways:
 
-* the result depends only on which known attributes are present, and streams repeat that: it is cached per such set
-  until the next change;
-* if few known attributes are absent, they are subtracted as above;
-* else the *present* ones are counted for all rows at once, in bit planes (a row's count is spread over one bit of each
-  plane, adding an attribute is a ripple of carries), and rows whose count equals what they need are kept:
+* The result depends only on the set of known attributes that are present, and the events of a stream repeat these sets.
+  So results are cached per set until the next change.
+* If few known attributes are absent, they are subtracted as above.
+* Otherwise the *present* attributes are counted for all rows at once in bit planes: plane *i* has bit *i* of the count
+  of each row, and adding an attribute is an addition with carry. Rows whose count is the number that they need are kept:
 
       row            0 1 2 3
-      count, bit 0   1 0 1 0        needed, bit 0   1 0 0 0       rows 0 and 1 have all they need,
-      count, bit 1   0 1 1 0        needed, bit 1   0 1 1 1       rows 2 and 3 lack something
+      count, bit 0   1 0 1 0        needed, bit 0   1 0 0 0       rows 0 and 1 have all attributes,
+      count, bit 1   0 1 1 0        needed, bit 1   0 1 1 1       rows 2 and 3 lack some
 """
 
 import heapq
@@ -106,7 +107,7 @@ __all__ = ["CtpsEngine", "Presence"]
 
 @dataclass(slots=True)
 class _ColumnTests:
-    """What one row asks of one column: any of these."""
+    """The tests of one row on one column, as alternatives."""
 
     concepts: ConceptTest = field(default_factory=ConceptTest)
     keys: frozenset[Key] = frozenset()
@@ -114,7 +115,7 @@ class _ColumnTests:
 
 
 class _ColumnIndex:
-    """The indexes over one column. A row with several intervals has each in a GEM layer of its own."""
+    """The indexes of one column. The intervals of a row are in separate GEM layers."""
 
     __slots__ = ("capacity", "keys", "layers", "tree")
 
@@ -154,15 +155,15 @@ class _ColumnIndex:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Rows of one copy that have a bound in the slot of a value, and the (index, value) pairs that decide them."""
+    """Rows of a copy that have a bound in the slot of a value, with the (index, value) pairs that decide them."""
 
     rows: bitarray
     layers: list[tuple[GemIndex, float]]
     negated: bool
 
     def settle(self, live: bitarray) -> None:
-        """Algorithm 9, lines 11 to 30: check the bounds of the doubtful rows that are still in `live`, and take from
-        it, in place, those whose predicate fails. Uses itself up."""
+        """Algorithm 9, lines 11 to 30. Compares the bounds of the doubtful rows that are still in `live`, and removes
+        the rows whose predicate fails from `live`, in place. Can be called only once."""
         doubtful = self.rows
         doubtful &= live
         rows = rows_of(doubtful)
@@ -174,10 +175,10 @@ class Doubt:
 
 
 class AttributeCopy:
-    """At most one predicate a row, all on one attribute, all positive or all negated.
+    """At most one predicate per row. All are on one attribute, and all are positive or all are negated.
 
-    Invariant: a row is in an index exactly if its predicate has that test, and in `constrained` exactly if it has a
-    predicate here. `narrow` costs the look-ups of the event's values, one union for each index set hit, one AND.
+    Invariant: a row is in an index if and only if its predicate has that test, and in `constrained` if and only if it
+    has a predicate here. `narrow` costs the look-ups of the event's values, one union for each set found, and one AND.
     """
 
     def __init__(self, graph: ConceptGraph, capacity: int, *, negated: bool) -> None:
@@ -188,12 +189,12 @@ class AttributeCopy:
         self._columns: dict[ColumnId, _ColumnIndex] = {}
 
     def __len__(self) -> int:
-        """How many rows have a predicate here."""
+        """The number of rows that have a predicate here."""
         return len(self._constrained)
 
     def add(self, row: int, predicates: Iterable[Predicate]) -> None:
-        """Algorithm 2 for one attribute: index the tests of `row`. Several predicates count as one that holds when
-        any of them does, which is right for negated ones: none of p and none of q is none of (p or q)."""
+        """Algorithm 2 for one attribute: indexes the tests of `row`. Several predicates are treated as their
+        disjunction, which is correct for negated predicates: none of p and none of q is none of (p or q)."""
         self._constrained.add(row)
         for column, tests in _by_column(predicates).items():
             index = self._columns.get(column)
@@ -202,7 +203,7 @@ class AttributeCopy:
             index.add(row, tests)
 
     def remove(self, row: int, predicates: Iterable[Predicate]) -> None:
-        """Undo `add(row, predicates)`."""
+        """Reverts `add(row, predicates)`."""
         self._constrained.discard(row)
         for column, tests in _by_column(predicates).items():
             index = self._columns[column]
@@ -211,9 +212,8 @@ class AttributeCopy:
                 del self._columns[column]
 
     def narrow(self, live: bitarray, values: Mapping[ColumnId, tuple[Key, ...]]) -> Doubt | None:
-        """Algorithm 6 for one attribute that the event has: take from `live`, in place, the rows whose predicate
-        fails as far as bit sets can tell. Rows that only a look at their bounds can decide stay in `live` and are
-        returned."""
+        """Algorithm 6 for one attribute of the event. Removes from `live`, in place, the rows whose predicate fails, as
+        far as bit sets can decide. Rows whose bounds must be compared stay in `live`, and are returned."""
         matched = empty_bits(self._capacity)
         layers: list[tuple[GemIndex, float]] = []
         for column, index in self._columns.items():
@@ -234,7 +234,7 @@ class AttributeCopy:
         for layer, value in layers:
             layer.union_into(matched, perhaps, value)
         possible = matched | perhaps
-        doubtful = possible ^ matched  # what another test of the same predicate has settled is no longer in doubt
+        doubtful = possible ^ matched  # rows that match by another test of the same predicate are decided
         self._keep(live, matched if self._negated else possible)
         return Doubt(doubtful, layers, self._negated)
 
@@ -246,23 +246,23 @@ class AttributeCopy:
             self._constrained.keep_matched(live, matched)
 
     def grow(self, capacity: int) -> None:
-        """Make room for rows below `capacity`."""
+        """Makes room for rows below `capacity`."""
         self._capacity = capacity
         self._constrained.grow(capacity)
         for index in self._columns.values():
             index.grow(capacity)
 
     def check_invariants(self, expected: Mapping[int, Iterable[Predicate]]) -> None:
-        """Raise AssertionError if an invariant is broken; `expected` is row → its predicates here."""
-        # The rows that have a predicate here are marked, and nobody else.
+        """Raises AssertionError if an invariant is violated. `expected` maps each row to its predicates here."""
+        # Exactly the rows that have a predicate here are marked.
         assert self._constrained.rows() == sorted(expected), (self._constrained.rows(), expected)
         self._constrained.check_invariants()
-        # Built afresh from the same predicates, the indexes hold the same: nothing is left of removed rows.
+        # The indexes are equal to new ones with the same predicates: nothing of removed rows is left.
         fresh = AttributeCopy(self._graph, self._capacity, negated=self._negated)
         for row, predicates in sorted(expected.items()):
             fresh.add(row, predicates)
         assert self._contents() == fresh._contents(), (self._contents(), fresh._contents())
-        # Each index is sound by itself.
+        # Each index is consistent.
         for index in self._columns.values():
             for part in index.parts():
                 part.check_invariants()
@@ -271,7 +271,7 @@ class AttributeCopy:
         return {
             column: (
                 sorted(index.tree.contents()),
-                dict(index.keys.contents()),  # as a mapping: 0.0 and -0.0 are one key, whichever came first
+                dict(index.keys.contents()),  # as a mapping, because 0.0 and -0.0 are one key, in either order
                 [layer.contents() for layer in index.layers],
             )
             for column, index in self._columns.items()
@@ -279,7 +279,7 @@ class AttributeCopy:
 
 
 def _by_column(predicates: Iterable[Predicate]) -> dict[ColumnId, _ColumnTests]:
-    """All tests of `predicates` that some value can satisfy, united by column: each concept, key and interval once."""
+    """Unites the satisfiable tests of `predicates` by column, without duplicate concepts, keys and intervals."""
     united: dict[ColumnId, _ColumnTests] = {}
     for column, test in _tests(predicates):
         tests = united.setdefault(column, _ColumnTests())
@@ -309,17 +309,18 @@ def _is_satisfiable(test: Test) -> bool:
 
 
 REMEMBERED_BYTES = 1 << 24
-"""Memory for cached results: 16 MB are 1,000 sets of attributes at 10⁵ rows."""
+"""Maximum memory for cached results: 16 MB are some 1,000 sets of attributes at 10⁵ rows."""
 COUNTING_COST = 6
-"""Bit operations for counting one present attribute (two for each of about three planes); subtracting one costs one."""
+"""Bit operations to count one present attribute: two for each of about three planes. Subtracting an attribute costs one
+operation."""
 
 
 class Presence:
-    """The live rows, with the attributes that each requires and forbids.
+    """The live rows, with the attributes that each of them requires and forbids.
 
     Invariants: `required[a]` and `forbidden[a]` are never empty and hold live rows only; bit *r* of plane *i* of
-    `needed` is bit *i* of the number of attributes that row *r* requires; cached results are what `_find` would
-    make.
+    `needed` is bit *i* of the number of attributes that row *r* requires; cached results are equal to new results of
+    `_find`.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -331,7 +332,7 @@ class Presence:
         self._remembered: dict[frozenset[AttributeId], bitarray] = {}
 
     def add(self, row: int, required: frozenset[AttributeId], forbidden: frozenset[AttributeId]) -> None:
-        """Make `row` live. It was not."""
+        """Makes `row` live. It must not be live yet."""
         self._remembered.clear()
         self._live[row] = 1
         for attributes, sets in ((required, self._required), (forbidden, self._forbidden)):
@@ -342,7 +343,7 @@ class Presence:
         self._write_need(row, len(required))
 
     def remove(self, row: int, required: frozenset[AttributeId], forbidden: frozenset[AttributeId]) -> None:
-        """Undo `add` with the same arguments."""
+        """Reverts `add` with the same arguments."""
         self._remembered.clear()
         self._live[row] = 0
         for attributes, sets in ((required, self._required), (forbidden, self._forbidden)):
@@ -353,7 +354,7 @@ class Presence:
         self._write_need(row, 0)
 
     def live(self, present: frozenset[AttributeId]) -> bitarray:
-        """The rows that an event with the attributes `present` can still match, as bits of the caller's own."""
+        """Returns the rows that an event with the attributes `present` can match, as bits that the caller may change."""
         required, forbidden = self._required, self._forbidden
         known = frozenset([a for a in present if a in required or a in forbidden])
         found = self._remembered.get(known)
@@ -365,7 +366,7 @@ class Presence:
         return found.copy()
 
     def grow(self, capacity: int) -> None:
-        """Make room for rows below `capacity`."""
+        """Makes room for rows below `capacity`."""
         more = empty_bits(capacity - self._capacity)
         for bits in (self._live, *self._needed):
             bits.extend(more)
@@ -376,8 +377,8 @@ class Presence:
         self._capacity = capacity
 
     def check_invariants(self, expected: dict[int, tuple[frozenset[AttributeId], frozenset[AttributeId]]]) -> None:
-        """Raise AssertionError if an invariant is broken; `expected` is row → (required, forbidden) of all live
-        rows."""
+        """Raises AssertionError if an invariant is violated. `expected` maps each live row to its attributes (required,
+        forbidden)."""
         # Exactly the stored rows are live.
         assert list(self._live.search(1)) == sorted(expected), (self._live, expected)
         # Each attribute has exactly the rows that name it.
@@ -389,11 +390,11 @@ class Presence:
             assert {a: rows.rows() for a, rows in sets.items()} == rows_of_attribute, (which, sets)
             for rows in sets.values():
                 rows.check_invariants()
-        # The planes spell the number of required attributes; rows without clause need none.
+        # The planes encode the number of required attributes; rows without a clause require none.
         for row in range(self._capacity):
             need = sum(plane[row] << place for place, plane in enumerate(self._needed))
             assert need == len(expected.get(row, ((),))[0]), (row, need)
-        # Remembered results are right.
+        # Cached results are correct.
         for known, bits in self._remembered.items():
             assert bits == self._find(known), (known, bits)
 
@@ -418,7 +419,7 @@ class Presence:
         return live
 
     def _keep_satisfied(self, live: bitarray, wanted: Sequence[RowSet]) -> None:
-        """Keep in `live` the rows for which as many of `wanted` hold them as they need."""
+        """Keeps in `live` the rows that are in as many sets of `wanted` as they have required attributes."""
         counts = _counted(wanted, self._capacity)
         for place, needed in enumerate(self._needed):
             same = needed ^ counts[place] if place < len(counts) else needed.copy()
@@ -427,7 +428,7 @@ class Presence:
 
 
 def _counted(sets: Iterable[RowSet], capacity: int) -> list[bitarray]:
-    """How many of `sets` hold each row, as bit planes, the lowest bit first."""
+    """Counts for each row the `sets` that contain it. Returns the counts as bit planes, lowest bit first."""
     planes: list[bitarray] = []
     for each in sets:
         carry = empty_bits(capacity)
@@ -444,12 +445,12 @@ def _counted(sets: Iterable[RowSet], capacity: int) -> list[bitarray]:
 
 
 CopyKey = tuple[bool, int]
-"""Which copy of an attribute: (negated, number)."""
+"""The copy of an attribute: (negated, number)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Placement:
-    """What of a clause goes where; made from the clause alone, so removing finds what adding did."""
+    """The copies that hold the predicates of a clause. It depends only on the clause, so `remove` finds what `add` did."""
 
     required: frozenset[AttributeId]
     copies: dict[AttributeId, dict[CopyKey, list[Predicate]]]
@@ -458,13 +459,13 @@ class _Placement:
 class CtpsEngine(Engine):
     """Exact matching on bit sets.
 
-    Invariant: every structure holds bits of stored rows only, and exactly those that their clauses ask for; so a free
-    row has no bit anywhere and may be used again. Capacity is a power of two and doubles when it is full.
+    Invariant: every structure holds bits of stored rows only, as their clauses require; so no bit of a free row is set,
+    and the row can be reused. The capacity is a power of two and doubles when it is full.
 
-    `match` costs, with N the capacity: one pass over N bits for each attribute copy that the event touches, and for
-    each set of rows hit by a value; 10 to 20 ns for each live row that has a bound in the slot of a value; 10 to 45
-    ns for each match. Absent attributes cost nothing once an event with the same attributes has been seen since the
-    last change. `add` and `remove` cost some 10 µs for each test of the clause.
+    Cost of `match` with capacity N: one pass over N bits for each copy of each attribute of the event and for each set
+    of rows that a value selects; 10 to 20 ns for each live row that has a bound in the slot of a value; 10 to 45 ns for
+    each match. Absent attributes cost nothing if an event with the same attributes was matched since the last change.
+    `add` and `remove` cost some 10 µs for each test of the clause.
     """
 
     def __init__(self, graph: ConceptGraph) -> None:
@@ -479,7 +480,7 @@ class CtpsEngine(Engine):
         return len(self._clauses) - len(self._free)
 
     def add(self, clause: Clause) -> ClauseRow:
-        """Algorithm 2: index `clause` and return its row, the lowest free one."""
+        """Algorithm 2: indexes `clause` and returns its row, which is the lowest free row."""
         if self._free:
             row = heapq.heappop(self._free)
             self._clauses[row] = clause
@@ -499,7 +500,7 @@ class CtpsEngine(Engine):
         return row
 
     def remove(self, row: ClauseRow) -> None:
-        """Clear every bit of `row`, then let it be used again. Raises `UnknownRow`."""
+        """Clears all bits of `row`, so that it can be reused. Raises `UnknownRow`."""
         clause = self._clauses[row] if 0 <= row < len(self._clauses) else None
         if clause is None:
             raise UnknownRow(row)
@@ -517,7 +518,7 @@ class CtpsEngine(Engine):
         heapq.heappush(self._free, row)
 
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
-        """Algorithm 6: the rows whose clauses match `event`, ascending. The hottest code of this engine."""
+        """Algorithm 6: returns the rows whose clauses match `event`, ascending. The hot path of this engine."""
         live = self._presence.live(event.present)
         doubts: list[Doubt] = []
         copies_by_attribute, values = self._copies, event.values
@@ -526,12 +527,12 @@ class CtpsEngine(Engine):
                 doubt = copy.narrow(live, values)
                 if doubt is not None:
                     doubts.append(doubt)
-        for doubt in doubts:  # last, because they look at live rows one by one
+        for doubt in doubts:  # last, because this compares live rows one by one
             doubt.settle(live)
         return rows_of(live)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a structural invariant is broken."""
+        """Raises AssertionError if a structural invariant is violated."""
         stored = {ClauseRow(row): clause for row, clause in enumerate(self._clauses) if clause is not None}
         placements = {row: _place(clause) for row, clause in stored.items()}
         # Rows are either stored or free, and fit the capacity, a power of two.
@@ -539,7 +540,7 @@ class CtpsEngine(Engine):
         assert len(self._clauses) <= self._capacity == 1 << (self._capacity.bit_length() - 1), self._capacity
         # Presence holds exactly the stored rows and their attributes.
         self._presence.check_invariants({row: (placements[row].required, stored[row].forbidden) for row in stored})
-        # Each copy holds exactly what the clauses place there; there is no empty one.
+        # Each copy holds exactly the predicates of the clauses; no copy is empty.
         expected: dict[AttributeId, dict[CopyKey, dict[int, list[Predicate]]]] = {}
         for row, placement in placements.items():
             for attribute, placed in placement.copies.items():
@@ -559,8 +560,8 @@ class CtpsEngine(Engine):
 
 
 def _place(clause: Clause) -> _Placement:
-    """One positive predicate for each copy of its attribute, in order (erratum 3); all negated ones of an attribute
-    in one."""
+    """Assigns each positive predicate to a separate copy of its attribute, in order (erratum 3), and all negated
+    predicates of an attribute to one copy."""
     copies: dict[AttributeId, dict[CopyKey, list[Predicate]]] = {}
     for predicate in dict.fromkeys(clause.predicates):
         placed = copies.setdefault(predicate.attribute, {})

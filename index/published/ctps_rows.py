@@ -1,12 +1,12 @@
-"""Sets of rows as bits, and the row indexes of a column: by concept, by key, by interval. CTPS.
+"""Bit sets of rows, and the row indexes of a column by concept, by key and by interval (CTPS).
 
-`ConceptTree`: who subscribed to which concept. CTPS §4.1 and §5.1, Algorithms 1, 3 and 7.
+`ConceptTree`: the rows of each concept. CTPS §4.1 and §5.1, Algorithms 1, 3 and 7.
 
-The paper hangs a list of subscriptions on every node of a tree and, for a value, unites the lists of its node and of
-the nodes above. Concepts here form a DAG, which an individual enters by one `rdf:type` step, so the walk is
+The paper stores a list of subscriptions at every node of a tree. For a value it unites the lists of the node and of the
+nodes above it. Here concepts form a DAG, which an individual enters by one `rdf:type` step. So the walk is
 `ConceptGraph.ancestors`: upwards with a set of visited nodes (erratum 8). There is one index for each (attribute,
-copy, column), never one for a tree shared by several attributes (erratum 1). Only concepts that somebody subscribed
-to have a node; Algorithm 1, which builds nodes for the whole tree, is left with nothing but the graph itself.
+copy, column), and none is shared by several attributes (erratum 1). Only concepts with subscriptions have a node.
+Algorithm 1, which builds nodes for the whole tree, is replaced by the graph itself.
 
     value ──ancestors──▶ node(Laptop)  node(Computer)  node(Product)        node: within   rows with `isa` this concept
                              exactly       below           below                  below    rows with `below` it
@@ -14,41 +14,39 @@ to have a node; Algorithm 1, which builds nodes for the whole tree, is left with
 
 `StringMap`, for equality: key → rows. CTPS §4.2 and §5.2, Algorithms 4 and 8.
 
-The paper's second-level map of string constraints, here for keys of any kind: strings, and numbers, instants or
-booleans that are compared by equality. Its *any entry* (every subscription that constrains the attribute; the key is
-lost in print, erratum 8) is the set of constrained rows that `AttributeCopy` keeps, because one predicate may test
-several columns.
+This is the paper's second-level map of string constraints. Here it has keys of all types: strings, and numbers,
+instants or booleans that are compared by equality. The paper's *any entry* (all subscriptions that constrain the
+attribute; its key is missing in the printed text, erratum 8) is the set of constrained rows in `AttributeCopy`, because
+one predicate may test several columns.
 
-`GemIndex`, for intervals: T x T cells over (upper, lower). CTPS §4.2 and §5.3, Algorithms 5 and 9; GEM [7,
-8].
+`GemIndex`, for intervals: T x T cells over (upper, lower). CTPS §4.2 and §5.3, Algorithms 5 and 9; GEM [7, 8].
 
-An interval `[lower, upper]` falls into the cell `(slot(upper), slot(lower))`; for a value in slot *r* the cells make
-six regions, of which only those with a bound in slot *r* need a look at the bounds themselves:
+An interval `[lower, upper]` is in the cell `(slot(upper), slot(lower))`. For a value in slot *r*, the cells form six
+regions. Bounds must be compared only in the regions with a bound in slot *r*:
 
-      y = slot(upper)                                        region                       an interval there
-      T-1 │ F F F D B B        value in slot r = 3           A  y < r                     ends before the value: no
-       4  │ F F F D B                                        B  x > r                     starts after it: no
-       r  │ C C C E                                          C  y = r, x < r              holds if upper >= value
-       2  │ A A A                                            D  x = r, y > r              holds if lower <= value
-       0  │ A                                                E  x = y = r                 holds if both
-          └────────────── x = slot(lower)                    F  x < r < y                 surely holds
+      y = slot(upper)                                        region                       its intervals
+      T-1 │ F F F D B B        value in slot r = 3           A  y < r                     end before the value: no
+       4  │ F F F D B                                        B  x > r                     begin after it: no
+       r  │ C C C E                                          C  y = r, x < r              match if upper >= value
+       2  │ A A A                                            D  x = r, y > r              match if lower <= value
+       0  │ A                                                E  x = y = r                 match if both hold
+          └────────────── x = slot(lower)                    F  x < r < y                 match always
 
-The paper subtracts A and B and the failures of C, D, E from the candidates. We collect F and those of C, D, E that
-hold: the same set, but several values of an event and several intervals of a row then simply unite, and F has fewer
-cells.
+The paper subtracts A, B and the failing rows of C, D and E from the candidates. We collect F and the matching rows of
+C, D and E. The result is the same, but several values of an event and several intervals of a row need only a union, and
+F has fewer cells.
 
 * **Slots** (erratum 6). `slot(v) = min(T-1, max(0, floor((v - low) / (high - low) · T)))` for bounds and values
-  alike. It never decreases with v, so `slot(upper) > slot(v)` proves `upper > v`, whatever lies outside the range.
-  Infinite bounds fall into the end slots; a value in an end slot meets only regions A, B, C, D, E, so those slots are
-  always checked.
-* **Range**. Intervals arrive one at a time and nobody states the paper's `Rm`. The range is taken from the bounds
-  that are stored: the 2 % and 98 % quantiles of the finite ones. It is taken again after as many insertions as there
-  were intervals the last time (at least `FIRST_SPREAD`), and all intervals are placed anew; so an insertion costs
-  O(1) amortised, a single wild bound cannot flatten the slots, and drifting bounds are followed. The range is a
-  matter of speed only.
+  alike. It is monotonic in v, so `slot(upper) > slot(v)` implies `upper > v`, also outside the range. Infinite bounds
+  are in the end slots. For a value in an end slot, region F is empty, so bounds in these slots are always compared.
+* **Range**. Intervals are added one at a time, and the paper's `Rm` is unknown. The range is computed from the stored
+  bounds: the 2 % and 98 % quantiles of the finite ones. It is computed again after as many insertions as there were
+  intervals the last time (at least `FIRST_SPREAD`), and then all intervals are assigned to cells again. So an insertion
+  costs O(1) amortised, a single outlier does not widen the slots, and the range follows bounds that drift. The range
+  affects only speed.
 * **Cell order** (erratum 7) is `cell[upper][lower]` everywhere. The bounds are stored (erratum 6), both ends closed.
-* **Regions are cached**: the union F and the union C, D and E of a slot are made when a value first falls into
-  it, and kept up to date by later insertions and removals. Matching then costs two unions instead of T²/4.
+* **Regions are cached**: the union F and the union of C, D and E of a slot are computed for the first value in the
+  slot, and updated by later insertions and removals. Matching then costs two unions instead of T²/4.
 """
 
 from collections.abc import Iterable, Iterator
@@ -79,10 +77,10 @@ __all__ = [
 
 # ── sets of rows as bits, and the conversion between bits and row numbers, for the `ctps` engine ──────────────────────
 
-# A set of rows is a bit array as long as the engine's capacity (a power of two, at least `FIRST_CAPACITY`): bit *r*
-# says whether row *r* belongs to it. That is how CTPS (Sci. Prog. 2022, §4.1) keeps every list of subscriptions. An
-# engine has very many sets that hold few rows (one for each string, cell and concept), so a `RowSet` stays a plain list
-# of rows until it is worth a bit array; its meaning is the same.
+# A set of rows is a bit array with one bit per row of the engine's capacity (a power of two, at least
+# `FIRST_CAPACITY`). Bit *r* is set if row *r* is in the set. CTPS (Sci. Prog. 2022, §4.1) stores every list of
+# subscriptions in this way. An engine has very many sets with few rows (one for each string, cell and concept), so a
+# `RowSet` is a plain list of rows until a bit array is smaller or faster.
 #
 #     bits   0 1 1 0 0 0 0 1 …   little-endian: byte b holds rows 8·b … 8·b + 7     ◀── union_into ── RowSet {1, 2, 7}
 
@@ -90,25 +88,24 @@ __all__ = [
 RowArray = npt.NDArray[np.int32]
 
 FIRST_CAPACITY = 64
-"""Rows of a new engine: one machine word, so that a bit array can always be read as whole words."""
+"""Capacity of a new engine in rows: one machine word, so that a bit array always consists of whole words."""
 FEW_ROWS = 32
-"""So many rows are cheaper to find one by one (45 ns each) than by numpy (12 µs at 10⁵ rows)."""
+"""Up to this number of rows, finding them one by one (45 ns each) is faster than numpy (12 µs at 10⁵ rows)."""
 DENSE_WORDS = 4
-"""From one word in four on, unpacking all bits is faster than unpacking the words that are not zero (measured at
-10⁵)."""
+"""If at least one word in four is nonzero, unpacking all bits is faster than unpacking the nonzero words (measured at 10⁵
+rows)."""
 MANY_ROWS = 1024
-"""From so many rows on, packing a mask is faster than setting bit by bit (8 ns each)."""
+"""From this number of rows on, packing a mask is faster than setting single bits (8 ns each)."""
 
 
 def empty_bits(capacity: int) -> bitarray:
-    """`capacity` bits, all zero."""
+    """Returns a bit array of `capacity` zeros."""
     return bitarray(capacity, endian="little")
 
 
 def rows_of(bits: bitarray) -> RowArray:
-    """The rows whose bit is set: `int32[count]`, ascending. `len(bits)` is a multiple of 64; `bits` is not changed.
-
-    Costs 45 ns a row for few rows, else one pass over the words plus 10 to 20 ns a row.
+    """Returns the rows whose bits are set: `int32[count]`, ascending. `len(bits)` is a multiple of 64; `bits` is not
+    changed. Costs 45 ns per row for a few rows, otherwise one pass over the words plus 10 to 20 ns per row.
 
     >>> bits = empty_bits(64)
     >>> bits[3] = bits[40] = 1
@@ -128,7 +125,7 @@ def rows_of(bits: bitarray) -> RowArray:
 
 
 def set_rows(bits: bitarray, rows: RowArray) -> None:
-    """Set the bits of `rows` in `bits`, in place. Costs 8 ns a row, or one pass over all rows when there are many."""
+    """Sets the bits of `rows` in `bits`, in place. Costs 8 ns per row, or one pass over all bits for many rows."""
     if rows.size < MANY_ROWS:
         bits[rows.tolist()] = 1
     else:
@@ -136,7 +133,7 @@ def set_rows(bits: bitarray, rows: RowArray) -> None:
 
 
 def clear_rows(bits: bitarray, rows: RowArray) -> None:
-    """Clear the bits of `rows` in `bits`, in place. Costs what `set_rows` costs."""
+    """Clears the bits of `rows` in `bits`, in place. Costs as much as `set_rows`."""
     if rows.size < MANY_ROWS:
         bits[rows.tolist()] = 0
     else:
@@ -144,16 +141,16 @@ def clear_rows(bits: bitarray, rows: RowArray) -> None:
 
 
 def sparse_limit(capacity: int) -> int:
-    """How many rows a `RowSet` holds before it becomes a bit array.
+    """Returns the maximum number of rows of a `RowSet` that is a list.
 
-    Both forms then cost the same to unite (8 ns a row, 6 ps a bit), and a bit array takes at most 256 bytes for each
-    row in it. Without this, 10⁵ clauses with different strings would take 10⁵ bit arrays: over a gigabyte.
+    At this size, a union costs the same for both forms (8 ns per row, 6 ps per bit), and a bit array takes at most 256
+    bytes per row in it. Without lists, 10⁵ clauses with different strings would need 10⁵ bit arrays: over a gigabyte.
     """
     return max(16, capacity >> 11)
 
 
 class RowSet:
-    """A mutable set of rows, a list while small and a bit array afterwards.
+    """A mutable set of rows: a list while it is small, then a bit array.
 
     Invariants: exactly one form is in use; the list has no duplicates; a bit array has `capacity` bits and
     `len(self)` ones. `add` costs a scan of the list (below `sparse_limit`) or O(1).
@@ -169,7 +166,7 @@ class RowSet:
 
     @classmethod
     def of(cls, rows: RowArray, capacity: int) -> "RowSet":
-        """The set of `rows`, which are distinct."""
+        """Returns the set of `rows`, which must be distinct."""
         made = cls(capacity)
         made._count = rows.size
         if made._count <= sparse_limit(capacity):
@@ -181,7 +178,7 @@ class RowSet:
 
     @classmethod
     def union(cls, sets: Iterable["RowSet"], capacity: int) -> "RowSet":
-        """The rows of all `sets`."""
+        """Returns the union of all `sets`."""
         bits = empty_bits(capacity)
         for each in sets:
             each.union_into(bits)
@@ -194,7 +191,7 @@ class RowSet:
         return row in self._sparse if self._dense is None else bool(self._dense[row])
 
     def add(self, row: int) -> None:
-        """Put `row` in; nothing happens if it is there."""
+        """Adds `row`. Does nothing if it is in the set."""
         if row in self:
             return
         self._count += 1
@@ -208,7 +205,7 @@ class RowSet:
             self._sparse = []
 
     def discard(self, row: int) -> None:
-        """Take `row` out; nothing happens if it is not there."""
+        """Removes `row`. Does nothing if it is not in the set."""
         if row not in self:
             return
         self._count -= 1
@@ -218,7 +215,7 @@ class RowSet:
             self._sparse.remove(row)
 
     def grow(self, capacity: int) -> None:
-        """Make room for rows below `capacity`; a set that has become small for it turns into a list again."""
+        """Makes room for rows below `capacity`. A set that is small for the new capacity becomes a list again."""
         if self._dense is not None:
             if self._count <= sparse_limit(capacity) // 2:
                 self._sparse = rows_of(self._dense).tolist()
@@ -228,37 +225,37 @@ class RowSet:
         self._capacity = capacity
 
     def union_into(self, bits: bitarray) -> None:
-        """`bits |= self`, in place. `len(bits)` is the capacity."""
+        """Computes `bits |= self` in place. `len(bits)` is the capacity."""
         if self._dense is not None:
             bits |= self._dense
         elif self._sparse:
             bits[self._sparse] = 1
 
     def subtract_from(self, bits: bitarray) -> None:
-        """`bits &= ~self`, in place."""
+        """Computes `bits &= ~self` in place."""
         if self._dense is not None:
             bits &= ~self._dense
         elif self._sparse:
             bits[self._sparse] = 0
 
     def keep_matched(self, live: bitarray, matched: bitarray) -> None:
-        """`live &= ~self | matched`, in place: rows of this set stay only if they are matched, others are untouched.
+        """Computes `live &= ~self | matched` in place: removes the rows of this set that are not matched.
 
-        `matched` is a subset of this set and is used up as scratch space.
+        `matched` is a subset of this set. Its content is overwritten.
         """
         if self._dense is not None:
-            matched ^= self._dense  # the rows that failed, as matched is a subset
+            matched ^= self._dense  # the rows that failed, because matched is a subset
             matched.invert()
             live &= matched
         else:
             live[[row for row in self._sparse if not matched[row]]] = 0
 
     def rows(self) -> list[int]:
-        """All rows, ascending."""
+        """Returns all rows in ascending order."""
         return sorted(self._sparse) if self._dense is None else [int(row) for row in rows_of(self._dense)]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if one of the invariants is broken."""
+        """Raises AssertionError if one of the invariants is violated."""
         # One form at a time, and the count is right.
         assert self._dense is None or not self._sparse, self._sparse
         assert len(self.rows()) == self._count, (self.rows(), self._count)
@@ -275,23 +272,23 @@ def _packed(rows: RowArray, capacity: int) -> bitarray:
 
 
 def _unpacked(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """One boolean per bit. As booleans, because counting non-zero bytes is five times slower."""
+    """Returns one boolean per bit. Counting nonzero bytes instead of booleans would be five times slower."""
     return np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
 
 
 class StringMap:
-    """Rows by key. Every key has at least one row; a key that nobody asked for is the empty set. O(1) a key."""
+    """Rows by key. Every stored key has at least one row; other keys have the empty set. O(1) per key."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._rows: dict[Key, RowSet] = {}
 
     def __len__(self) -> int:
-        """How many keys somebody asked for."""
+        """The number of keys that have rows."""
         return len(self._rows)
 
     def add(self, row: int, keys: Iterable[Key]) -> None:
-        """Algorithm 4: put `row` under each of `keys`."""
+        """Algorithm 4: adds `row` to the set of each of `keys`."""
         for key in keys:
             rows = self._rows.get(key)
             if rows is None:
@@ -299,59 +296,57 @@ class StringMap:
             rows.add(row)
 
     def remove(self, row: int, keys: Iterable[Key]) -> None:
-        """Undo `add(row, keys)`; a key without rows goes."""
+        """Reverts `add(row, keys)`. A key without rows is removed."""
         for key in keys:
             self._rows[key].discard(row)
             if not self._rows[key]:
                 del self._rows[key]
 
     def union_into(self, matched: bitarray, key: Key) -> None:
-        """Algorithm 8, line 3: set in `matched` every row that asked for `key`."""
+        """Algorithm 8, line 3: sets in `matched` every row that has `key`."""
         rows = self._rows.get(key)
         if rows is not None:
             rows.union_into(matched)
 
     def grow(self, capacity: int) -> None:
-        """Make room for rows below `capacity`."""
+        """Makes room for rows below `capacity`."""
         self._capacity = capacity
         for rows in self._rows.values():
             rows.grow(capacity)
 
     def contents(self) -> Iterable[tuple[Key, list[int]]]:
-        """All (key, rows), for checks."""
+        """Yields all pairs (key, rows), for checks."""
         return ((key, rows.rows()) for key, rows in self._rows.items())
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a key has no rows or its set is broken."""
+        """Raises AssertionError if a key has no rows or its set is inconsistent."""
         for key, rows in self._rows.items():
             assert rows, key
             rows.check_invariants()
 
 
-# The lower and upper bounds of intervals by row, checked for many rows at once. What Algorithm 9 of CTPS reads as
-# `cell.list` and Algorithm 5 forgets to store (erratum 6).
+# The lower and upper bounds of intervals by row, compared for many rows at once. Algorithm 9 of CTPS reads them as
+# `cell.list`; Algorithm 5 does not store them (erratum 6).
 #
-# Few intervals stand in a dict. Many stand in two arrays indexed by row (`float64[capacity]` each, NaN where a row has
-# no
-# interval), because then a check costs a few nanoseconds a row.
+# A few intervals are stored in a dict. Many are stored in two arrays indexed by row (`float64[capacity]` each, NaN if a
+# row has no interval), because a comparison then costs a few nanoseconds per row.
 
 ARRAY_SHARE = 5
-"""Arrays are made when more than 1/2⁵ of all rows have an interval: then they take at most 512 bytes for each of
-them."""
+"""Arrays are used if more than 1/2⁵ of all rows have an interval. So they take at most 512 bytes per interval."""
 FEW_INTERVALS = 64
-"""So many intervals always stay in the dict: numpy's overhead would cost more than the checks."""
+"""Up to this number, intervals stay in the dict, because numpy's overhead would cost more than the comparisons."""
 QUANTILES = (0.02, 0.98)
-"""The range leaves out a fiftieth of the bounds at each side, so that a few wild ones do not flatten the slots."""
+"""The range excludes a fiftieth of the bounds at each side, so that a few outliers do not widen the slots."""
 LARGEST = 1e300
-"""Range ends are cut here, so that differences and their products with the slot count stay finite."""
+"""Range ends are clipped to this value, so that differences and their products with the slot count stay finite."""
 NARROWEST = 1e-300
-"""The least width of a range, so that its inverse stays finite."""
+"""The minimum width of a range, so that its inverse stays finite."""
 
 Floats = npt.NDArray[np.float64]
 
 
 class Bounds:
-    """Row → (low, high). Invariant: one form is in use; the arrays hold `len(self)` intervals."""
+    """Map from rows to intervals (low, high). Invariants: one form is in use; the arrays hold `len(self)` intervals."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -366,7 +361,7 @@ class Bounds:
         return row in self._few if self._arrays is None else not np.isnan(self._arrays[0][row])
 
     def put(self, row: int, low: float, high: float) -> None:
-        """Store the interval of `row`, which has none."""
+        """Stores the interval of `row`, which must have none yet."""
         self._count += 1
         if self._arrays is not None:
             self._arrays[0][row], self._arrays[1][row] = low, high
@@ -379,7 +374,7 @@ class Bounds:
             self._few = {}
 
     def drop(self, row: int) -> tuple[float, float]:
-        """Forget the interval of `row` and return it."""
+        """Removes the interval of `row` and returns it."""
         self._count -= 1
         if self._arrays is None:
             return self._few.pop(row)
@@ -389,8 +384,8 @@ class Bounds:
         return found
 
     def holding(self, rows: RowArray, value: float) -> npt.NDArray[np.bool_]:
-        """For each of `rows`, whether it has an interval with `low <= value <= high`. Costs 10 to 20 ns a row in
-        arrays, some 150 ns in the dict."""
+        """Returns for each of `rows` whether it has an interval with `low <= value <= high`. Costs 10 to 20 ns per row
+        in arrays, some 150 ns in the dict."""
         if self._arrays is not None:
             lows, highs = self._arrays
             return (lows[rows] <= value) & (highs[rows] >= value)
@@ -398,7 +393,7 @@ class Bounds:
         return np.array([row in few and few[row][0] <= value <= few[row][1] for row in rows.tolist()], dtype=np.bool_)
 
     def range(self) -> tuple[float, float]:
-        """(low, width) of the range in which most finite bounds lie; `(0, 1)` without any. The width is positive."""
+        """Returns (low, width) of the range of most finite bounds, or `(0, 1)` without any. The width is positive."""
         _, lows, highs = self._columns()
         both = np.concatenate([lows, highs])
         finite = both[np.isfinite(both)]
@@ -409,7 +404,7 @@ class Bounds:
         return low, max(high - low, NARROWEST)
 
     def by_cell(self, low: float, per_unit: float, slots: int) -> Iterator[tuple[tuple[int, int], RowArray]]:
-        """(upper slot, lower slot) → its rows, for the slots that `GemIndex.slot` gives one bound at a time."""
+        """Yields each cell (upper slot, lower slot) with its rows. The slots are equal to those of `GemIndex.slot`."""
         rows, lows, highs = self._columns()
         codes = _slots(highs, low, per_unit, slots) * slots + _slots(lows, low, per_unit, slots)
         order = np.argsort(codes, kind="stable")
@@ -420,7 +415,7 @@ class Bounds:
             yield (code // slots, code % slots), rows[start:end]
 
     def grow(self, capacity: int) -> None:
-        """Make room for rows below `capacity`; when too few rows are left for arrays, they become a dict again."""
+        """Makes room for rows below `capacity`. If there are too few intervals for arrays, they become a dict again."""
         if self._arrays is not None:
             if self._count <= _array_limit(capacity) // 2:
                 self._few = {row: (low, high) for row, low, high in self.contents()}
@@ -432,12 +427,12 @@ class Bounds:
         self._capacity = capacity
 
     def contents(self) -> list[tuple[int, float, float]]:
-        """All (row, low, high), ascending by row."""
+        """Returns all triples (row, low, high), sorted by row."""
         rows, lows, highs = self._columns()
         return sorted(zip(rows.tolist(), lows.tolist(), highs.tolist(), strict=True))
 
     def _columns(self) -> tuple[RowArray, Floats, Floats]:
-        """Rows, lows and highs as parallel arrays."""
+        """Returns rows, lower bounds and upper bounds as parallel arrays."""
         if self._arrays is not None:
             lows, highs = self._arrays
             rows = np.flatnonzero(~np.isnan(lows)).astype(np.int32)
@@ -455,7 +450,7 @@ def _blank(size: int) -> Floats:
 
 
 def _slots(values: Floats, low: float, per_unit: float, slots: int) -> npt.NDArray[np.int64]:
-    """`GemIndex.slot` of each of `values`, with the same operations in the same order."""
+    """Returns `GemIndex.slot` for each of `values`, computed by the same operations in the same order."""
     with np.errstate(over="ignore"):
         places = (values - low) * per_unit
     return np.clip(places, 0, slots - 1).astype(np.int64)
@@ -464,19 +459,19 @@ def _slots(values: Floats, low: float, per_unit: float, slots: int) -> npt.NDArr
 Region = TypeVar("Region")
 
 SLOTS = 16
-"""T. The paper's table of values is not in the text we have. About 2/T of the intervals have a bound in the value's
-slot and are checked; there are T²/2 cells. Measured at 10⁵ rows, 16 was fastest once regions are cached and
-removals count."""
+"""The paper's T. Its table of values is missing in our copy of the text. About 2/T of the intervals have a bound in the
+slot of a value and must be compared; there are T²/2 cells. Measured at 10⁵ rows with cached regions and removals, 16
+was fastest."""
 FIRST_SPREAD = 16
-"""Insertions before the first choice of a range; with fewer intervals any range will do."""
+"""Insertions before the range is first computed. With fewer intervals, every range is good enough."""
 
 
 class GemIndex:
-    """Rows by interval, at most one interval a row.
+    """Rows by interval, with at most one interval per row.
 
-    Invariants: each row is in exactly the cell of its bounds and in `bounds`; no cell is empty; every cached
-    region is the union of its cells. Costs: `add` and `remove` O(T), `union_into` two unions plus 10 to 20 ns for
-    each live row checked.
+    Invariants: each row is in the cell of its bounds, in no other cell, and in `bounds`; no cell is empty; every cached
+    region is the union of its cells. Costs: `add` and `remove` O(T); `union_into` two unions, plus 10 to 20 ns for each
+    live row whose bounds are compared.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -489,14 +484,14 @@ class GemIndex:
         self._insertions_left = FIRST_SPREAD
 
     def __len__(self) -> int:
-        """How many intervals are stored."""
+        """The number of stored intervals."""
         return len(self._bounds)
 
     def __contains__(self, row: int) -> bool:
         return row in self._bounds
 
     def add(self, row: int, low: float, high: float) -> None:
-        """Algorithm 5: store `[low, high]` of `row`, which has none here. `low <= high`."""
+        """Algorithm 5: stores the interval `[low, high]` of `row`, which must have none yet. `low <= high`."""
         self._bounds.put(row, low, high)
         self._insertions_left -= 1
         if self._insertions_left <= 0:
@@ -513,7 +508,7 @@ class GemIndex:
                 region.add(row)
 
     def remove(self, row: int) -> None:
-        """Forget the interval of `row`."""
+        """Removes the interval of `row`."""
         low, high = self._bounds.drop(row)
         cell = (self.slot(high), self.slot(low))
         self._cells[cell].discard(row)
@@ -525,27 +520,27 @@ class GemIndex:
                 region.discard(row)
 
     def slot(self, value: float) -> int:
-        """The slot of a bound or a value: 0 … SLOTS - 1, never decreasing with `value`. Not-a-number falls into slot 0,
-        where the exact check refuses it."""
+        """Returns the slot of a bound or a value: 0 … SLOTS - 1, monotonic in `value`. NaN is in slot 0, where the
+        exact comparison rejects it."""
         place = (value - self._low) * self._per_unit
         if place >= SLOTS:
             return SLOTS - 1
         return int(place) if place > 0 else 0
 
     def union_into(self, surely: bitarray, perhaps: bitarray, value: float) -> None:
-        """Algorithm 9, by regions: set in `surely` the rows of F, whose interval holds `value`, and in `perhaps`
-        those of C, D and E, for which `holding` decides. The rows of A and B, whose interval does not hold it, are
-        left alone."""
+        """Algorithm 9, by regions. Sets in `surely` the rows of F, whose intervals contain `value`, and in `perhaps`
+        the rows of C, D and E, for which `holding` must decide. The rows of A and B, whose intervals do not contain
+        `value`, are not set."""
         certain, partial = self._at(self.slot(value))
         certain.union_into(surely)
         partial.union_into(perhaps)
 
     def holding(self, rows: RowArray, value: float) -> npt.NDArray[np.bool_]:
-        """For each of `rows`, whether it has an interval here that holds `value`."""
+        """Returns for each of `rows` whether it has an interval here that contains `value`."""
         return self._bounds.holding(rows, value)
 
     def grow(self, capacity: int) -> None:
-        """Make room for rows below `capacity`."""
+        """Makes room for rows below `capacity`."""
         self._capacity = capacity
         self._bounds.grow(capacity)
         for rows in self._cells.values():
@@ -555,28 +550,28 @@ class GemIndex:
                 rows.grow(capacity)
 
     def contents(self) -> list[tuple[int, float, float]]:
-        """All (row, low, high), ascending, for checks."""
+        """Returns all triples (row, low, high), sorted by row, for checks."""
         return self._bounds.contents()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if one of the invariants is broken."""
+        """Raises AssertionError if one of the invariants is violated."""
         # Each row is in exactly the cell of its bounds.
         expected: dict[tuple[int, int], list[int]] = {}
         for row, low, high in self.contents():
             expected.setdefault((self.slot(high), self.slot(low)), []).append(row)
         assert {cell: rows.rows() for cell, rows in self._cells.items()} == expected, (expected, self._cells)
-        # The lower bound is never right of the upper one, and sets are sound.
+        # The lower slot is never above the upper slot, and the sets are consistent.
         for (upper, lower), rows in self._cells.items():
             assert lower <= upper, (upper, lower)
             rows.check_invariants()
-        # Remembered regions are the unions of their cells.
+        # Cached regions are the unions of their cells.
         for slot, remembered in self._regions.items():
             for rows, made in zip(remembered, self._united(slot), strict=True):
                 rows.check_invariants()
                 assert rows.rows() == made.rows(), (slot, rows.rows(), made.rows())
 
     def _at(self, slot: int) -> tuple[RowSet, RowSet]:
-        """Region F and the union of C, D and E for a value in `slot`."""
+        """Returns region F, and the union of regions C, D and E, for a value in `slot`."""
         regions = self._regions.get(slot)
         if regions is None:
             regions = self._regions[slot] = self._united(slot)
@@ -592,7 +587,7 @@ class GemIndex:
         return RowSet.union(surely, self._capacity), RowSet.union(perhaps, self._capacity)
 
     def _spread(self) -> None:
-        """Choose the range anew and place every interval again."""
+        """Computes the range again and assigns every interval to its new cell."""
         self._low, width = self._bounds.range()
         self._per_unit = SLOTS / width
         self._insertions_left = max(FIRST_SPREAD, len(self._bounds))
@@ -604,7 +599,8 @@ class GemIndex:
 
 
 def _region(cell: tuple[int, int], slot: int, surely: Region, perhaps: Region) -> Region | None:
-    """Which region of `slot` a cell `(upper, lower)` belongs to: F, or C, D, E, or (None) A or B."""
+    """Returns the region of a cell `(upper, lower)` for values in `slot`: `surely` for F, `perhaps` for C, D and E,
+    None for A and B."""
     upper, lower = cell
     if lower < slot < upper:
         return surely
@@ -612,7 +608,7 @@ def _region(cell: tuple[int, int], slot: int, surely: Region, perhaps: Region) -
 
 
 class _Node:
-    """The rows that subscribed to one concept, by the way in which they did."""
+    """The rows with tests of one concept, by type of test."""
 
     __slots__ = ("below", "exactly", "within")
 
@@ -626,9 +622,9 @@ class _Node:
 
 
 class ConceptTree:
-    """Rows by subscribed concept. Every node has at least one row.
+    """Rows by concept. Every node has at least one row.
 
-    Matching costs one look-up for each ancestor of the value and one union for each that somebody subscribed to.
+    Matching costs one look-up for each ancestor of the value, and one or two unions for each ancestor that has a node.
     """
 
     def __init__(self, graph: ConceptGraph, capacity: int) -> None:
@@ -637,11 +633,11 @@ class ConceptTree:
         self._nodes: dict[ConceptId, _Node] = {}
 
     def __len__(self) -> int:
-        """How many concepts somebody subscribed to."""
+        """The number of concepts that have rows."""
         return len(self._nodes)
 
     def add(self, row: int, test: ConceptTest) -> None:
-        """Algorithm 3: put `row` on the node of every concept of `test`."""
+        """Algorithm 3: adds `row` to the node of every concept of `test`."""
         for concept in test.within:
             self._node(concept).within.add(row)
         for concept in test.below:
@@ -650,7 +646,7 @@ class ConceptTree:
             self._node(concept).exactly.add(row)
 
     def remove(self, row: int, test: ConceptTest) -> None:
-        """Undo `add(row, test)`; a node without rows goes."""
+        """Reverts `add(row, test)`. A node without rows is removed."""
         for concept in test.within | test.below | test.exactly:
             node = self._nodes[concept]
             for rows in node.sets():
@@ -659,7 +655,7 @@ class ConceptTree:
                 del self._nodes[concept]
 
     def union_into(self, matched: bitarray, concept: ConceptId) -> None:
-        """Algorithm 7, lines 1 to 6: set in `matched` every row that the value `concept` satisfies."""
+        """Algorithm 7, lines 1 to 6: sets in `matched` every row whose test the value `concept` satisfies."""
         nodes = self._nodes
         for ancestor in self._graph.ancestors(concept):
             node = nodes.get(ancestor)
@@ -668,21 +664,21 @@ class ConceptTree:
                 (node.exactly if ancestor == concept else node.below).union_into(matched)
 
     def grow(self, capacity: int) -> None:
-        """Make room for rows below `capacity`."""
+        """Makes room for rows below `capacity`."""
         self._capacity = capacity
         for node in self._nodes.values():
             for rows in node.sets():
                 rows.grow(capacity)
 
     def contents(self) -> Iterable[tuple[ConceptId, str, list[int]]]:
-        """All (concept, kind, rows) with rows, for checks."""
+        """Yields all nonempty triples (concept, kind, rows), for checks."""
         for concept, node in self._nodes.items():
             for kind, rows in zip(("within", "below", "exactly"), node.sets(), strict=True):
                 if rows:
                     yield concept, kind, rows.rows()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a node is empty or one of its sets is broken."""
+        """Raises AssertionError if a node is empty or one of its sets is inconsistent."""
         for concept, node in self._nodes.items():
             assert any(node.sets()), concept
             for rows in node.sets():

@@ -718,8 +718,8 @@ class _Factored:
     def _switch(
         self, events: int, firsts: npt.NDArray[np.int64], codes: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Returns the roots of the trees for each event, by its codes on the index axes. An axis without a known code counts
-        as its number of codes."""
+        """Returns offsets per event, and the roots of the trees for its codes on the index axes. If no value of an
+        event has a code on an axis, the number of codes of the axis is used as its code."""
         axes = len(self._axes)
         starts = firsts[:-1].reshape(events, axes)[:, self._index]
         counts = np.diff(firsts).reshape(events, axes)[:, self._index]

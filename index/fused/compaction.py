@@ -1,9 +1,9 @@
 """The engine's segments and memtables, and the background compaction that merges them.
 
-    add ─▶ newest memtable ─full─▶ sealed ─▶ Merge with what is not much larger ─▶ taken in: segments
-    remove ─▶ out of its memtable, or a tombstone in its segment; half tombstones: merged without them
+    add ─▶ newest memtable ─full─▶ sealed ─▶ Merge with segments that are not much larger ─▶ new segment swapped in
+    remove ─▶ row deleted from its memtable, or tombstone in its segment; half tombstones: merged without them
 
-Only one thread changes this. Other threads may match while it makes no change. What they read, `parts`, is
+Only one thread may change these objects. Other threads may match while it makes no change. They read `parts`, which is
 replaced atomically.
 """
 
@@ -28,31 +28,32 @@ from kindcast.index.fused.segment import Segment
 __all__ = ["Builder", "Compaction", "at_once", "in_thread"]
 
 
-# Merges: sealed memtables and segments become one new segment while events are still matched.
+# Merges: sealed memtables and segments become one new segment while matching continues.
 #
-#     due ─▶ Merge(sources) ─▶ run, wherever: groups of the living ─▶ lay_out ─▶ result
+#     due ─▶ Merge(sources) ─▶ run, any thread: groups of live rows ─▶ lay_out ─▶ result
 #                    ▲                                                        │
 #     rows removed meanwhile ─────────────────────────────▶ tombstones ◀──────┘ ─▶ swapped in by the owner
 #
-# What a merge reads never changes, except for tombstones, so it needs no lock. A row that is removed while the merge
-# runs gets a tombstone in the result in any case. Until the swap the sources answer.
+# The sources of a merge are immutable, except for tombstones, so a merge needs no lock. A row that is removed during
+# the merge always gets a tombstone in the result. Until the swap, the sources are searched.
 
 TIER = 8
-"""A segment is frozen again together with newer rows once they are an eighth of it: an event asks some log8(n)
-segments, each 7 µs, and each row is written anew a dozen times in all, some 2 µs each."""
+"""A segment is merged with newer rows when they are at least an eighth of its size. So an event searches some log8(n)
+segments at 7 µs each, and each row is rewritten a dozen times in total, at some 2 µs each."""
 
 HELD = 200e-6
-"""Seconds that a merge may hold the GIL at a stretch: a few times what matching an event takes. A thread that waits for
-the GIL gets it after 5 ms, or as soon as its holder releases it."""
+"""Maximum time in seconds for which a merge holds the GIL without a pause: a few times the time to match an event. A
+waiting thread gets the GIL after 5 ms, or as soon as its holder releases it."""
 PAUSE = 100e-6
-"""Seconds of a pause: long enough for another thread to wake up, and merges still get most of a core."""
+"""Length of a pause in seconds: long enough for another thread to wake up; merges still get most of a core."""
 THREAD = "kindcast-merge"
 
 _logger = logging.getLogger(__name__)
 
 
 class GilPauses:
-    """Called between the small steps of a merge; releases the GIL when it is time, so that matching is not held up."""
+    """Called between the small steps of a merge. Releases the GIL after `HELD` seconds, so that matching is not
+    delayed."""
 
     def __init__(self) -> None:
         self._due = time.perf_counter() + HELD
@@ -64,24 +65,24 @@ class GilPauses:
 
 
 class Builder:
-    """Makes segments under one concept graph; what it derives from the graph, it derives when it is first needed."""
+    """Builds segments for one concept graph. Data derived from the graph is computed at first use."""
 
     def __init__(self, graph: GraphArrays, no_cells: Bytes, block_rows: int) -> None:
         self.shape: GraphShape | None = None
         self.masked = True
-        """Whether segments get masks; without, they are smaller and slower."""
+        """Whether segments get masks. Without masks they are smaller and slower."""
         self._graph = graph
         self._no_cells = no_cells
         self._block_rows = block_rows
 
     @property
     def cells(self) -> Bytes:
-        """The cell of each concept; zeros until a segment needs them."""
+        """The cell of each concept. All zeros until a segment needs cells."""
         return self._no_cells if self.shape is None else self.shape.cells
 
     @property
     def nbytes(self) -> int:
-        """The bytes of what is derived from the graph."""
+        """Size in bytes of the data derived from the graph."""
         return self._no_cells.nbytes + sum(array.nbytes for array in self.shape or ())
 
     def segment(
@@ -91,8 +92,8 @@ class Builder:
         pause: Callable[[], None] = no_pause,
         room: int | None = None,
     ) -> Segment | None:
-        """All rows of `parts` in one segment, None if there are none. One that has more than `room` bytes is made again
-        without masks. Any thread may call this."""
+        """Builds one segment with all rows of `parts`; returns None if there are none. A segment of more than `room`
+        bytes is built again without masks. Thread-safe."""
         groups = merged(parts)
         if not groups:
             return None
@@ -107,17 +108,17 @@ class Builder:
 
 
 class Merge:
-    """One merge. The owner of the engine makes it, tells it of removals and takes the result; any thread may run it,
-    and the first to do so does."""
+    """One merge. The owner of the engine creates it, reports removals to it and takes its result. Any thread may call
+    `run`; the first call does the work."""
 
     def __init__(
         self, builder: Builder, segments: Sequence[Segment], memtables: Sequence[Memtable], room: int | None = None
     ) -> None:
-        """`memtables` are sealed; `room` is how many bytes the result should have at most."""
+        """`memtables` must be sealed. `room` is the desired maximum size of the result in bytes."""
         self.segments = tuple(segments)
         self.memtables = tuple(memtables)
         self.removed: list[int] = []
-        """Rows that were removed from the sources since; grows only."""
+        """Rows that were removed from the sources after the merge was created. Append-only."""
         self.result: Segment | None = None
         self.failed: BaseException | None = None
         self.done = False
@@ -125,12 +126,12 @@ class Merge:
         self._room = room
         self._claim = threading.Lock()
         self._marked = 0
-        # The owner goes on removing rows from the memtables, so what they hold now is copied.
+        # The owner continues to remove rows from the memtables, so their current content is copied.
         self._placed = [list(memtable.places.items()) for memtable in memtables]
         self._rests = [memtable.rest() for memtable in memtables]
 
     def run(self) -> None:
-        """Do it, unless it is done; waits if another thread is at it. An error is kept for the owner."""
+        """Runs the merge if it is not done. Waits if another thread runs it. An error is stored for the owner."""
         with self._claim:
             if self.done:
                 return
@@ -148,8 +149,8 @@ class Merge:
             self.done = True
 
     def mark_removed(self) -> None:
-        """Put tombstones into the result for rows removed since the last call. Called by the merging thread, then by
-        the owner."""
+        """Writes tombstones into the result for the rows that were removed since the last call. Called by the merging
+        thread, then by the owner."""
         while self._marked < len(self.removed):
             row = self.removed[self._marked]
             self._marked += 1
@@ -158,8 +159,8 @@ class Merge:
 
 
 def due(segments: Sequence[Segment], sealed: int) -> list[Segment]:
-    """Which of `segments`, ordered from large to small, are to be merged with `sealed` rows of memtables: those
-    that are not much larger than all that is newer, and those that are half tombstones."""
+    """Returns those of `segments`, ordered from large to small, that must be merged with `sealed` rows of memtables:
+    segments that are not much larger than all newer rows together, and segments that are half tombstones."""
     taken: list[Segment] = []
     left = list(segments)
     count = sealed
@@ -172,33 +173,34 @@ def due(segments: Sequence[Segment], sealed: int) -> list[Segment]:
 
 
 def at_once(run: Callable[[], None]) -> None:
-    """Each merge runs in the caller's thread as soon as it is due."""
+    """Runs each merge in the caller's thread as soon as it is due."""
     run()
 
 
 def in_thread(run: Callable[[], None]) -> None:
-    """Each merge runs in its own background thread, which ends with it."""
+    """Runs each merge in a new background thread, which ends with the merge."""
     threading.Thread(target=run, name=THREAD).start()
 
 
 LATE = 4
-"""While a merge runs, the memtable may grow to so many times its size; then it is frozen by itself, by the owner."""
+"""While a merge runs, the memtable may grow to this multiple of its size. Then the owner freezes it separately."""
 ONE_ROW = 4096
-"""Bytes that one row in the memtable is reckoned at most, for the budget: clauses of some dozen tests."""
+"""Estimated maximum size of a row in the memtable in bytes, for the budget: a clause of some dozen tests."""
 MANY_TOMBSTONES = 16
-"""When memory is short, a merge is due once one row in this many is a tombstone."""
+"""When memory is short, a merge is due if more than one row in this number is a tombstone."""
 
 
 class IndexParts(NamedTuple):
-    """Segments from large to small; the last memtable takes new rows, those before it are sealed."""
+    """Segments from large to small, and memtables. The last memtable takes new rows; the others are sealed."""
 
     segments: tuple[Segment, ...]
     memtables: tuple[Memtable, ...]
 
 
 class Compaction:
-    """Invariant: a stored row is in one memtable, or lives in exactly one segment, or no event can match it.
-    Memtables are over-full, and segments half tombstones, only while a merge runs."""
+    """The memtables and segments of an engine. Invariant: a stored row is in one memtable, or is live in exactly one
+    segment, or no event can match it. Memtables exceed their size, and segments are half tombstones, only while a merge
+    runs."""
 
     def __init__(
         self,
@@ -213,7 +215,7 @@ class Compaction:
     ) -> None:
         self.parts = IndexParts(tuple(segments), (Memtable(columns),))
         self.scratches: list[Scratch] = []
-        """What searches work with, while none uses it."""
+        """Scratch memory that no search currently uses."""
         self.results = ResultMemory()
         self._builder = builder
         self._columns = columns
@@ -227,7 +229,7 @@ class Compaction:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of segments, memtables, row allocation, columns, what is derived from the concept graph, and
+        """Size in bytes of segments, memtables, row allocation, columns, data derived from the concept graph, and
         caches."""
         segments, memtables = self.parts
         parts = sum(each.nbytes for each in segments) + sum(each.nbytes for each in memtables)
@@ -236,7 +238,7 @@ class Compaction:
 
     @property
     def structure(self) -> Mapping[str, int]:
-        """Segments, their clusters and living rows, and the rows of the memtables."""
+        """Counts of segments, of their clusters and live rows, and of the rows in memtables."""
         segments, memtables = self.parts
         return {
             "segments": len(segments),
@@ -248,7 +250,7 @@ class Compaction:
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, row: int, clause: Clause, parts: Parts) -> None:
-        """Into the newest memtable."""
+        """Adds `row` to the newest memtable."""
         memtable = self.parts.memtables[-1]
         memtable.add(row, clause, parts)
         self._locations.put(row, IN_MEMTABLE)
@@ -257,8 +259,8 @@ class Compaction:
             self._seal()
 
     def freeze(self, groups: Groups, rest: Rest | None) -> None:
-        """Add new rows, already allocated as `FROZEN`, as one segment. Raises `IndexFull`, with nothing
-        kept of them."""
+        """Adds new rows, already allocated as `FROZEN`, as one segment. Raises `IndexFull`; then none of them is
+        stored."""
         segment = self._builder.segment([groups], [rest], room=self._room())
         if segment is not None:
             self.make_room(segment.nbytes)
@@ -267,7 +269,7 @@ class Compaction:
             self.advance(begin=True)
 
     def remove(self, row: int, where: int) -> None:
-        """Remove `row`, which must be allocated."""
+        """Removes `row`, which must be allocated."""
         if where == IN_MEMTABLE:
             memtable = next(each for each in self.parts.memtables if row in each)
             self._locations.repeating -= len(memtable.places[row]) > 1
@@ -290,8 +292,9 @@ class Compaction:
     # ── merges ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def advance(self, *, begin: bool = False, wait: bool = False) -> None:
-        """Take in a merge that is done (`wait`: and do it, if it is not), and `begin` what is due, or is due by that.
-        One thread does so, while others that match go on with what there was."""
+        """Swaps in the result of a finished merge. With `wait`, first runs an unfinished merge. With `begin`, starts
+        the merges that are due, including those due after the swap. One thread does so; threads that match continue
+        with the previous parts."""
         if (self._merge is None and not begin) or not (wait or begin or (self._merge and self._merge.done)):
             return
         if not self._advancing.acquire(blocking=wait):
@@ -320,8 +323,8 @@ class Compaction:
             self._advancing.release()
 
     def merge_now(self) -> None:
-        """Merge all rows into one segment without tombstones, in this thread; waits for a merge that runs. Raises what
-        a merge has raised."""
+        """Merges all rows into one segment without tombstones, in this thread. Waits for a running merge. Raises the
+        error of a failed merge."""
         self.advance(begin=True, wait=True)
         segments, memtables = self.parts
         if any(memtables) or len(segments) > 1 or any(segment.live < segment.stored for segment in segments):
@@ -332,7 +335,7 @@ class Compaction:
             raise self._failed
 
     def frozen(self) -> tuple[Segment, ...]:
-        """The segments, and one more of what the memtables hold."""
+        """Returns the segments, and an additional segment with the rows of the memtables."""
         segments, memtables = self.parts
         groups = [groups_of_places(memtable.places.items()) for memtable in memtables]
         newest = self._builder.segment(groups, [memtable.rest() for memtable in memtables])
@@ -341,7 +344,8 @@ class Compaction:
     # ── the budget ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def make_room(self, needed: int | None = None) -> None:
-        """For so many bytes more, or one row, by giving up caches, then masks and tombstones. Raises `IndexFull`."""
+        """Makes room for `needed` bytes, or for one row: drops caches, then masks and tombstones. Raises
+        `IndexFull`."""
         if self._budget is None:
             return
         if needed is None:  # arrays double when they are full
@@ -363,21 +367,21 @@ class Compaction:
             raise IndexFull(self._budget)
 
     def keep(self, scratch: Scratch) -> None:
-        """For the next search, if there is room."""
+        """Keeps `scratch` for the next search, if the budget has room."""
         if self._budget is None or self.nbytes + scratch.nbytes <= self._budget:
             self.scratches.append(scratch)
         else:
             self.results.clear()
 
     def _rebuild(self) -> None:
-        """Everything once more, as the builder builds now."""
+        """Builds all segments again with the current settings of the builder."""
         self.merge_now()
         segments, memtables = self.parts
         self._merge = Merge(self._builder, segments, memtables[:-1])
         self.advance(wait=True)
 
     def _room(self, instead_of: Sequence[Segment] = ()) -> int | None:
-        """How many bytes a segment may have that replaces others."""
+        """Returns the maximum size in bytes of a segment that replaces the segments `instead_of`."""
         if self._budget is None:
             return None
         if 2 * self.nbytes < self._budget:
@@ -387,17 +391,17 @@ class Compaction:
     # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a structural invariant is broken."""
+        """Raises AssertionError if a structural invariant is violated."""
         segments, memtables = self.parts
         locations, state = self._locations, self._locations.state()
-        # Each stored row is where the row allocation says.
+        # Each stored row is where the row allocation has it.
         new = [row for memtable in memtables for row in memtable.places]
         assert sorted(new) == np.flatnonzero(state == IN_MEMTABLE).tolist(), (new, state)
         living = [set(segment.living_rows().tolist()) for segment in segments]
         together: set[int] = set().union(*living)
         assert sum(map(len, living)) == len(together), living
         assert sorted(together) == np.flatnonzero(state == FROZEN).tolist(), (living, state)
-        # What may be found twice is counted.
+        # Rows that a search may find twice are counted.
         repeating = sum(len(places) > 1 for memtable in memtables for places in memtable.places.values())
         for segment in segments:
             repeating += int((np.unique(segment.living_rows(), return_counts=True)[1] > 1).sum())
@@ -415,7 +419,8 @@ class Compaction:
         assert self._budget is None or self._merge is not None or self.nbytes <= self._budget, self.nbytes
 
     def _seal(self) -> None:
-        """The memtable is full: no more rows go into it, and it is merged with what is not much larger."""
+        """Seals the full memtable and adds an empty one. The sealed memtable is merged with segments that are not much
+        larger."""
         memtable = self.parts.memtables[-1]
         if self._merge is None:
             self.advance(begin=True)
@@ -429,7 +434,7 @@ class Compaction:
             self._locations.put(list(memtable.places), FROZEN)
 
     def _take_in(self, merge: Merge) -> None:
-        """Replace the sources by the result."""
+        """Replaces the sources of `merge` by its result."""
         segments, memtables = self.parts
         self._merge = None
         self._failed = merge.failed

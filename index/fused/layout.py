@@ -1,11 +1,12 @@
 """The layout of a segment: groups of rows → codes, access paths, lists, ranges, blocks and masks in flat arrays.
 
-Within a cluster every row stands under the slot that lets the fewest events through, if one is selective enough:
+In a cluster, each row is listed under its most selective slot, if that slot is selective enough:
 
-    interval that is one point, key   1 / distinct ones in the slot        found by the value
-    concept                           its share of the hierarchy           found by each concept above the value
-    one-sided interval, one slot      always                               a range of the rows sorted by their bound
-    other intervals                   never: they wait in blocks           cut down by masks
+    test of the slot                  selectivity                          access path
+    interval that is one point, key   1 / distinct values in the slot      look-up by the value
+    concept                           its share of the hierarchy           look-up by each concept above the value
+    one-sided interval, one slot      always selective                     a range of the rows sorted by their bound
+    other intervals                   never selective: rows in blocks      masks
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,27 +36,29 @@ __all__ = [
 
 
 ClusterKey = tuple[frozenset[AttributeId], frozenset[AttributeId], tuple[tuple[int, int], ...], bool]
-"""Required attributes, forbidden ones, for each slot how it reads which column, and whether programs are asked."""
+"""Required attributes, forbidden attributes, the reading and column of each slot, and whether rows have residual
+predicates."""
 
 SELECTIVE = 0.25
-"""A row is listed if at most this part of the events is expected to look at it there; else a block is cheaper."""
+"""A row is listed if at most this share of the events is expected to read it in its list. Otherwise a block is
+cheaper."""
 FEW_ROWS = 8
-"""A cluster of so few rows is one block: checking them costs less than looking up values."""
+"""A cluster of up to this number of rows is one block, because checking them costs less than looking up values."""
 MASKED_ROWS = 24
-"""Shorter lists have no masks: their rows are checked one by one, and memory stays at the records."""
+"""Lists with fewer rows have no masks, which saves memory. Their rows are checked one by one."""
 FAR_BLOCKS = 2
-"""Clusters with more unlisted rows than so many blocks are matched block by block, so that masks stay in the cache."""
+"""Clusters with more than this number of blocks are matched block by block, so that masks stay in the cache."""
 NO_INDEX = np.zeros(0, dtype=np.int32)
 
 
 def no_pause() -> None:
-    """No pause: for work that somebody waits for."""
+    """Does not pause. For work that a caller waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Rows of one cluster: `int32[n]`, and the two ends of each slot: `float64[n, slots, 2]` (codes and concepts are
-    whole numbers, their ends equal). A negative row `~g` is group g of rows that share
+    """The rows of a cluster, `int32[n]`, and the two ends of each slot, `float64[n, slots, 2]`. Codes and concepts are
+    integers with two equal ends. A negative row `~g` is group g of rows with shared tests
     (`kindcast.index.fused.segment`)."""
 
     rows: Codes
@@ -64,7 +67,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The arrays, the row at each position, and the columns by the engine's numbers."""
+    """The arrays of a segment, the row at each position, and the engine's numbers of the columns."""
 
     arrays: SegmentArrays
     rows: Codes
@@ -80,8 +83,8 @@ def lay_out(
     dense: int | None = None,
     pause: Callable[[], None] = no_pause,
 ) -> Layout:
-    """The arrays for `groups`. `shape` is needed where a slot reads concepts. Costs about 1 µs for each row and
-    slot. Clusters from number `dense` on are small: each is one block without masks."""
+    """Returns the arrays for `groups`. `shape` is required if a slot reads concepts. Costs about 1 µs per row and slot.
+    Clusters from number `dense` on are small: each is one block without masks."""
     read = sorted({slot for _, _, slots, _ in groups for slot in slots})
     places = {slot: place for place, slot in enumerate(read)}
     ordered = sum(how == ORDERED for how, _ in read)
@@ -106,7 +109,7 @@ def lay_out(
 
 
 class _Making:
-    """The arrays of `SegmentArrays` while they grow, cluster by cluster."""
+    """Builds the arrays of `SegmentArrays`, cluster by cluster."""
 
     def __init__(
         self, bounds: Bounds, shape: GraphShape | None, block_rows: int, masked: bool, all_positions: int
@@ -169,10 +172,10 @@ class _Making:
     def add_small_clusters(
         self, placed: Sequence[tuple[RowGroup, Sequence[tuple[int, int]], bool]], pause: Callable[[], None]
     ) -> None:
-        """Many at once: what `add_cluster` does for each costs more than their rows."""
-        low_at: dict[int, list[Ints]] = {}  # by column: places of its low (or only) codes in the records …
+        """Adds many clusters at once, because the fixed cost of `add_cluster` exceeds the cost of their rows."""
+        low_at: dict[int, list[Ints]] = {}  # by column: positions of its low (or only) codes in the records …
         high_at: dict[int, list[Ints]] = {}
-        low: dict[int, list[Floats]] = {}  # … and the ends that belong there
+        low: dict[int, list[Floats]] = {}  # … and the ends for these positions
         high: dict[int, list[Floats]] = {}
         how_of: dict[int, int] = {}
         sizes: list[int] = []
@@ -214,7 +217,7 @@ class _Making:
             self.records += np.split(records, np.cumsum(sizes)[:-1])
 
     def finished(self, read: Sequence[tuple[int, int]]) -> Layout:
-        """All clusters, one after the other."""
+        """Returns the layout with all clusters in order."""
         clusters = np.array(self.clusters, dtype=np.int64).reshape(-1, 7)
         slots = np.array(self.slots, dtype=np.int64).reshape(-1, 3)
         lists = np.concatenate([*self.lists, np.empty((0, 4), dtype=np.int64)])
@@ -266,12 +269,12 @@ class _Making:
         return Layout(arrays, _joined(self.rows, np.int32), [number for _, number in read])
 
     def _emitted(self, rows: Codes, asked: bool) -> Codes:
-        """What the next positions give: the row, or what leads to it."""
+        """Returns what the kernel emits for the next positions: the row, or a negative number that leads to it."""
         positions: Codes = np.arange(self.positions, self.positions + rows.size, dtype=np.int32)
         return ~positions if asked else np.where(rows < 0, rows - np.int32(self.all_positions), rows)
 
     def _codes(self, ends: Floats, slots: Sequence[tuple[int, int]]) -> tuple[list[Codes], list[Codes]]:
-        """The low and high code of every row, slot by slot."""
+        """Returns the low and the high code of every row for each slot."""
         low: list[Codes] = []
         high: list[Codes] = []
         for j, (how, column) in enumerate(slots):
@@ -287,7 +290,8 @@ class _Making:
         return codes
 
     def _paths(self, ends: Floats, low: list[Codes], slots: Sequence[tuple[int, int]]) -> Ints:
-        """For each row the slot it is listed under; after these: in blocks, upper, lower."""
+        """Returns the access path of each row: the slot of its list, or `width` for blocks, `width + 1` for the range
+        by upper bound, `width + 2` for the range by lower bound."""
         width, size = len(slots), len(ends)
         expected = np.full((size, width + 1), SELECTIVE, dtype=np.float32)
         for j, (how, _) in enumerate(slots):
@@ -347,7 +351,7 @@ class _Making:
         return at
 
     def _cell_words(self, low: Codes, high: Codes, how: int, column: int) -> Words:
-        """For each row the cells in which a value may satisfy it, one bit each."""
+        """Returns for each row the cells whose values may satisfy it, with one bit per cell."""
         if how == CONCEPT:
             assert self.shape is not None, column
             return self.shape.cell_bits[low]
@@ -360,7 +364,7 @@ class _Making:
         return (ones << first) & (ones >> (np.uint64(CELLS - 1) - last))
 
     def _add_index(self, lists: Ints) -> int:
-        """The coarse index of a slot's lists; returns its shift."""
+        """Adds the coarse index of the lists of a slot. Returns its shift."""
         if not len(lists):
             self.index.append(np.zeros(0, dtype=np.int32))
             return 0
@@ -373,8 +377,8 @@ class _Making:
 
 @compiled
 def _transpose_cells(words: Words, masks: Words, start: int) -> None:
-    """From a word of cells for each row to a mask of rows for each cell: bit r of mask t is bit t of `words[r]`.
-    Mask t is written at `masks[start + t * length :]`, `length` being as many words as `words.size` bits take."""
+    """Transposes a word of cells per row to a mask of rows per cell: bit r of mask t is bit t of `words[r]`. Mask t is
+    written at `masks[start + t * length :]`. `length` is the number of words for `words.size` bits."""
     length = (words.size + 63) // 64
     for row in range(words.size):
         word = words[row]
@@ -410,18 +414,18 @@ def _starts(sizes: Ints) -> Ints:
     return starts
 
 
-# Groups of rows by cluster: the input of segment layout, and what segments give back when they merge.
+# Groups of rows by cluster: the input of the segment layout, and the form in which segments are merged.
 #
-# parts of a clause ──▶ places: a cluster and the ends of each slot, one for each alternative ──▶ groups
+# parts of a clause ──▶ places: a cluster and the ends of each slot, one place per alternative ──▶ groups
 # groups of several segments and memtables ──▶ one
 
 Groups = dict[ClusterKey, RowGroup]
 Place = tuple[ClusterKey, tuple[float, ...]]
-"""A cluster, and the two ends of each of its slots, one after the other."""
+"""A cluster, and the two ends of each slot as a flat tuple."""
 
 
 def places_of(parts: Parts, columns: Columns) -> tuple[Place, ...]:
-    """The places of a clause in segments; numbers its columns and keys. Costs some µs per alternative."""
+    """Returns the places of a clause in segments. Assigns numbers to its columns and keys. Some µs per alternative."""
     asked = bool(parts.rest)
     places = []
     for alternative in parts.alternatives:
@@ -441,7 +445,7 @@ def places_of(parts: Parts, columns: Columns) -> tuple[Place, ...]:
 
 
 def groups_of_places(stored: Iterable[tuple[int, Sequence[Place]]]) -> Groups:
-    """New rows by cluster. Costs 1 µs per row."""
+    """Groups new rows by cluster. Costs 1 µs per row."""
     growing: dict[ClusterKey, tuple[list[int], list[float]]] = {}
     for row, places in stored:
         for key, placed in places:
@@ -457,7 +461,7 @@ def groups_of_places(stored: Iterable[tuple[int, Sequence[Place]]]) -> Groups:
 
 
 def merged(parts: Sequence[Groups]) -> Groups:
-    """The rows of several groups in one."""
+    """Merges several groups into one."""
     by_key: dict[ClusterKey, list[RowGroup]] = {}
     for groups in parts:
         for key, group in groups.items():

@@ -58,7 +58,7 @@ of possibly thousands of attributes. This is avoided in three ways:
   So results are cached per set until the next change.
 * If few known attributes are absent, they are subtracted as above.
 * Otherwise the *present* attributes are counted for all rows at once in bit planes: plane *i* has bit *i* of the count
-  of each row, and adding an attribute is an addition with carry. Rows whose count is the number that they need are kept:
+  of each row, and adding an attribute is an addition with carry. Rows with as many attributes as they require are kept:
 
       row            0 1 2 3
       count, bit 0   1 0 1 0        needed, bit 0   1 0 0 0       rows 0 and 1 have all attributes,
@@ -354,7 +354,7 @@ class Presence:
         self._write_need(row, 0)
 
     def live(self, present: frozenset[AttributeId]) -> bitarray:
-        """Returns the rows that an event with the attributes `present` can match, as bits that the caller may change."""
+        """Returns the rows that an event with the attributes `present` can match. The caller may change the bits."""
         required, forbidden = self._required, self._forbidden
         known = frozenset([a for a in present if a in required or a in forbidden])
         found = self._remembered.get(known)
@@ -450,7 +450,7 @@ CopyKey = tuple[bool, int]
 
 @dataclass(frozen=True, slots=True)
 class _Placement:
-    """The copies that hold the predicates of a clause. It depends only on the clause, so `remove` finds what `add` did."""
+    """The copies that hold the predicates of a clause. It depends on the clause only, for `add` and `remove` alike."""
 
     required: frozenset[AttributeId]
     copies: dict[AttributeId, dict[CopyKey, list[Predicate]]]

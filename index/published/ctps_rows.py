@@ -92,8 +92,8 @@ FIRST_CAPACITY = 64
 FEW_ROWS = 32
 """Up to this number of rows, finding them one by one (45 ns each) is faster than numpy (12 µs at 10⁵ rows)."""
 DENSE_WORDS = 4
-"""If at least one word in four is nonzero, unpacking all bits is faster than unpacking the nonzero words (measured at 10⁵
-rows)."""
+"""If at least one word in four is nonzero, unpacking all bits is faster than unpacking the nonzero words (measured at
+10⁵ rows)."""
 MANY_ROWS = 1024
 """From this number of rows on, packing a mask is faster than setting single bits (8 ns each)."""
 

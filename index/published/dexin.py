@@ -1,37 +1,36 @@
 """The `dexin` engine: Algorithms 1 to 4 of "DEXIN", dynamic exclusive and inclusive matching, section 3.
 
-An event goes through a pipeline with one stage for each *axis* that some clause constrains; what is left of the
-clauses after the last stage has matched (Algorithm 3). A stage works in one of two ways
-(`axes`):
+An event passes a pipeline with one stage for each *axis* that some clause constrains. The clauses that remain after
+the last stage match (Algorithm 3). A stage uses one of two methods (`kindcast.index.published.dexin_axes`):
 
-    exclusive (Algorithm 1)   walk the rows whose constraint fails, and take them out; costs the share δ that fails
-    inclusive (Algorithm 2)   walk the rows that are left, and check each; costs what is left
+    exclusive (Algorithm 1)   visits the rows whose constraint fails, and removes them; costs the share δ that fails
+    inclusive (Algorithm 2)   visits the remaining rows, and checks each; costs the share of the remaining rows
 
-Before each event the matching rate ρ = 1 - δ of every axis is found, and Algorithm 4, low-matching-rate-first-fit, puts
-the lowest first: exclusive as long as the rates so far leave more than the stage would walk, inclusive afterwards
-(`first_fit`). The rows of an axis stand in slots by both ends of their intervals (`axes`), so a clause
-is added and removed by itself.
+For each event, the matching rate ρ = 1 - δ of every axis is estimated. Algorithm 4, low-matching-rate-first-fit, puts
+the lowest rate first. Stages are exclusive while more rows remain than the stage would visit, and inclusive afterwards
+(`first_fit`). The rows of an axis are in slots by both ends of their intervals, so a clause can be added and removed
+without a rebuild.
 
-Corrected (errata 9 to 13): bounds are closed on both sides, an open one having been moved to the next double, so the
-rules for boundary types fall away; `!=` and other negations are verified on what is left; rows before and behind a
-value are counted once each, so ρ lies in [0, 1]; the test is `ε > δ`; no copy of all rows is thinned out where
-fewer pass.
+Corrections (errata 9 to 13): bounds are closed on both sides, because open bounds were moved to the next double, so no
+rules for boundary types are needed; `!=` and other negations are verified on the remaining rows; rows before and after
+a value are counted once each, so ρ is in [0, 1]; the test is `ε > δ`; if fewer rows pass than fail, the passing rows
+are collected instead of clearing bits in a copy of all rows.
 
-The paper has numbers only. A key, a concept and the presence of an attribute are axes as well, where the rows that fail
-are those that ask for something else; an axis that the event lacks fails for all rows that constrain it.
+The paper has numbers only. Here a key, a concept and the presence of an attribute are axes, too. On these, the rows
+that require another operand fail. If the event has no value on an axis, all rows that constrain the axis fail.
 
 A plan is the order of the axes and the method of each: Algorithm 4, and the plans that sections 4.3 and 4.4 compare:
 
-    rates of the axes ─▶ order: lowest matching rate first ─▶ so many exclude, the others include
+    rates of the axes ─▶ order: lowest matching rate first ─▶ some axes exclude, the others include
 
 | plan | |
 |---|---|
-| `FIRST_FIT` | Algorithm 4: exclude as long as more is left than the stage walks |
-| `OPTIMAL` | the cheapest of all subsets of axes that exclude, by formula (6) and observations 1 to 3; exponential |
-| `EXCLUSIVE`, `INCLUSIVE` | one method throughout |
+| `FIRST_FIT` | Algorithm 4: exclude while more rows remain than the stage visits |
+| `OPTIMAL` | the cheapest set of axes that exclude, by formula (6) and observations 1 to 3; exponential |
+| `EXCLUSIVE`, `INCLUSIVE` | one method for all axes |
 
-Rates and costs are shares of all rows. Excluding costs what is walked: δ as in the paper, or fewer where the complement
-is shorter.
+Rates and costs are shares of all rows. Excluding costs the visited rows: δ as in the paper, or less if the complement
+is smaller.
 """
 
 import heapq
@@ -84,12 +83,13 @@ Chosen = npt.NDArray[np.bool_]
 FIRST_FIT, OPTIMAL, EXCLUSIVE, INCLUSIVE = range(4)
 
 MOST_SUBSETS = 24
-"""Axes of which all subsets are tried: 16 million of them take a second. With more, `OPTIMAL` is `FIRST_FIT`."""
+"""Maximum number of axes of which `OPTIMAL` tries all subsets: 16 million subsets take a second. With more axes,
+`OPTIMAL` is `FIRST_FIT`."""
 
 
 @compiled
 def first_fit(failing: Floats, cost: Floats, excludes: Chosen) -> None:
-    """Algorithm 4 over axes by descending failing rate δ. Fills `excludes`."""
+    """Algorithm 4 for axes sorted by descending failing rate δ. Fills `excludes`."""
     left = 1.0
     fits = True
     for k in range(failing.size):
@@ -100,7 +100,7 @@ def first_fit(failing: Floats, cost: Floats, excludes: Chosen) -> None:
 
 @compiled
 def cost_of(failing: Floats, cost: Floats, excludes: Chosen) -> float:
-    """Formula (6), for axes by descending failing rate: what excludes comes before what includes."""
+    """Formula (6) for axes sorted by descending failing rate. Axes that exclude come before axes that include."""
     total, left = 0.0, 1.0
     for k in range(failing.size):
         if excludes[k]:
@@ -115,7 +115,7 @@ def cost_of(failing: Floats, cost: Floats, excludes: Chosen) -> float:
 
 @compiled
 def optimal(failing: Floats, cost: Floats, excludes: Chosen) -> None:
-    """The subset with the least `cost_of`. Fills `excludes`. 2^axes times axes."""
+    """Finds the subset with the least `cost_of`. Fills `excludes`. Costs 2^axes times axes."""
     size = failing.size
     best, best_cost = 0, np.inf
     for subset in range(1, 1 << size):
@@ -134,7 +134,7 @@ def optimal(failing: Floats, cost: Floats, excludes: Chosen) -> None:
         excludes[k] = best >> k & 1 == 1
 
 
-# Clauses on their way to the axes of DEXIN: what stands on which axis, in arrays.
+# Conversion of clauses to arrays of constraints on the axes of DEXIN.
 #
 # rows and clauses ───────▶ constraints_of each ─┐
 # rows and ClauseColumns ─▶ a column at a time ──┴─▶ rows that can match, Intervals, Points
@@ -143,7 +143,7 @@ Rows = npt.NDArray[np.int32]
 
 
 def of_clauses(axes: Axes, clauses: Sequence[tuple[int, Constraints]]) -> tuple[Rows, Intervals, Points]:
-    """What (row, constraints) pairs ask. Some µs a clause."""
+    """Returns the arrays for pairs (row, constraints). Some µs per clause."""
     axis, row, low, high = [], [], [], []
     name_axis, name_row, run = [], [], []
     for number, found in clauses:
@@ -166,7 +166,8 @@ def of_clauses(axes: Axes, clauses: Sequence[tuple[int, Constraints]]) -> tuple[
 
 
 def of_columns(axes: Axes, columns: ClauseColumns, rows: Rows) -> tuple[Rows, Intervals, Points]:
-    """What `columns` ask, whose clause `i` gets `rows[i]`; without the rows that no event matches. Some ns a test."""
+    """Returns the arrays for `columns`, whose clause `i` has the row `rows[i]`, without the rows that no event can
+    match. Some ns per test."""
     alive = np.full(rows.size, columns.required.isdisjoint(columns.forbidden))
     for test in columns.tests:
         if isinstance(test, IntervalOperands):
@@ -205,18 +206,19 @@ _NO_INTERVALS = Intervals(_NO_NUMBERS, _NO_ROWS, np.zeros(0), np.zeros(0))
 _NO_POINTS = Points(_NO_NUMBERS, _NO_ROWS, _NO_NUMBERS)
 
 
-# Algorithm 3 of DEXIN: events through the axes of a view, one after the other.
+# Algorithm 3 of DEXIN: matches events against the axes of a view, one axis after the other.
 #
 #     event ─▶ rates of the axes ─▶ plan ─▶ bits, narrowed where axes exclude ─▶ list, narrowed where they include
 #
-# Everything is in one kernel: many events, one call.
+# One call of the kernel matches many events.
 
 Numbers = npt.NDArray[np.int64]
 
 
 @compiled
 def match_events(view: View, asked: Asked, events: int, clauses: int, plan: int) -> tuple[Numbers, Rows]:
-    """Offsets `int64[events + 1]` and rows, ascending for each event. `clauses` are the rows that are alive."""
+    """Returns offsets `int64[events + 1]` and the rows of each event, ascending. `clauses` is the number of live
+    rows."""
     offsets = np.zeros(events + 1, dtype=np.int64)
     found = np.empty(1024, dtype=np.int32)
     axes = view.number_count.size + view.name_count.size
@@ -254,7 +256,7 @@ def match_events(view: View, asked: Asked, events: int, clauses: int, plan: int)
 
 @compiled
 def failing_shares(view: View, asked: Asked, clauses: int) -> Floats:
-    """δ of every axis for the first event: the axes of names behind those of numbers."""
+    """Returns δ of every axis for the first event. Axes of names follow the axes of numbers."""
     stages = _stages(view.number_count.size + view.name_count.size)
     rates(view, asked, 0, stages)
     return stages.failing / max(1, clauses)
@@ -269,8 +271,8 @@ def _stages(axes: int) -> Stages:
 
 @compiled
 def _ordered(stages: Stages, order: Numbers) -> int:
-    """The axes on which some row fails or may fail, lowest matching rate first, into `order`; how many. They are few:
-    inserted in turn."""
+    """Writes the axes on which a row may fail to `order`, lowest matching rate first, and returns their number. They
+    are few, so insertion sort is used."""
     used = 0
     for axis in range(stages.failing.size):
         if stages.failing[axis] <= 0 and not stages.several[axis]:
@@ -286,7 +288,8 @@ def _ordered(stages: Stages, order: Numbers) -> int:
 
 @compiled
 def _plan(stages: Stages, order: Numbers, clauses: int, plan: int, excludes: npt.NDArray[np.bool_]) -> None:
-    """An axis with several numbers includes, whatever the plan: its ends alone do not decide."""
+    """Fills `excludes` by the plan. An axis with several numbers always includes, because its ends alone do not
+    decide."""
     used = order.size
     if plan in (EXCLUSIVE, INCLUSIVE):
         excludes[:used] = plan == EXCLUSIVE
@@ -305,7 +308,7 @@ def _plan(stages: Stages, order: Numbers, clauses: int, plan: int, excludes: npt
 
 @compiled
 def _ones(bits: npt.NDArray[np.uint64]) -> int:
-    """How many bits are set."""
+    """Returns the number of set bits."""
     count = 0
     for each in bits:
         word = each - ((each >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -315,14 +318,14 @@ def _ones(bits: npt.NDArray[np.uint64]) -> int:
     return count
 
 
-# Events as the axes of DEXIN see them: numbers, and the runs of rows behind their names.
+# Conversion of events to values by axis: numbers, and the runs of rows for their names.
 #
 # LoweredEvent ─┐                      number of an axis ─▶ its column's values
 # ColumnBatch  ─┴─▶ Asked, by axis     names of an axis  ─▶ runs of the keys, of the concepts above them, of presence
 
 
 def asked_of_events(axes: Axes, graph: ConceptGraph, events: Sequence[LoweredEvent]) -> Asked:
-    """Some hundred ns for each axis of each event."""
+    """Converts events. Some hundred ns for each axis of each event."""
     numbers: list[float] = []
     number_ends: list[int] = [0]
     names: list[int] = []
@@ -347,8 +350,8 @@ def asked_of_events(axes: Axes, graph: ConceptGraph, events: Sequence[LoweredEve
 
 
 def asked_of_columns(axes: Axes, graph: ConceptGraph, batch: ColumnBatch) -> Asked:
-    """The same for a batch without events of several values. Some ns for each axis of each event, and a look-up for
-    each distinct key."""
+    """Converts a batch whose events have at most one value per column. Some ns for each axis of each event, and a
+    look-up for each distinct key."""
     events = batch.events
     by_column = {int(each.column): each for each in batch.columns}
     number_count = np.zeros((events, len(axes.numbers)), dtype=np.int64)
@@ -403,23 +406,23 @@ def _fill(places: Numbers, first: Numbers, runs: Rows, name_first: Numbers, p: i
 
 
 FREE, EXACT, INEXACT, DEAD = range(4)
-"""What a row can be."""
+"""The states of a row."""
 BULK = 1 << 14
-"""Clauses that are put on their axes in one step: enough to be cheap, few enough to need little memory."""
+"""Number of clauses that are inserted in one step: enough to be fast, few enough to need little memory."""
 
 
 class DexinEngine(Engine):
-    """Exact matching by a pipeline of axes. `match` costs two searches for each axis, then what the stages walk; `add`
-    and `remove` a look through two slots for each axis.
+    """Exact matching by a pipeline of axes. `match` costs two searches per axis and the rows that the stages visit;
+    `add` and `remove` cost a scan of two slots per axis.
 
-    Invariant: `_inexact` are the clauses of which their axes do not say all; a row that is `DEAD`, since no event
-    matches it, stands on none."""
+    Invariant: `_inexact` are the clauses whose axes do not express all of their predicates. A row that no event can
+    match is `DEAD` and is on no axis."""
 
     reads_columns = True
 
     def __init__(self, graph: ConceptGraph, *, plan: int = FIRST_FIT, slot_rows: int = SLOT_ROWS) -> None:
-        """`plan` as in `kindcast.index.published.dexin`: others than Algorithm 4 are for comparison. A slot gets
-        `slot_rows` rows or more."""
+        """`plan` is one of the plans above; plans other than Algorithm 4 are for comparison. A slot is for at least
+        `slot_rows` rows."""
         self._graph = graph
         self._plan = plan
         self._axes = Axes(slot_rows)
@@ -433,11 +436,11 @@ class DexinEngine(Engine):
         return self._count
 
     def add(self, clause: Clause) -> ClauseRow:
-        """Store `clause` at the lowest free row."""
+        """Stores `clause` at the lowest free row."""
         return self.add_many([clause])[0]
 
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """`add` each in turn, in steps of many."""
+        """Adds all clauses in order, many in one step."""
         rows: list[ClauseRow] = []
         remaining = iter(clauses)
         while step := list(islice(remaining, BULK)):
@@ -449,7 +452,7 @@ class DexinEngine(Engine):
     def add_columns(
         self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
     ) -> npt.NDArray[np.int32]:
-        """`add` the `count` clauses of a bulk, some by themselves and most in columns; the row of each place."""
+        """Adds `count` clauses, some separately and most in columns. Returns the row of each clause."""
         rows = np.array([self._take_row() for _ in range(count)], dtype=np.int32)
         self._insert([(ClauseRow(int(rows[place])), clause) for place, clause in clauses])
         for each in columns:
@@ -467,7 +470,7 @@ class DexinEngine(Engine):
         return rows
 
     def remove(self, row: ClauseRow) -> None:
-        """Forget the clause at `row`. Raises `UnknownRow`."""
+        """Removes the clause at `row`. Raises `UnknownRow`."""
         if not 0 <= row < len(self._state) or self._state[row] == FREE:
             raise UnknownRow(row)
         if self._state[row] != DEAD:
@@ -479,28 +482,28 @@ class DexinEngine(Engine):
         heapq.heappush(self._free, row)
 
     def match(self, event: LoweredEvent) -> Rows:
-        """The rows whose clauses match `event`, ascending."""
+        """Returns the rows whose clauses match `event`, in ascending order."""
         return self.match_batch([event]).rows
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """`match` for each event, in order."""
+        """Returns the result of `match` for each event, in order."""
         found = self._matched(asked_of_events(self._axes, self._graph, events), len(events))
         return self._verified(found, events) if self._inexact else found
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
-        """What `match_batch` gives for `batch.lowered()`."""
+        """Returns the result of `match_batch` for `batch.lowered()`."""
         if not batch.is_flat:
             return self.match_batch(batch.lowered())
         found = self._matched(asked_of_columns(self._axes, self._graph, batch), batch.events)
         return self._verified(found, batch.lowered()) if self._inexact else found
 
     def failing_rates(self, event: LoweredEvent) -> npt.NDArray[np.float64]:
-        """δ of every axis, `float64[axes]`: what plans are made of."""
+        """Returns δ of every axis, `float64[axes]`, from which plans are made."""
         asked = asked_of_events(self._axes, self._graph, [event])
         return failing_shares(self._axes.view(), asked, self._alive)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the tables of rows disagree, or if a row is at a wrong place."""
+        """Raises AssertionError if the tables of rows are inconsistent, or if a row is at a wrong place."""
         free = [row for row, state in enumerate(self._state) if state == FREE]
         assert sorted(self._free) == free, (self._free, free)
         assert len(self._state) - len(free) == self._count, (self._state, self._count)
@@ -536,7 +539,7 @@ class DexinEngine(Engine):
         return RowTable(*match_events(self._axes.view(), asked, events, self._alive, self._plan))
 
     def _verified(self, found: RowTable, events: Sequence[LoweredEvent]) -> RowTable:
-        """Without the inexact candidates that do not match, asked by definition."""
+        """Removes the inexact candidates that do not match by definition."""
         asked = np.flatnonzero(np.frombuffer(self._state, dtype=np.uint8)[found.rows] == INEXACT)
         if not asked.size:
             return found

@@ -1,19 +1,20 @@
-"""The axes of DEXIN: for each axis the constraint of every row, the rows by slot or by operand, and the two methods.
+"""The axes of DEXIN: the constraints of all rows by axis, the rows by slot or operand, and the two matching methods.
 
-    axis of numbers i   low[i, row], high[i, row]; place[i, row] of both in the slots; rows by place
-    axis of names p     operand[p, row], a run of rows; 0 where the row does not ask; rows by operand
+    axis of numbers i   low[i, row], high[i, row]; place[i, row] of both ends in the slots; rows by place
+    axis of names p     operand[p, row] is a run of rows, 0 if the row has no constraint; rows by operand
 
-A row stands twice on every axis of numbers, once on every axis of names, as in the paper (2NM). The arrays of an axis
-have an entry for every row, whether it asks or not: 20 bytes of numbers, 4 of names, and 8 or 4 more where it asks.
+A row is stored twice on every axis of numbers that it constrains and once on every axis of names, as in the paper
+(2NM). The arrays of an axis have an entry for every row, constrained or not: 20 bytes for numbers, 4 for names. A
+constraint takes another 8 (numbers) or 4 (names) bytes.
 
-An axis reduces the rows that are left by one of two methods (section 3.3):
+An axis reduces the remaining rows by one of two methods (section 3.3):
 
-    exclude   `bits` of rows; the rows that fail are walked and cleared, or those that pass are walked and kept
-    include   `rows` in a list; each is looked at, and stays or goes
+    exclude   a bit set of rows: visits the failing rows and clears them, or visits the passing rows and keeps them
+    include   a list of `rows`: checks each row and keeps or drops it
 
-Excluding walks whichever is fewer (erratum 13: start from the complement, which Algorithm 3 copies instead). Ends are
-closed on both sides, open ones having been moved to the next double, so an end in the slot of the value is compared
-once, and the slots before it, without the slot itself, are walked whole (errata 9 and 11).
+Excluding visits the smaller of the two sets (erratum 13: Algorithm 3 copies the complement instead of starting with
+it). Intervals are closed at both ends; open ends were moved to the next double. So only the ends in the slot of the
+value are compared, and the slots before it are visited completely (errata 9 and 11).
 """
 
 import math
@@ -48,14 +49,14 @@ __all__ = [
 ]
 
 
-# A clause as DEXIN has it: at most one interval, or one point, on each axis.
+# A clause in DEXIN: at most one interval or point on each axis.
 #
 #     axis of numbers    a column of numbers: `low <= v <= high`; a point is an interval with two equal ends
-#     axis of names      a column of keys, a column of concepts, an attribute that must be there: one operand
+#     axis of names      a column of keys, a column of concepts, or a required attribute: one operand
 #
-# A clause with several conditions on one column has them on several axes: the column and its *copies*. What the paper
-# lacks (negation, alternatives, `below`, forbidden attributes) becomes what is surely needed, and the clause is
-# *inexact*: its candidates are verified.
+# Several conditions of a clause on one column are on several axes: the column and its *copies*. For features that the
+# paper lacks (negation, alternatives, `below`, forbidden attributes), only necessary conditions are stored, and the
+# clause is *inexact*: its candidates are verified.
 
 
 class NumberAxis(NamedTuple):
@@ -64,7 +65,7 @@ class NumberAxis(NamedTuple):
 
 
 class NameAxis(NamedTuple):
-    """`kind` is "key" (also of a concept that is asked for exactly), "concept" or "present"."""
+    """`kind` is "key" (also for an exact test of a concept), "concept" or "present"."""
 
     kind: str
     place: int
@@ -76,7 +77,7 @@ Axis = TypeVar("Axis", NumberAxis, NameAxis)
 
 @dataclass(slots=True)
 class Constraints:
-    """Every match satisfies them; if `exact`, everything that satisfies them is a match."""
+    """Conditions that every match satisfies. If `exact`, every event that satisfies them is a match."""
 
     intervals: list[tuple[NumberAxis, float, float]]
     points: list[tuple[NameAxis, Key]]
@@ -84,7 +85,7 @@ class Constraints:
 
 
 def constraints_of(clause: Clause) -> Constraints | None:
-    """`clause` taken apart, or None if no event can match it. Linear."""
+    """Returns the constraints of `clause`, or None if no event can match it. Linear."""
     if clause.forbidden and not clause.required.isdisjoint(clause.forbidden):
         return None
     found = Constraints([], [], not clause.forbidden)
@@ -105,7 +106,7 @@ def constraints_of(clause: Clause) -> Constraints | None:
 
 
 def _constrain(predicate: Predicate, found: Constraints, used: set[NumberAxis | NameAxis]) -> bool | None:
-    """Add `predicate` to `found`; False if one constraint cannot say it, None if it never holds."""
+    """Adds `predicate` to `found`. Returns False if one constraint cannot express it, None if it never holds."""
     if len(predicate.tests) == 1:
         [(column, test)] = predicate.tests
     else:
@@ -147,7 +148,7 @@ def _can_hold(test: ConceptTest | KeyTest | IntervalTest) -> bool:
 
 
 def free_copy(axis: Axis, used: set[NumberAxis | NameAxis]) -> Axis:
-    """The first copy of `axis` that a clause does not use yet, used from now on."""
+    """Returns the first copy of `axis` that is not in `used`, and adds it to `used`."""
     while axis in used:
         axis = axis._replace(copy=axis.copy + 1)
     used.add(axis)
@@ -159,11 +160,13 @@ def free_copy(axis: Axis, used: set[NumberAxis | NameAxis]) -> Axis:
 #     axis i ─┬─ edges[i, LOW]   ─▶ slot of a lower end ─▶ run of rows
 #             └─ edges[i, HIGH]  ─▶ slot of an upper end ─▶ run of rows
 #
-# The paper's slots divide a known range evenly; here the edges are quantiles of the ends that are stored, so that
-# skewed ones fill the slots evenly as well, and are drawn again whenever an axis has doubled. Inside a slot rows are in
-# no order: the paper's own variant (linked lists instead of RB-trees); only in the slot of the value each is looked at.
+# The paper's slots divide a known range evenly. Here the edges are quantiles of the stored ends, so that skewed ends
+# are distributed evenly, too. The edges are computed again when the number of ends of an axis has doubled. The rows in
+# a slot are unsorted, as in one of the paper's variants (linked lists instead of RB-trees); they are compared one by
+# one only in the slot of the value.
 #
-# A slot has a *place* from 1 on. Place 0 is the lower end, `BEYOND` the upper end of a row that does not ask.
+# Slots are numbered by *place*, from 1 on. A row without a constraint has place 0 as its lower end and `BEYOND` as its
+# upper end.
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -172,19 +175,19 @@ Places = npt.NDArray[np.uint16]
 LOW, HIGH = 0, 1
 
 MOST_SLOTS = 1500
-"""Slots of one array: τ of the paper's experiments."""
+"""Maximum number of slots of an array: τ in the paper's experiments."""
 SLOT_ROWS = 32
-"""Rows that a slot should at least have: fewer, and finding slots costs more than looking through one."""
+"""Target minimum of rows per slot. With fewer rows, finding the slots costs more than comparing their rows."""
 BEYOND = 65535
-"""The place of an upper end that is not there."""
+"""The place of an absent upper end."""
 SAMPLED = 1 << 16
-"""Ends among which the quantiles are taken: 40 for each slot."""
+"""Size of the sample of ends for the quantiles: 40 ends per slot."""
 
 
 class Slotting(NamedTuple):
-    """Of `n` axes: `edges` are `float64[n, 2, MOST_SLOTS-1]`, of which `edge_count[n, 2]` are used; `base[n, 2]` is the
-    run of place 1; `least` and `most` (`float64[n, 2, MOST_SLOTS+2]`) are the outermost ends in each place, or wider
-    after removals."""
+    """The slots of `n` axes, for lower and upper ends. `edges` is `float64[n, 2, MOST_SLOTS-1]`, of which
+    `edge_count[n, 2]` are used. `base[n, 2]` is the run of place 1. `least` and `most` (`float64[n, 2, MOST_SLOTS+2]`)
+    are bounds of the ends in each place; removals do not make them narrower."""
 
     edges: Floats
     edge_count: Numbers
@@ -195,7 +198,7 @@ class Slotting(NamedTuple):
 
 @compiled
 def place_of(edges: Floats, count: int, value: float) -> int:
-    """1 + how many of the first `count` edges are not above `value`: eleven steps without a branch."""
+    """Returns 1 + the number of the first `count` edges that are at most `value`, in eleven steps without a branch."""
     first, left = 0, count
     while left > 1:
         half = left >> 1
@@ -206,7 +209,7 @@ def place_of(edges: Floats, count: int, value: float) -> int:
 
 @compiled
 def rows_before(slotting: Slotting, lengths: Numbers, out: Numbers) -> None:
-    """`out[i, side, place]`: rows of axis `i` in the places before `place`. Formula (3) asks for them."""
+    """Writes to `out[i, side, place]` the number of rows of axis `i` in the places before `place`, for formula (3)."""
     for i in range(slotting.base.shape[0]):
         for side in range(2):
             total = 0
@@ -217,7 +220,7 @@ def rows_before(slotting: Slotting, lengths: Numbers, out: Numbers) -> None:
 
 
 def drawn(ends: Sequence[tuple[Floats, Floats]], slot_rows: int) -> Slotting:
-    """Slots of `slot_rows` or more for the (lower, upper) ends of some axes, with nothing in them yet."""
+    """Returns empty slots for the (lower, upper) ends of several axes. Each is for at least `slot_rows` rows."""
     n = len(ends)
     chance = np.random.default_rng(n)
     edges = np.zeros((n, 2, MOST_SLOTS - 1))
@@ -233,7 +236,7 @@ def drawn(ends: Sequence[tuple[Floats, Floats]], slot_rows: int) -> Slotting:
 
 
 def _quantiles(ends: Floats, slot_rows: int, chance: np.random.Generator) -> Floats:
-    """Edges that divide `ends` into slots of much the same size; ascending, none twice, none infinite."""
+    """Returns edges that divide `ends` into slots of about equal size: ascending, distinct and finite."""
     slots = min(MOST_SLOTS, ends.size // slot_rows)
     if slots < 2:
         return np.zeros(0, dtype=np.float64)
@@ -249,7 +252,7 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
 class Intervals(NamedTuple):
-    """Constraints on axes of numbers: `int64`, `int32` and two `float64` of one length."""
+    """Constraints on axes of numbers as parallel arrays: `int64`, `int32` and two `float64`."""
 
     axis: Numbers
     row: Rows
@@ -258,7 +261,8 @@ class Intervals(NamedTuple):
 
 
 class Points(NamedTuple):
-    """Constraints on axes of names: `int64`, `int32`, `int64` of one length; `run` as `Axes.run_of` gives it."""
+    """Constraints on axes of names as parallel arrays: `int64`, `int32`, `int64`. `run` is the result of
+    `Axes.run_of`."""
 
     axis: Numbers
     row: Rows
@@ -266,8 +270,8 @@ class Points(NamedTuple):
 
 
 class View(NamedTuple):
-    """All arrays, as kernels take them. Bits are 64 rows a word; beside the row of a slot's entry stands the place of
-    its other end; `before` is as `slots.rows_before` fills it."""
+    """All arrays, for kernels. Bit sets have 64 rows per word. An entry of a slot holds a row in its lower 32 bits, and
+    the place of the row's other end above them. `before` is the result of `rows_before`."""
 
     alive: Bits
     low: Floats
@@ -289,15 +293,15 @@ class View(NamedTuple):
 
 
 class Axes:
-    """The constraints of rows `0 … room-1`. Invariant: `alive` are the rows that some event can match; no other row
-    stands on any axis."""
+    """The constraints of rows `0 … room-1`. Invariant: `alive` are the rows that some event can match; no other row is
+    on any axis."""
 
     def __init__(self, slot_rows: int) -> None:
         self._slot_rows = slot_rows
         self.numbers: dict[NumberAxis, int] = {}
         self.names: dict[NameAxis, int] = {}
         self.operands: dict[tuple[int, Hashable], int] = {}
-        """(axis of names, operand) → its run, from 1 on."""
+        """Map from (axis of names, operand) to its run, from 1 on."""
         self._room = 0
         self._alive: Bits = np.zeros(0, dtype=np.uint64)
         self._low: Floats = np.zeros((0, 0))
@@ -314,19 +318,20 @@ class Axes:
         self._view: View | None = None
 
     def number_axis(self, axis: NumberAxis) -> int:
-        """Its number, from now on."""
+        """Returns the number of `axis`, which is assigned at the first call."""
         return self.numbers.setdefault(axis, len(self.numbers))
 
     def name_axis(self, axis: NameAxis) -> int:
-        """Its number, from now on."""
+        """Returns the number of `axis`, which is assigned at the first call."""
         return self.names.setdefault(axis, len(self.names))
 
     def run_of(self, axis: int, operand: Hashable) -> int:
-        """The run of those that ask for `operand`, from now on."""
+        """Returns the run of the rows that require `operand`, which is assigned at the first call."""
         return self.operands.setdefault((axis, operand), len(self.operands) + 1)
 
     def insert(self, rows: Rows, intervals: Intervals, points: Points) -> None:
-        """Put `rows` on their axes, none twice on one. Linear, and amortised the drawing of slots."""
+        """Inserts `rows` on their axes; no row is twice on one axis. Linear, plus the amortised computation of
+        slots."""
         self._view = None
         self._grow(int(rows.max(initial=-1)) + 1)
         _set(self._alive, rows)
@@ -339,7 +344,7 @@ class Axes:
             self._by_name.append(points.run, points.row)
 
     def remove(self, row: int) -> None:
-        """Take `row`, which was inserted, off all its axes: one look through each slot that it stands in."""
+        """Removes `row`, which must have been inserted, from all its axes. Costs a scan of each slot that holds it."""
         self._view = None
         word, bit = row >> 6, np.uint64(1) << np.uint64(row & 63)
         self._alive[word] &= ~bit
@@ -357,7 +362,7 @@ class Axes:
             self._name_count[p] -= 1
 
     def view(self) -> View:
-        """The arrays as they are now; until the next change they stay so."""
+        """Returns the current arrays. They are valid until the next change."""
         view = self._view
         if view is None:
             before = np.zeros((len(self.numbers), 2, MOST_SLOTS + 3), dtype=np.int64)
@@ -384,7 +389,7 @@ class Axes:
         return view
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a row is at a wrong place for its constraint."""
+        """Raises AssertionError if the place of a row does not agree with its constraint."""
         self._by_slot.check_invariants()
         self._by_name.check_invariants()
         alive = np.unpackbits(self._alive.view(np.uint8), bitorder="little").astype(bool)
@@ -407,7 +412,7 @@ class Axes:
         assert stored == [2 * int(self._number_count.sum()), int(self._name_count.sum())], stored
 
     def _grow(self, rows: int) -> None:
-        """Room for `rows` rows and for the axes that are known."""
+        """Makes room for `rows` rows and all known axes."""
         numbers, names, old = len(self.numbers), len(self.names), self._room
         if rows > old:
             self._room = (max(rows, old * 3 // 2) + 63) // 64 * 64
@@ -437,7 +442,7 @@ class Axes:
             self._by_slot.append(*_placed(axis, row, self._low, self._high, self._place, self._slotting))
 
     def _draw(self) -> None:
-        """Slots for what is stored now, and everything into them."""
+        """Computes slots for the stored ends, and inserts all ends into them."""
         asking = [np.flatnonzero(_unpacked(bits)) for bits in self._number_asks]
         self._slotting = drawn(
             [(self._low[i, rows], self._high[i, rows]) for i, rows in enumerate(asking)], self._slot_rows
@@ -459,7 +464,8 @@ def _run(runs: GrowingRuns, run: int) -> Rows:
 
 
 def _grown(old: Array, shape: tuple[int, ...], empty: object) -> Array:
-    """`old` in the corner of an array of `shape`, `empty` elsewhere; `old` itself if it has that shape."""
+    """Returns an array of `shape` with `old` at its start and `empty` elsewhere, or `old` itself if it has that
+    shape."""
     if old.shape == shape:
         return old
     new = np.empty(shape, dtype=old.dtype)
@@ -497,7 +503,8 @@ def _placed(
     place: npt.NDArray[np.uint16],
     slotting: Slotting,
 ) -> tuple[Numbers, Numbers]:
-    """For both ends of each constraint, in turn, the run and the entry: the row, beside it the other end's place."""
+    """Returns the run and the entry for both ends of each constraint, in turn. An entry is the row and the place of its
+    other end."""
     runs, entries = np.empty(2 * axis.size, dtype=np.int64), np.empty(2 * axis.size, dtype=np.int64)
     for k in range(axis.size):
         i, r = axis[k], row[k]
@@ -513,12 +520,13 @@ def _placed(
 
 
 WORDS_COST = 1 / 128
-"""What it costs to go through the bits of all rows once, against looking at each."""
+"""Cost of a pass over the bits of all rows, relative to visiting each row."""
 
 
 class Asked(NamedTuple):
-    """Events by axis. Of event `e` of a view with `n` axes of numbers, axis `i` has `numbers[number_first[e * n + i] :
-    number_first[e * n + i + 1]]`; the same with runs (1 …, without 0) for axes of names."""
+    """The values of events by axis. In a view with `n` axes of numbers, event `e` has the numbers
+    `numbers[number_first[e * n + i] : number_first[e * n + i + 1]]` on axis `i`. Axes of names have runs (from 1 on) in
+    the same form."""
 
     number_first: Numbers
     numbers: Floats
@@ -527,8 +535,10 @@ class Asked(NamedTuple):
 
 
 class Stages(NamedTuple):
-    """What each axis says about one event; the axes of names behind those of numbers. `failing` rows, `walked` rows to
-    exclude them; places and extremes of the values; `several` numbers, so that the ends alone do not decide."""
+    """The state of each axis for one event; axes of names follow the axes of numbers. `failing` is the number of
+    failing rows, `walked` the number of rows that excluding them visits. `alpha`, `beta`, `least` and `most` are the
+    places and extremes of the values. `several` is true for several numbers, so that the extremes alone do not
+    decide."""
 
     failing: Floats
     walked: Floats
@@ -541,7 +551,8 @@ class Stages(NamedTuple):
 
 @compiled
 def rates(view: View, asked: Asked, event: int, stages: Stages) -> None:
-    """Formula (3), without counting a row twice (erratum 12): all slots beyond the value's own, of that a share."""
+    """Formula (3), without counting a row twice (erratum 12): all rows in the slots beyond the slot of the value, and a
+    share of the rows in that slot."""
     axes = view.number_count.size
     words = WORDS_COST * 64 * view.alive.size
     for i in range(axes):
@@ -578,8 +589,8 @@ def rates(view: View, asked: Asked, event: int, stages: Stages) -> None:
 
 @compiled
 def _share(rows: int, least: float, most: float, value: float, closed: bool) -> float:
-    """How many of `rows` ends between `least` and `most` are below `value`, or at it if `closed`: exact if the value
-    lies outside, else as if they were spread evenly, and never none or all."""
+    """Estimates how many of `rows` ends between `least` and `most` are below `value`, or equal to it if `closed`. Exact
+    if the value is outside; otherwise assumes an even distribution, and never returns none or all."""
     if rows == 0 or value < least or (value == least and not closed):
         return 0.0
     if value > most or (value == most and closed):
@@ -591,7 +602,7 @@ def _share(rows: int, least: float, most: float, value: float, closed: bool) -> 
 
 @compiled
 def exclude(view: View, asked: Asked, event: int, stages: Stages, axis: int, bits: Bits, kept: Bits) -> None:
-    """Algorithm 1: take the rows that fail on `axis` out of `bits`. `kept` is scratch of the same size."""
+    """Algorithm 1: removes the rows that fail on `axis` from `bits`. `kept` is scratch memory of the same size."""
     axes = view.number_count.size
     if axis < axes and stages.alpha[axis] > 0 and stages.walked[axis] == stages.failing[axis]:
         _clear_failing(view, stages, axis, bits)
@@ -631,7 +642,7 @@ def _clear_failing(view: View, stages: Stages, i: int, bits: Bits) -> None:
 
 @compiled
 def _keep_passing(view: View, stages: Stages, i: int, kept: Bits) -> None:
-    """From the end of the range that has fewer rows: those whose one end passes, if their other end does as well."""
+    """Visits the rows with one passing end, on the side with fewer of them. Keeps those whose other end passes."""
     slotting, entries = view.slotting, view.slot_entries
     alpha, beta, least, most = stages.alpha[i], stages.beta[i], stages.least[i], stages.most[i]
     low, high = view.low[i], view.high[i]
@@ -641,7 +652,7 @@ def _keep_passing(view: View, stages: Stages, i: int, kept: Bits) -> None:
             for at in range(view.slot_start[run], view.slot_start[run] + view.slot_length[run]):
                 row, upper = entries[at] & LOWER, entries[at] >> 32
                 passes = upper > beta
-                if (place == alpha) | (upper == beta):  # rare, so it is foreseen; what passes is not
+                if (place == alpha) | (upper == beta):  # rare, so well predicted, unlike `passes`
                     passes = (low[row] <= most) & (high[row] >= least)
                 kept[row >> 6] |= np.uint64(passes) << np.uint64(row & 63)
     else:
@@ -657,7 +668,7 @@ def _keep_passing(view: View, stages: Stages, i: int, kept: Bits) -> None:
 
 @compiled
 def listed(bits: Bits, rows: Rows) -> int:
-    """The rows of `bits`, ascending, into `rows`; how many."""
+    """Writes the rows of `bits` to `rows`, in ascending order. Returns their number."""
     count = 0
     for word in range(bits.size):
         left = bits[word]
@@ -679,8 +690,8 @@ def include(
     count: int,
     marked: npt.NDArray[np.bool_],
 ) -> int:
-    """Algorithm 2: those of the first `count` of `rows` that do not fail on `axis`, in place; how many. `marked` is
-    scratch, all False, one for each run of names."""
+    """Algorithm 2: keeps those of the first `count` of `rows` that do not fail on `axis`, in place. Returns their
+    number. `marked` is scratch memory with one entry per run of names, all False."""
     axes = view.number_count.size
     if axis < axes:
         first, last = asked.number_first[event * axes + axis], asked.number_first[event * axes + axis + 1]
@@ -725,7 +736,7 @@ def _not_asking(place: npt.NDArray[np.uint16], rows: Rows, count: int) -> int:
 
 @compiled
 def _around(view: View, i: int, alpha: int, beta: int, value: float, rows: Rows, count: int) -> int:
-    """By place where that decides, by the ends themselves in the slots of the value."""
+    """Decides by place if possible, and by comparing the ends in the slots of the value."""
     place, low, high = view.place[i], view.low[i], view.high[i]
     left = 0
     for k in range(count):

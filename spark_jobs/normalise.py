@@ -1,4 +1,4 @@
-"""The command `normalise`: plans splits as units of work, adds up the terms found, and summarises."""
+"""The command `normalise`: plans splits as units of work, aggregates the terms found, and returns a summary."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,10 +39,10 @@ from kindcast.spark_jobs.snapshot import Snapshot, parts_of, reason_of, shown, v
 __all__ = ["normalise", "normalise_archive"]
 
 
-# The terms of an archive that mean nothing, or several things: a table that an ontologist can work through.
+# The unknown and ambiguous terms of an archive: a work list for ontologists.
 #
-# Counted in every task, added up at the end. A text is a term where its attribute holds concepts: by declaration, or
-# because most of its values in this archive are.
+# Terms are counted in every task and added up at the end. A text is a term if its attribute holds concepts, by
+# declaration or because most of its values in this archive are concepts.
 
 COUNTED = pa.schema(
     [
@@ -53,18 +53,18 @@ COUNTED = pa.schema(
         ("concepts", pa.list_(pa.string())),
     ]
 )
-"""One task's counts: a term, the IRIs that it may mean (none, one, several), in how many events."""
+"""The counts of a task: a term, the IRIs that it may mean (none, one, several), and the number of events with it."""
 
 MOST_TERMS = 50_000
-"""Distinct texts of one attribute that a task counts: an attribute with more is free text."""
+"""Maximum number of distinct texts that a task counts per attribute. An attribute with more is free text."""
 MOSTLY = 0.5
-"""Of the values of an attribute that must be concepts for the others to be called unknown terms."""
+"""Minimum share of the values of an attribute that must be concepts. Then its other values are unknown terms."""
 SUGGESTED_FOR = 2_000
-"""Of the most frequent terms, which get suggestions; looking for near names costs milliseconds each."""
+"""Number of terms that get suggestions, the most frequent first. A search for similar names takes milliseconds."""
 
 
 class Terms:
-    """Counts the texts of events by attribute. One thread at a time."""
+    """Counts the texts of events by attribute. Not thread-safe."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -72,7 +72,7 @@ class Terms:
         self._first: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
 
     def count(self, event: CanonicalEvent, source: str, id: str) -> None:
-        """One event."""
+        """Counts the texts of one event."""
         for name, values in event.attributes.items():
             if name.startswith("ce."):
                 continue
@@ -89,7 +89,7 @@ class Terms:
                 counts[published] += 1
 
     def table(self) -> pa.Table:
-        """`COUNTED`."""
+        """Returns the counts as a table with the schema `COUNTED`."""
         rows = []
         for name, counts in self._counts.items():
             for term, events in counts.items():
@@ -101,7 +101,7 @@ class Terms:
 
 
 def work_list(counted: Iterable[pa.Table], vocabulary: Vocabulary) -> pa.Table:
-    """`schemas.TERMS`: the unknown and ambiguous terms of all tasks, the most frequent first."""
+    """Returns the unknown and ambiguous terms of all tasks, the most frequent first. The schema is `TERMS`."""
     tables = [table for table in counted if len(table)]
     if not tables:
         return pa.Table.from_pylist([], TERMS)
@@ -137,7 +137,7 @@ def work_list(counted: Iterable[pa.Table], vocabulary: Vocabulary) -> pa.Table:
 
 
 def _suggestions(vocabulary: Vocabulary, term: str) -> list[str]:
-    """What it may mean, or the nearest names."""
+    """Returns the IRIs of the meanings of `term`, or else the most similar names."""
     meant = vocabulary.readings(term)
     if meant:
         return [vocabulary.iri(concept) for concept in meant]
@@ -145,22 +145,22 @@ def _suggestions(vocabulary: Vocabulary, term: str) -> list[str]:
 
 
 # ── normalise ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-# Raw events → canonical events: every reading of every value, beside what was published, with what changed and why.
+# Raw events → canonical events: every reading of every value, the published value, and each change with its reason.
 #
-#     normalise(events, snapshot)      DataFrame → DataFrame, for pipelines of one's own
-#     Normaliser.table(batch)          the rows of one batch, for tasks that read and write by themselves
+#     normalise(events, snapshot)      DataFrame → DataFrame, for users' own pipelines
+#     Normaliser.table(batch)          the rows of one batch, for tasks that read and write files themselves
 #
-# Readings are added, nothing that was published is lost: `body` is the line as it was archived, and an event that is
-# matched from a normalised archive matches what it matched before.
+# Readings are added, and nothing that was published is lost: `body` is the archived line, and an event of a normalised
+# archive matches the same subscriptions as before.
 
 KEPT_CHANGES = 1 << 16
-"""Values whose changes are kept: those that repeat, which most do."""
+"""Maximum number of values whose changes are cached. Most values repeat."""
 _LIMITS = EventLimits()
 
 
 def normalise(events: DataFrame, snapshot: Snapshot) -> DataFrame:
-    """Canonical events. `events` has the columns of `schemas.EVENTS`, the result those of `NORMALISED`. Rows that
-    cannot be read are left out: `quarantined` has them."""
+    """Returns canonical events. `events` has the columns of `schemas.EVENTS`; the result has those of `NORMALISED`.
+    Unreadable rows are left out; `quarantined` returns them."""
     snapshot = snapshot.for_workers(events.sparkSession)
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -173,7 +173,7 @@ def normalise(events: DataFrame, snapshot: Snapshot) -> DataFrame:
 
 
 class Normaliser:
-    """Reads events under one vocabulary, and counts the terms that it does not know. One thread at a time."""
+    """Reads events with one vocabulary, and counts their terms. Not thread-safe."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.terms = Terms(vocabulary)
@@ -182,7 +182,7 @@ class Normaliser:
         self._changes: dict[Any, list[dict[str, str]]] = {}
 
     def table(self, batch: EventBatch) -> tuple[pa.Table, list[Rejected]]:
-        """`schemas.NORMALISED`, and the events that cannot be read. The batch must have its bodies."""
+        """Returns a table with the schema `NORMALISED`, and the unreadable events. The batch must have its bodies."""
         kept: list[tuple[int, Event | None]] = []
         rejected: list[Rejected] = []
         columns = _Columns(self._vocabulary)
@@ -212,7 +212,7 @@ class Normaliser:
         return table.append_column("vocabulary_version", version).cast(NORMALISED), rejected
 
     def _changed(self, event: Event, canonical: CanonicalEvent) -> list[dict[str, str]]:
-        """What is read otherwise than it was published: names, then values."""
+        """Returns the differences between the readings and the published event: names, then values."""
         if not isinstance(event.data, Mapping):
             return []
         changes: list[dict[str, str]] = []
@@ -264,13 +264,13 @@ def _change(attribute: str, published: str, became: str, why: str) -> dict[str, 
 
 
 class _Columns:
-    """The nested columns of a batch. Equal readings are made once, and then pointed at."""
+    """Builds the nested columns of a batch. Equal readings are stored once and referenced by position."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._places: dict[Any, int] = {}
         self._readings: list[dict[str, Any]] = []
-        self._chosen: list[int] = []  # places of readings, one after the other
+        self._chosen: list[int] = []  # the position of each reading, in order
         self._value_ends: list[int] = [0]  # by (event, attribute)
         self._names: list[str] = []
         self._attribute_ends: list[int] = [0]  # by event
@@ -327,7 +327,7 @@ class _Columns:
 QUARANTINED = "_quarantine"
 TERM_PARTS = "_term_counts"
 TERMS_FILE = "_terms.csv"
-"""Begins with `_`, like all that is no event: who reads the folder, as an archive or as Parquet, passes it by."""
+"""The name begins with `_`, so that readers of the folder, as an archive or as Parquet, skip the file."""
 
 
 def normalise_archive(
@@ -341,8 +341,8 @@ def normalise_archive(
     split_rows: int = SPLIT_ROWS,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Normalise an archive into `output`, by day, with `_terms.csv` for the ontologist; returns the summary. May be
-    interrupted and run again at any time. Raises `JobFailed`."""
+    """Normalises an archive into `output`, by day, and writes `_terms.csv` for ontologists. Returns the summary. The
+    job can be interrupted and run again at any time. Raises `JobFailed`."""
     read = replace(read, bodies=True)
     target = Output(output)
     with target.locked():
@@ -380,7 +380,7 @@ def normalise_archive(
 
 
 def _normalise_unit(split: Split, snapshot: Snapshot, read: ReadOptions, writer: UnitWriter) -> Mapping[str, float]:
-    """In a worker: one split."""
+    """Normalises one split, in a worker."""
     normaliser = Normaliser(vocabulary_of(snapshot))
     events = changed = 0
     rejected: list[Rejected] = []
@@ -405,7 +405,7 @@ def _lengths(table: Any) -> Any:
 
 
 def _write_terms(terms: Any, output: Path) -> None:
-    """The work list, for people: a spreadsheet opens it. Whole or not at all."""
+    """Writes the work list as a file for spreadsheets. The write is atomic."""
     writing = output / f".{TERMS_FILE}"
     flat = terms.set_column(
         terms.column_names.index("suggestions"),

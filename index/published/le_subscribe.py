@@ -1,25 +1,25 @@
 """The engines of Fabret et al., "Le Subscribe", section 3: `counting`, `equality` and `quarantine`.
 
-    clause ─parts_of─▶ elementary predicates ─▶ (axis, operand) ─▶ what the figure stores
-    event  ─elementary─▶ predicates that hold, values ─▶ the figure's kernel ─▶ rows ─▶ verified where need be
+    clause ─parts_of─▶ elementary predicates ─▶ (axis, operand) ─▶ the data structure of the figure
+    event  ─elementary─▶ satisfied predicates, values ─▶ the kernel of the figure ─▶ rows ─▶ verified if necessary
 
 Rows are added and removed one by one. An axis is a column and a kind of predicate. A predicate on keys, concepts or
-presence has a number, which is reused when no row has the predicate any more; a bound is stored as it is. Inexact rows
-are verified by definition; rows with two bounds of one test only for events with several values in a column.
+presence has a number, which is reused when no row has the predicate. A bound is stored as it is. Inexact rows are
+verified by definition. Rows with two bounds of one test are verified only for events with several values in a column.
 
-`counting` is the fair predicate algorithm, Figure 2. Every predicate is stored once. For an event, the predicates that
-it satisfies are found (lines 4 to 6), each adds one to the count of every clause that holds it (lines 8 to 12), and a
-clause whose count is the number of its predicates has matched (lines 13 to 17). The counts of all clauses are made for
-every event: errata 20 to 22.
+`counting` is the fair predicate algorithm, Figure 2. Every predicate is stored once. The satisfied predicates of an
+event are found (lines 4 to 6), and each adds one to the count of every clause that has it (lines 8 to 12). A clause
+matches if its count is the number of its predicates (lines 13 to 17). The counts of all clauses are computed for every
+event: errata 20 to 22.
 
-`equality` is the equality-preferred algorithm, Figure 4. Clauses are clustered by their equality predicates, so that
-one look-up a cluster finds those whose equalities hold (line 3, `eqsubmatch`). Their other predicates are counted as in
-`counting` (lines 4 to 11), and compared only for the clauses that were found, and for those without any equality
-(`neqsub`, lines 12 to 16).
+`equality` is the equality-preferred algorithm, Figure 4. Clauses are clustered by their equality predicates. One
+look-up per cluster finds the clauses whose equalities hold (line 3, `eqsubmatch`). The other predicates are counted as
+in `counting` (lines 4 to 11). Counts are compared only for the clauses that were found, and for clauses without
+equalities (`neqsub`, lines 12 to 16).
 
 `quarantine` is equality-preferred with nonequality quarantining, Figure 5. Clauses with an equality predicate are found
-by `eqsubmatch` and then verified one by one, their other predicates stored with them (lines 3 to 8). Only those without
-any equality are counted (lines 9 to 21): they are in quarantine.
+by `eqsubmatch`, and their other predicates, which are stored per clause, are then checked one by one (lines 3 to 8).
+Only clauses without equalities are counted (lines 9 to 21): they are in quarantine.
 """
 
 import heapq
@@ -73,21 +73,21 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 FREE, EXACT, PAIRED, INEXACT, DEAD = range(5)
-"""What a row can be. Paired: two of its bounds are of one test. Dead: no event matches it."""
+"""The states of a row. Paired: two of its bounds belong to one test. Dead: no event can match it."""
 BULK = 1 << 14
-"""Clauses that are stored in one step."""
+"""Number of clauses that are stored in one step."""
 KINDS: dict[type, int] = {Equal: EQUALITY, Within: EQUALITY, Present: PRESENT, AtLeast: AT_LEAST, AtMost: AT_MOST}
 
 
 class StoredPredicates:
-    """Predicates, each once, with the rows that have it: what counting walks."""
+    """Predicates without duplicates, each with its rows. Counting reads these."""
 
     def __init__(self) -> None:
         self._runs = GrowingRuns(np.int32)
         self._bounds = BoundBlocks()
 
     def add(self, kind: npt.NDArray[np.int8], rows: Rows, axis: Rows, operand: Floats) -> None:
-        """`rows[i]` has `operand[i]` on `axis[i]`, whose ways of asking are `kind`."""
+        """Adds predicates: `rows[i]` has `operand[i]` on `axis[i]`. `kind` are the kinds of all axes."""
         bound = kind[axis] >= AT_LEAST
         self._bounds.grow(kind.size)
         self._bounds.insert(axis[bound], operand[bound], rows[bound])
@@ -96,28 +96,28 @@ class StoredPredicates:
         self._runs.append(named, rows[~bound])
 
     def remove(self, kind: npt.NDArray[np.int8], row: int, axis: Rows, operand: Floats) -> None:
-        """Take the predicates of a row out again."""
+        """Removes the predicates of a row."""
         bound = kind[axis] >= AT_LEAST
         self._bounds.remove(axis[bound], operand[bound], np.full(int(bound.sum()), row, dtype=np.int32))
         for predicate in operand[~bound].astype(np.int64).tolist():
             self._runs.remove(predicate, row)
 
     def stored(self, kind: npt.NDArray[np.int8], predicates: int) -> Stored:
-        """For a kernel; there are so many predicates with a number."""
+        """Returns the arrays for a kernel. `predicates` is the number of numbered predicates."""
         self._runs.grow(predicates)
         self._bounds.grow(kind.size)
         runs = self._runs
         return Stored(kind, runs.start, runs.length, runs.entries, self._bounds.blocks)  # type: ignore[arg-type]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if runs overlap or bounds are out of order."""
+        """Raises AssertionError if runs overlap or bounds are unsorted."""
         self._runs.check_invariants()
         self._bounds.check_invariants()
 
 
 class RowPlaces:
-    """Some of the rows, each at a place that it keeps, so that kernels walk only those. `rows` is `int32[places]`, -1
-    at a place that is free; `beside` is a number for each, -1 there as well."""
+    """A subset of the rows, each at a fixed place, so that kernels visit only these. `rows` is `int32[places]`,
+    `beside` has a number for each row. Both are -1 at a free place."""
 
     def __init__(self) -> None:
         self.rows, self.beside = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
@@ -125,7 +125,7 @@ class RowPlaces:
         self._free: list[int] = []
 
     def add(self, rows: Rows, beside: Rows) -> Rows:
-        """The place of each. Amortised constant."""
+        """Adds rows and returns the place of each. Amortised constant per row."""
         missing = rows.size - len(self._free)
         if missing > 0:
             known = self.rows.size
@@ -138,30 +138,30 @@ class RowPlaces:
         return places
 
     def remove(self, row: int) -> int:
-        """The place that it had. Raises KeyError."""
+        """Removes a row and returns its former place. Raises KeyError."""
         place = self._place.pop(row)
         self.rows[place] = self.beside[place] = -1
         self._free.append(place)
         return place
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if places and rows disagree."""
+        """Raises AssertionError if places and rows are inconsistent."""
         assert {int(self.rows[place]): place for place in np.flatnonzero(self.rows >= 0).tolist()} == self._place
         assert sorted(self._free) == np.flatnonzero(self.rows < 0).tolist()
 
 
 def with_rows(numbers: Rows, rows: int, nothing: int) -> Rows:
-    """`numbers`, or a longer copy, for so many rows; `nothing` stands for the new ones."""
+    """Returns `numbers`, or a longer copy with room for `rows` rows. New entries are `nothing`."""
     if rows <= numbers.size:
         return numbers
     return np.concatenate([numbers, np.full(max(rows - numbers.size, numbers.size // 2), nothing, dtype=np.int32)])
 
 
 class PredicateEngine(Engine):
-    """Exact matching by elementary predicates. `add` and `remove` cost some steps for each predicate.
+    """Exact matching by elementary predicates. `add` and `remove` cost some steps per predicate.
 
-    Invariant: `_inexact` are the clauses of rows that are `INEXACT`; a row that is `DEAD` has no predicates, and its
-    engine knows nothing of it.
+    Invariant: `_inexact` are the clauses of the `INEXACT` rows. A `DEAD` row has no predicates and is not in the data
+    structures of the subclass.
     """
 
     reads_columns = True
@@ -186,15 +186,15 @@ class PredicateEngine(Engine):
 
     @abstractmethod
     def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: Floats) -> None:
-        """Row `rows[i]` comes with the predicates `first[i] : first[i + 1]`."""
+        """Stores row `rows[i]` with the predicates `first[i] : first[i + 1]`."""
 
     @abstractmethod
     def _leave(self, row: int, axis: Rows, operand: Floats) -> None:
-        """A row goes."""
+        """Removes a row with its predicates."""
 
     @abstractmethod
     def _find(self, satisfied: Satisfied) -> tuple[Numbers, Rows]:
-        """Offsets and rows of each event, each once, in any order."""
+        """Returns offsets and the rows of each event, unsorted, without duplicates."""
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -202,11 +202,11 @@ class PredicateEngine(Engine):
         return self._count
 
     def add(self, clause: Clause) -> ClauseRow:
-        """Store `clause` at the lowest free row."""
+        """Stores `clause` at the lowest free row."""
         return self.add_many([clause])[0]
 
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """`add` each in turn, in steps of many."""
+        """Adds all clauses in order, many in one step."""
         rows: list[ClauseRow] = []
         remaining = iter(clauses)
         while step := list(islice(remaining, BULK)):
@@ -216,7 +216,7 @@ class PredicateEngine(Engine):
         return rows
 
     def remove(self, row: ClauseRow) -> None:
-        """Forget the clause at `row`. Raises `UnknownRow`."""
+        """Removes the clause at `row`. Raises `UnknownRow`."""
         if not 0 <= row < len(self._state) or self._state[row] == FREE:
             raise UnknownRow(row)
         if self._state[row] != DEAD:
@@ -238,23 +238,23 @@ class PredicateEngine(Engine):
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def match(self, event: LoweredEvent) -> Rows:
-        """The rows whose clauses match `event`, ascending."""
+        """Returns the rows whose clauses match `event`, in ascending order."""
         return self.match_batch([event]).rows
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """`match` for each event, in order."""
+        """Returns the result of `match` for each event, in order."""
         found = distinct_rows(*self._find(Satisfied(*self._reader.of_events(events))), len(self._state))
         return self._verified(RowTable(*found), events)
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
-        """What `match_batch` gives for `batch.lowered()`, the rows of an event in no order."""
+        """Returns the result of `match_batch` for `batch.lowered()`, with unsorted rows per event."""
         if not batch.is_flat:
             return self.match_batch(batch.lowered())
         found = RowTable(*self._find(Satisfied(*self._reader.of_columns(batch))))
         return self._verified(found, batch.lowered()) if self._inexact else found
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the tables of rows and predicates disagree."""
+        """Raises AssertionError if the tables of rows and predicates are inconsistent."""
         free = [row for row, state in enumerate(self._state) if state == FREE]
         assert sorted(self._free) == free, (self._free, free)
         assert len(self._state) - len(free) == self._count, (self._state, self._count)
@@ -312,7 +312,7 @@ class PredicateEngine(Engine):
         return INEXACT if not parts.exact else PAIRED if parts.together else EXACT
 
     def _entry(self, predicate: Elementary) -> tuple[int, float]:
-        """Its axis, and its number or its bound."""
+        """Returns the axis of a predicate, and its number or bound."""
         operand: Hashable
         match predicate:
             case AtLeast(column, bound) | AtMost(column, bound):
@@ -344,7 +344,7 @@ class PredicateEngine(Engine):
         return found
 
     def _verified(self, found: RowTable, events: Sequence[LoweredEvent]) -> RowTable:
-        """Without the rows whose predicates hold and whose clauses do not."""
+        """Removes the rows whose predicates hold but whose clauses do not match."""
         state = np.frombuffer(self._state, dtype=np.uint8)[found.rows]
         several = np.array([any(len(each) > 1 for each in event.values.values()) for event in events], dtype=np.bool_)
         event_of = np.repeat(np.arange(len(events)), np.diff(found.offsets))
@@ -360,7 +360,7 @@ class PredicateEngine(Engine):
         return RowTable(offsets, found.rows[kept])
 
     def _between(self, row: int, event: LoweredEvent) -> bool:
-        """Whether one value satisfies both bounds of each test that has two."""
+        """Whether a single value satisfies both bounds of each test that has two."""
         axis, operand = self._own.of(row)
         for at in np.flatnonzero(axis < 0).tolist():
             column = ColumnId(self._axes[~int(axis[at])][1])
@@ -371,14 +371,14 @@ class PredicateEngine(Engine):
 
 
 class CountingEngine(PredicateEngine):
-    """Exact matching by counting. `match` costs an addition for each satisfied predicate of each clause, and a
-    comparison for each clause."""
+    """Exact matching by counting. `match` costs an addition per satisfied predicate of each clause, and a comparison
+    per clause."""
 
     def __init__(self, graph: ConceptGraph) -> None:
         super().__init__(graph)
         self._stored = StoredPredicates()
         self._needed = np.zeros(0, dtype=np.int32)
-        """Predicates of each row; -1 for one that is not there or that nothing matches."""
+        """Number of predicates of each row; -1 for an absent row and for a row that no event can match."""
         announce_compilation(fair)
 
     def _enter(self, rows: Rows, first: Numbers, axis: Rows, operand: npt.NDArray[np.float64]) -> None:
@@ -395,14 +395,14 @@ class CountingEngine(PredicateEngine):
         return fair(satisfied, stored, self._needed[: len(self._state)])
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the tables of rows and predicates disagree."""
+        """Raises AssertionError if the tables of rows and predicates are inconsistent."""
         super().check_invariants()
         self._stored.check_invariants()
 
 
 class EqualityEngine(PredicateEngine):
-    """Exact matching, equalities first. `match` costs a look-up for each cluster, an addition for each other predicate
-    that is satisfied, a comparison for each clause that is left."""
+    """Exact matching, equalities first. `match` costs a look-up per cluster, an addition per other predicate that is
+    satisfied, and a comparison per remaining clause."""
 
     def __init__(self, graph: ConceptGraph) -> None:
         super().__init__(graph)
@@ -436,7 +436,7 @@ class EqualityEngine(PredicateEngine):
         return equality_preferred(satisfied, stored, self._clusters.clusters, self._needed, self._without.rows)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the tables of rows, clusters and predicates disagree."""
+        """Raises AssertionError if the tables of rows, clusters and predicates are inconsistent."""
         super().check_invariants()
         self._clusters.check_invariants()
         self._others.check_invariants()
@@ -444,8 +444,8 @@ class EqualityEngine(PredicateEngine):
 
 
 class QuarantineEngine(PredicateEngine):
-    """Exact matching: equalities first, then verification of the other predicates. `match` costs a look-up for each
-    cluster, a check for each clause found there, and counting for the clauses without equality."""
+    """Exact matching: equalities first, then checks of the other predicates. `match` costs a look-up per cluster, a
+    check per clause that it finds, and counting for the clauses without equalities."""
 
     def __init__(self, graph: ConceptGraph) -> None:
         super().__init__(graph)
@@ -478,7 +478,7 @@ class QuarantineEngine(PredicateEngine):
         return quarantining(satisfied, stored, clusters, own, self._without.beside, self._without.rows)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the tables of rows, clusters and predicates disagree."""
+        """Raises AssertionError if the tables of rows, clusters and predicates are inconsistent."""
         super().check_invariants()
         self._clusters.check_invariants()
         self._quarantined.check_invariants()

@@ -1,33 +1,33 @@
-"""Figures 2, 4 and 5 of Le Subscribe, compiled: many events, one call.
+"""Figures 2, 4 and 5 of Le Subscribe as compiled kernels. One call matches many events.
 
-What events satisfy is read first (`elementary`): numbers of predicates, each stored once with its rows, and a value
-for each axis of bounds. Several values satisfy a predicate once (erratum 22): of several numbers the largest counts for
-`AtLeast`, the smallest for `AtMost`, and the concepts above several values are united. `hitcount` begins from zero for
-every event.
+The input is the satisfied predicates of each event: their numbers, and a value for each axis of bounds. Each predicate
+is stored once, with its rows. Several values satisfy a predicate only once (erratum 22): the largest number is compared
+for `AtLeast`, the smallest for `AtMost`, and the concepts above several values are united. `hitcount` starts at zero
+for every event.
 
-Clauses by their equality predicates: the clusters of Le Subscribe, section 3, and what `eqsubmatch` looks up.
+Clauses by their equality predicates: the clusters of Le Subscribe, section 3, in which `eqsubmatch` looks up rows.
 
     clause ─▶ schema: the axes of its equality predicates ─▶ cluster
     cluster, the numbers of its predicates ─▶ hash table ─▶ entry ─▶ run of rows
 
-A concept is an equality as well: a value is mapped to itself and to everything above it. An axis that stands twice
-in a clause stands twice in its schema. Entries that are empty are dropped when they are most of all.
+A test of a concept is an equality, too: a value is mapped to itself and all concepts above it. An axis that occurs
+twice in a clause occurs twice in its schema. Empty entries are dropped when most entries are empty.
 
-Bounds in order, with their rows, axis by axis, that come and go one by one: a B+-tree of one level of blocks.
+Sorted bounds of each axis with their rows, with single insertions and removals: a B+-tree with one level of blocks.
 
     axis ─▶ order[axis, : blocks[axis]]    its blocks, ascending
     block ─▶ bounds, rows[block, : size]  up to `BLOCK` pairs of a bound and a row, ascending by both
 
-What a value satisfies are the first blocks, or the last ones, and a part of one more: whole runs of rows (erratum 21:
-`X <= c` for the suffix c >= v, `X >= c` for the prefix). A block that is full is split in two, one that is empty is
-used again.
+A value satisfies the bounds of the first or the last blocks, and of a part of one more block. These are contiguous runs
+of rows (erratum 21: for `X <= c` the suffix c >= v, for `X >= c` the prefix). A full block is split in two; an empty
+block is reused.
 
-The elementary predicates of every row: the association table of Le Subscribe, read from the side of the rows.
+The elementary predicates of every row: the association table of Le Subscribe, indexed by row.
 
     row ─▶ begin, length        axis, operand [begin : begin + length]
 
-An operand is the number of a predicate (keys, concepts, presence) or a bound. Where a lower bound and the upper one
-behind it are of one test, which one value must satisfy, the axis of the lower one is stored as `~axis`.
+An operand is the number of a predicate (keys, concepts, presence) or a bound. If a lower bound and the next upper bound
+belong to one test, which a single value must satisfy, the axis of the lower bound is stored as `~axis`.
 """
 
 from typing import NamedTuple
@@ -64,9 +64,10 @@ FEWEST_SLOTS = 64
 
 
 class Clusters(NamedTuple):
-    """Of `c` clusters: `schema` (`int32[c, axes]`, the first `width[c]` of it), `live` rows of each, `mask` of the axes
-    modulo 64. Entry `e` has the predicates `keys[e]` (as many as its cluster is wide) and the rows
-    `rows[start[e] : start[e] + length[e]]`; `slots` are entries by hash, -1 for none, twice as many or more."""
+    """The arrays of `c` clusters. `schema` is `int32[c, axes]`, of which the first `width[c]` are used. `live` is the
+    number of rows of each cluster, `mask` its bit set of axes modulo 64. Entry `e` has the predicates `keys[e]` (one
+    per axis of its cluster) and the rows `rows[start[e] : start[e] + length[e]]`. `slots` is the hash table: entries or
+    -1, with at least twice as many slots as entries."""
 
     schema: Rows
     width: Rows
@@ -81,7 +82,7 @@ class Clusters(NamedTuple):
 
 
 class EqualityClusters:
-    """Rows by schema and predicates. A clause without equality predicates is in none."""
+    """Rows by schema and predicates. Clauses without equality predicates are not stored here."""
 
     def __init__(self) -> None:
         self._number: dict[tuple[int, ...], int] = {}
@@ -97,7 +98,7 @@ class EqualityClusters:
 
     @property
     def clusters(self) -> Clusters:
-        """What kernels look up in."""
+        """Returns the arrays for kernels."""
         runs = self._runs
         return Clusters(
             self._schema, self._width, self._live, self._mask, self._cluster, self._keys, self._slots,
@@ -105,8 +106,8 @@ class EqualityClusters:
         )  # fmt: skip
 
     def add(self, rows: Rows, row_of: Numbers, axis: Rows, predicate: Rows) -> None:
-        """Row `rows[row_of[k]]` has the equality predicate `predicate[k]` on `axis[k]`; each row has one or more. A
-        look-up of the schema, and one in the hash table."""
+        """Adds rows. Row `rows[row_of[k]]` has the equality predicate `predicate[k]` on `axis[k]`; each row has at
+        least one. Costs a look-up of the schema and a look-up in the hash table per row."""
         order = np.lexsort((predicate, axis, row_of))
         axis, predicate = axis[order], predicate[order]
         first = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=rows.size))]).astype(np.int64)
@@ -125,7 +126,7 @@ class EqualityClusters:
         self._rows += rows.size
 
     def remove(self, row: int, axis: Rows, predicate: Rows) -> None:
-        """Take a row out again, of these axes and predicates."""
+        """Removes a row that was added with these axes and predicates."""
         order = np.lexsort((predicate, axis))
         cluster, predicate = self._number[tuple(axis[order].tolist())], predicate[order]
         entry = entry_of(self._slots, self._cluster, self._keys, self._width, cluster, predicate)
@@ -136,7 +137,7 @@ class EqualityClusters:
             self._drop_empty()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if an entry is not where it is looked for, or counts are wrong."""
+        """Raises AssertionError if a look-up does not find an entry, or if counts are wrong."""
         for entry in range(self._entries):
             width = self._width[self._cluster[entry]]
             own = self._keys[entry, :width].copy()
@@ -178,7 +179,7 @@ class EqualityClusters:
             _lay_out(self._cluster, self._keys, self._width, self._entries, self._slots)
 
     def _drop_empty(self) -> None:
-        """Lay the table out again without the entries that have no rows. Linear."""
+        """Rebuilds the table without empty entries. Linear."""
         kept = np.flatnonzero(self._runs.length[: self._entries])
         length = self._runs.length[kept]
         of_kept = np.repeat(np.arange(kept.size), length)
@@ -194,20 +195,20 @@ class EqualityClusters:
 
 @compiled
 def seed_of(cluster: int) -> np.uint64:
-    """Where the hash of an entry of this cluster begins."""
+    """Returns the initial hash of the entries of a cluster."""
     return np.uint64(cluster) * np.uint64(0xD6E8FEB86659FD93) + np.uint64(1)
 
 
 @compiled
 def hashed(before: np.uint64, predicate: int) -> np.uint64:
-    """The hash with one predicate more."""
+    """Returns the hash extended by one predicate."""
     value = (before ^ np.uint64(predicate)) * np.uint64(0x9E3779B97F4A7C15)
     return value ^ (value >> np.uint64(29))
 
 
 @compiled
 def entry_of(slots: Rows, cluster_of: Rows, keys: Rows, width: Rows, cluster: int, predicate: Rows) -> int:
-    """The entry of a cluster with these predicates, or -1."""
+    """Returns the entry of a cluster with these predicates, or -1."""
     value = seed_of(cluster)
     for k in range(width[cluster]):
         value = hashed(value, predicate[k])
@@ -237,7 +238,7 @@ def _enter(
     entries: int,
     places: Numbers,
 ) -> int:
-    """Fill `places` with the entry of each row, new ones where there are none; answers how many there are now."""
+    """Fills `places` with the entry of each row, and creates missing entries. Returns the new number of entries."""
     for i in range(cluster.size):
         own = predicate[first[i] : first[i + 1]]
         entry = entry_of(slots, cluster_of, keys, width, cluster[i], own)
@@ -272,12 +273,13 @@ def _put(cluster_of: Rows, keys: Rows, width: Rows, entry: int, slots: Rows) -> 
 Floats = npt.NDArray[np.float64]
 
 BLOCK = 256
-"""Pairs of a block: few enough to move for each that comes, enough to walk without looking where the next block is."""
+"""Maximum number of pairs in a block: few enough to shift for each insertion, enough for fast sequential reads."""
 
 
 class Blocks(NamedTuple):
-    """See above. `order` is `int32[axes, room]`, `blocks` `int32[axes]`, `bounds` and `rows` are `[pool, BLOCK]`,
-    `size` is `int32[pool]`, `free` are blocks of the pool, `int32[pool]`, of which the first `unused[0]` are free."""
+    """The arrays of the B+-tree. `order` is `int32[axes, room]`, `blocks` is `int32[axes]`, `bounds` and `rows` are
+    `[pool, BLOCK]`, `size` is `int32[pool]`. The first `unused[0]` entries of `free` (`int32[pool]`) are free blocks of
+    the pool."""
 
     order: Rows
     blocks: Rows
@@ -289,7 +291,7 @@ class Blocks(NamedTuple):
 
 
 class BoundBlocks:
-    """Pairs of a bound and a row, by axis. Invariant: ascending within an axis; no block of an axis is empty."""
+    """Pairs (bound, row) by axis. Invariants: the pairs of an axis are ascending; no block of an axis is empty."""
 
     def __init__(self) -> None:
         none = np.zeros(0, dtype=np.int32)
@@ -300,7 +302,7 @@ class BoundBlocks:
         )  # fmt: skip
 
     def grow(self, axes: int) -> None:
-        """Let there be at least so many axes; the new ones have no bounds."""
+        """Makes room for at least `axes` axes. New axes have no bounds."""
         known, room = self.blocks.order.shape
         if axes > known:
             more = max(axes, 2 * known) - known
@@ -310,7 +312,7 @@ class BoundBlocks:
             )
 
     def insert(self, axis: Rows, bound: Floats, row: Rows) -> None:
-        """Put `bound[i]` of `row[i]` on `axis[i]`. Each costs two searches and half a block."""
+        """Inserts `bound[i]` of `row[i]` on `axis[i]`. Each costs two searches and a shift of half a block."""
         done = 0
         while done < axis.size:
             done = _insert(self.blocks, axis, bound, row, done)
@@ -318,11 +320,11 @@ class BoundBlocks:
                 self._enlarge(int(axis[done]))
 
     def remove(self, axis: Rows, bound: Floats, row: Rows) -> None:
-        """Take such pairs out again; they are there."""
+        """Removes pairs, which must be stored."""
         _remove(self.blocks, axis, bound, row)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if pairs are out of order or blocks are in two places."""
+        """Raises AssertionError if pairs are unsorted or a block is used twice."""
         blocks = self.blocks
         used: list[int] = []
         for axis in range(len(blocks.blocks)):
@@ -338,7 +340,7 @@ class BoundBlocks:
         assert sorted(used) == list(range(len(blocks.size))), used
 
     def _enlarge(self, axis: int) -> None:
-        """Room for more blocks, in the pool and on an axis."""
+        """Makes room for more blocks in the pool and on an axis."""
         blocks = self.blocks
         if blocks.blocks[axis] == blocks.order.shape[1]:
             blocks = blocks._replace(order=np.concatenate([blocks.order, np.zeros_like(blocks.order)], axis=1))
@@ -359,7 +361,8 @@ class BoundBlocks:
 
 @compiled
 def _insert(blocks: Blocks, axis: Rows, bound: Floats, row: Rows, done: int) -> int:
-    """How many are done when there is no room for another block."""
+    """Inserts pairs from `done` on. Returns the number of inserted pairs, which is less than all if blocks are
+    missing."""
     for i in range(done, axis.size):
         own = axis[i]
         place = _block_of(blocks, own, bound[i], row[i])
@@ -418,7 +421,7 @@ def _before(bound: float, row: int, other: float, other_row: int) -> bool:
 
 @compiled
 def _block_of(blocks: Blocks, axis: int, bound: float, row: int) -> int:
-    """The last block of the axis that does not begin behind the pair; the first one where all do."""
+    """Returns the last block of the axis whose first pair is not after the given pair, or else the first block."""
     low, high = 0, blocks.blocks[axis]
     while high - low > 1:
         middle = (low + high) // 2
@@ -432,7 +435,7 @@ def _block_of(blocks: Blocks, axis: int, bound: float, row: int) -> int:
 
 @compiled
 def _place_of(blocks: Blocks, block: int, bound: float, row: int) -> int:
-    """The first place of the block whose pair is not before this one."""
+    """Returns the first index in the block whose pair is not before the given pair."""
     low, high = 0, blocks.size[block]
     while low < high:
         middle = (low + high) // 2
@@ -444,8 +447,8 @@ def _place_of(blocks: Blocks, block: int, bound: float, row: int) -> int:
 
 
 class Predicates(NamedTuple):
-    """See above: `begin` is `int64[rows]`, `length` `int32[rows]` (0 for a row that is not there), `axis` is `int32`,
-    `operand` `float64`."""
+    """The predicates by row. `begin` is `int64[rows]`, `length` is `int32[rows]` (0 for an absent row), `axis` is
+    `int32`, `operand` is `float64`."""
 
     begin: Numbers
     length: Rows
@@ -454,7 +457,8 @@ class Predicates(NamedTuple):
 
 
 class RowPredicates:
-    """Rows come and go. A row that goes leaves a gap; when gaps are half of all, everything moves together."""
+    """A mutable table of predicates by row. A removed row leaves a gap. The table is compacted when half of it is
+    gaps."""
 
     def __init__(self) -> None:
         none = np.zeros(0, dtype=np.int32)
@@ -462,7 +466,7 @@ class RowPredicates:
         self._end = self._gaps = 0
 
     def add(self, rows: Rows, first: Numbers, axis: Rows, operand: Floats) -> None:
-        """Row `rows[i]` has `axis` and `operand[first[i] : first[i + 1]]`. Amortised linear."""
+        """Adds rows. Row `rows[i]` has `axis` and `operand[first[i] : first[i + 1]]`. Amortised linear."""
         begin, length, known_axis, known_operand = self.table
         most = int(rows.max(initial=-1)) + 1
         if most > begin.size:
@@ -480,13 +484,13 @@ class RowPredicates:
         self.table = Predicates(begin, length, known_axis, known_operand)
 
     def of(self, row: int) -> tuple[Rows, Floats]:
-        """(axes, `~axis` for the lower bound of one test with the next; operands)."""
+        """Returns (axes, operands). The axis is `~axis` for a lower bound of one test with the next bound."""
         begin = int(self.table.begin[row])
         own = slice(begin, begin + int(self.table.length[row]))
         return self.table.axis[own], self.table.operand[own]
 
     def remove(self, row: int) -> None:
-        """Forget a row."""
+        """Removes a row."""
         self._gaps += int(self.table.length[row])
         self.table.length[row] = 0
         if self._gaps > 1024 and 2 * self._gaps > self._end:
@@ -504,14 +508,14 @@ class RowPredicates:
 
 
 EQUALITY, PRESENT, AT_LEAST, AT_MOST = range(4)
-"""How an axis is asked: keys and concepts; presence of an attribute; bounds."""
+"""The kind of an axis: keys and concepts; presence of an attribute; lower bounds; upper bounds."""
 SCANNED = 64
-"""Rows whose counts are compared before any of them is looked at."""
+"""Number of rows whose counts are compared together before matching rows are written."""
 
 
 class Satisfied(NamedTuple):
-    """What `e` events say to `a` axes: `firsts` (`int64[e * a + 1]`), where the predicates of each event and axis begin
-    in `predicates`; `values` (`float64[e, a]`), what bounds are held to, NaN for nothing."""
+    """What `e` events satisfy on `a` axes. `firsts` (`int64[e * a + 1]`) are the offsets of each event and axis in
+    `predicates`. `values` (`float64[e, a]`) are compared with bounds; NaN is no value."""
 
     firsts: Numbers
     predicates: Rows
@@ -519,8 +523,8 @@ class Satisfied(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Predicates with their rows: those of predicate `p` are `rows[start[p] : start[p] + length[p]]`; bounds are in
-    `blocks`. `kind` (`int8[axes]`) is how each axis is asked."""
+    """The stored predicates. Predicate `p` has the rows `rows[start[p] : start[p] + length[p]]`; bounds are in
+    `blocks`. `kind` (`int8[axes]`) is the kind of each axis."""
 
     kind: npt.NDArray[np.int8]
     start: Numbers
@@ -531,8 +535,9 @@ class Stored(NamedTuple):
 
 @compiled
 def fair(satisfied: Satisfied, stored: Stored, needed: Rows) -> tuple[Numbers, Rows]:
-    """Figure 2: every satisfied predicate adds one to the count of every row that has it; those of `needed.size` rows
-    whose count is `needed` have matched, ascending. About a nanosecond a predicate of a row, and a tenth a row."""
+    """Figure 2. Each satisfied predicate adds one to the count of every row that has it. The rows whose count is equal
+    to `needed[row]` match. Returns offsets and rows, ascending. Costs about 1 ns per counted predicate of a row, and
+    0.1 ns per row."""
     events = satisfied.values.shape[0]
     offsets = np.zeros(events + 1, dtype=np.int64)
     found = np.empty(1024, dtype=np.int32)
@@ -559,8 +564,9 @@ def fair(satisfied: Satisfied, stored: Stored, needed: Rows) -> tuple[Numbers, R
 def equality_preferred(
     satisfied: Satisfied, stored: Stored, clusters: Clusters, needed: Rows, without: Rows
 ) -> tuple[Numbers, Rows]:
-    """Figure 4: the rows whose equalities hold (line 3), of those and of the rows `without` any (-1: a free place), the
-    ones that have satisfied so many other predicates as `needed` says. In no order."""
+    """Figure 4. Finds the rows whose equalities hold (line 3). Of these and the rows in `without` (rows without
+    equalities; -1 for a free place), those match that have as many other satisfied predicates as `needed` says. Returns
+    offsets and rows, unsorted."""
     events = satisfied.values.shape[0]
     offsets = np.zeros(events + 1, dtype=np.int64)
     found = np.empty(1024, dtype=np.int32)
@@ -586,9 +592,9 @@ def equality_preferred(
 def quarantining(
     satisfied: Satisfied, stored: Stored, clusters: Clusters, own: Predicates, needed: Rows, without: Rows
 ) -> tuple[Numbers, Rows]:
-    """Figure 5: the rows whose equalities hold, each with its other predicates checked (lines 3 to 8); only those of
-    the rows `without` equality are stored by predicate and counted (lines 9 to 21), by their place in `without`;
-    `needed` is -1 at a free place."""
+    """Figure 5. Finds the rows whose equalities hold, and checks the other predicates of each (lines 3 to 8). Only the
+    predicates of the rows in `without` (rows without equalities) are stored by predicate and counted (lines 9 to 21),
+    by place in `without`. `needed` is -1 for a free place."""
     events = satisfied.values.shape[0]
     offsets = np.zeros(events + 1, dtype=np.int64)
     found = np.empty(1024, dtype=np.int32)
@@ -612,7 +618,7 @@ def quarantining(
 
 @compiled
 def _count(satisfied: Satisfied, stored: Stored, event: int, counts: Rows) -> None:
-    """`predmatch`, `lesspredmatch`, `greaterpredmatch`, and the counting of what they find."""
+    """`predmatch`, `lesspredmatch` and `greaterpredmatch`: counts the satisfied predicates of each row."""
     axes = satisfied.values.shape[1]
     for k in range(satisfied.firsts[event * axes], satisfied.firsts[(event + 1) * axes]):
         predicate = satisfied.predicates[k]
@@ -646,8 +652,8 @@ def _count(satisfied: Satisfied, stored: Stored, event: int, counts: Rows) -> No
 
 @compiled
 def _equal(satisfied: Satisfied, clusters: Clusters, event: int, found: Rows, total: int) -> tuple[Rows, int]:
-    """`eqsubmatch`: append the rows whose equality predicates all hold. For each cluster whose schema the event has, a
-    look-up for each combination of its predicates."""
+    """`eqsubmatch`: appends the rows whose equality predicates all hold. Costs a look-up for each combination of
+    predicates, in each cluster whose axes the event has."""
     axes = satisfied.values.shape[1]
     firsts = satisfied.firsts
     base = event * axes
@@ -697,7 +703,7 @@ def _equal(satisfied: Satisfied, clusters: Clusters, event: int, found: Rows, to
 
 @compiled
 def _holds(satisfied: Satisfied, stored: Stored, own: Predicates, event: int, row: int) -> bool:
-    """`match`: whether the predicates of a row that are no equalities hold."""
+    """`match`: whether all predicates of a row that are not equalities hold."""
     axes = satisfied.values.shape[1]
     for k in range(own.begin[row], own.begin[row] + own.length[row]):
         axis = own.axis[k] if own.axis[k] >= 0 else ~own.axis[k]
@@ -715,7 +721,7 @@ def _holds(satisfied: Satisfied, stored: Stored, own: Predicates, event: int, ro
 
 @compiled
 def _with_room(found: Rows, used: int, coming: int) -> Rows:
-    """`found`, or a larger copy, with room for `coming` more."""
+    """Returns `found`, or a larger copy of it, with room for `coming` more rows."""
     if used + coming <= found.size:
         return found
     larger = np.empty(2 * (used + coming), dtype=np.int32)

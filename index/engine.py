@@ -1,4 +1,7 @@
-"""The base class of all engines: clauses in, one by one or in columns; rows of matching clauses out."""
+"""The base class of all engines, and the column form of clauses and events.
+
+An engine stores clauses, one by one or in columns, and returns the rows of the clauses that match an event.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -46,29 +49,29 @@ __all__ = [
 
 # A batch of events:
 #
-#     ColumnBatch ─┬─ kinds, presents       which attributes each event has: an index into a few distinct sets
-#                  ├─ columns               the values: numbers as they are, or places in a table of distinct keys; one
-#                  │                        an event, or any number of them between two offsets
+#     ColumnBatch ─┬─ kinds, presents       the attributes of each event: an index into a few distinct sets
+#                  ├─ columns               the values: numbers, or places in a table of distinct keys; one value per
+#                  │                        event, or any number of values between two offsets
 #                  └─ several               events that are not in the columns, as `LoweredEvent`s
 #
-# Means the same as the `LoweredEvent`s that `lowered` gives; engines without a way of their own take those. Several
-# values in a column are alternatives for each predicate by itself (docs/matching-semantics.md, rule 6): of `x > 5` and
-# `x < 3` one may hold for the one value, one for the other.
+# A batch is equivalent to its `lowered()` events; engines without a faster way use those. Several values in a column
+# are alternatives for each predicate separately (docs/matching-semantics.md, rule 6): `x > 5` and `x < 3` may hold for
+# two different values.
 
 
-# Many clauses of one form, their operands in columns: what a bulk of subscriptions is lowered to.
+# Many clauses of one form with their operands in columns: the lowered form of a bulk of subscriptions.
 #
-#     ClauseColumns ── required, forbidden     the same for all
-#                   ├─ places                  which clause of the bulk each is
-#                   └─ tests                   one column each: intervals, keys or concepts, an operand a clause
+#     ClauseColumns ── required, forbidden     the same for all clauses
+#                   ├─ places                  the number of each clause in the bulk
+#                   └─ tests                   a column per test: intervals, keys or concepts, one operand per clause
 #
-# `Engine.add_columns` takes the columns. `in_order` writes each clause as a `Clause`, for engines without a faster way.
-# Only tests that are not negated and ask for one interval, one key or one concept can be columns.
+# `Engine.add_columns` takes the columns. `in_order` converts each clause to a `Clause`, for engines without a faster
+# way. A test can be a column only if it is not negated and has one interval, one key or one concept.
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalOperands:
-    """An `IntervalTest` a clause, `low[i] <= v <= high[i]`: both `float64[n]`. With `is_key` the ends are equal,
+    """An `IntervalTest` per clause, `low[i] <= v <= high[i]`; both are `float64[n]`. With `is_key` the ends are equal,
     and the test is a `KeyTest` of one number."""
 
     attribute: AttributeId
@@ -78,14 +81,15 @@ class IntervalOperands:
     is_key: bool = False
 
     def test(self, number: int) -> Test:
-        """The test of clause `number`."""
+        """Returns the test of clause `number`."""
         low = float(self.low[number])
         return KeyTest(frozenset([low])) if self.is_key else IntervalTest(low, float(self.high[number]))
 
 
 @dataclass(frozen=True, slots=True)
 class KeyOperands:
-    """A `KeyTest` of one key a clause: `keys[places[i]]`, `places` is `int32[n]`. Keys of one type, none a float."""
+    """A `KeyTest` with one key per clause: `keys[places[i]]`; `places` is `int32[n]`. All keys have one type, not
+    float."""
 
     attribute: AttributeId
     column: ColumnId
@@ -93,13 +97,14 @@ class KeyOperands:
     places: npt.NDArray[np.int32]
 
     def test(self, number: int) -> Test:
-        """The test of clause `number`."""
+        """Returns the test of clause `number`."""
         return KeyTest(frozenset([self.keys[self.places[number]]]))
 
 
 @dataclass(frozen=True, slots=True)
 class ConceptOperands:
-    """A `ConceptTest` of one concept a clause, `int32[n]`: within it, or with `exactly` it alone."""
+    """A `ConceptTest` with one concept per clause, `int32[n]`: within the concept, or with `exactly` only the
+    concept."""
 
     attribute: AttributeId
     column: ColumnId
@@ -107,7 +112,7 @@ class ConceptOperands:
     exactly: bool = False
 
     def test(self, number: int) -> Test:
-        """The test of clause `number`."""
+        """Returns the test of clause `number`."""
         concept = frozenset([ConceptId(int(self.concepts[number]))])
         return ConceptTest(exactly=concept) if self.exactly else ConceptTest(within=concept)
 
@@ -117,7 +122,7 @@ OperandColumn = IntervalOperands | KeyOperands | ConceptOperands
 
 @dataclass(frozen=True, slots=True)
 class ClauseColumns:
-    """n clauses; `places` is `int64[n]`, ascending: where each stands among all clauses of a bulk."""
+    """n clauses of one form. `places` is `int64[n]`, ascending: the number of each clause in the bulk."""
 
     places: npt.NDArray[np.int64]
     required: frozenset[AttributeId]
@@ -128,17 +133,17 @@ class ClauseColumns:
         return self.places.size
 
     def clause(self, number: int) -> Clause:
-        """Clause `number` of these by itself."""
+        """Returns clause `number` of these as a `Clause`."""
         predicates = (Predicate(each.attribute, ((each.column, each.test(number)),)) for each in self.tests)
         return Clause(tuple(predicates), self.required, self.forbidden)
 
     def clauses(self) -> Iterator[Clause]:
-        """Each by itself, in order: some µs a test."""
+        """Yields all clauses in order. Some µs per test."""
         return map(self.clause, range(len(self)))
 
 
 def in_order(clauses: Iterable[tuple[int, Clause]], columns: Iterable[ClauseColumns], count: int) -> list[Clause]:
-    """All `count` clauses of a bulk by their places: (place, clause) each, and those in columns."""
+    """Returns all `count` clauses of a bulk, ordered by place. `clauses` are pairs (place, clause)."""
     found = dict(clauses)
     for each in columns:
         found.update(zip(each.places.tolist(), each.clauses(), strict=True))
@@ -147,8 +152,8 @@ def in_order(clauses: Iterable[tuple[int, Clause]], columns: Iterable[ClauseColu
 
 @dataclass(slots=True, weakref_slot=True)
 class KeyTable:
-    """Distinct keys of one column; None stands for no value. Grows at its end only. `translations` belongs to
-    engines: what they made of the keys, so that a batch does not ask for each of them again."""
+    """The distinct keys of a column; None means no value. Append-only. `translations` belongs to engines: they cache
+    their codes of the keys there, so that a batch need not look up each key again."""
 
     keys: list[Key | None] = field(default_factory=list)
     translations: dict[Any, Any] = field(default_factory=dict)
@@ -156,12 +161,12 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True)
 class ColumnValues:
-    """The values of every event in one column: `numbers` (`float64[values]`, NaN: none) if `table` is None, else
-    `places` in it (`int32[values]`, -1 or the place of a None: none).
+    """The values of all events in one column. If `table` is None, they are `numbers` (`float64[values]`, NaN for no
+    value), otherwise `places` in the table (`int32[values]`, -1 or the place of a None for no value).
 
-    Without `offsets` value `e` is that of event `e`. With `offsets` (`int64[events + 1]`, ascending from 0 to the
-    number of values) event `e` has the values `offsets[e] … offsets[e + 1] - 1`: none, one or several. Those that are
-    none count for nothing, equal ones as one; order means nothing.
+    Without `offsets`, value `e` belongs to event `e`. With `offsets` (`int64[events + 1]`, ascending from 0 to the
+    number of values), event `e` has the values `offsets[e] … offsets[e + 1] - 1`: none, one or several. Entries without
+    a value are ignored. Duplicates and order have no meaning.
 
     >>> column = ColumnValues(ColumnId(0), np.array([1.5, 2.5, np.nan, 4.0]), offsets=np.array([0, 2, 2, 4]))
     >>> [event.values for event in ColumnBatch(np.zeros(3, np.int32), [frozenset()], [column]).lowered()]
@@ -175,7 +180,7 @@ class ColumnValues:
     offsets: npt.NDArray[np.int64] | None = None
 
     def part(self, start: int, stop: int) -> "ColumnValues":
-        """The values of the events `start … stop-1`: views, but for the offsets."""
+        """Returns the values of the events `start … stop-1`. The arrays are views, except for the offsets."""
         if self.offsets is None:
             return ColumnValues(self.column, self.numbers[start:stop], self.table, self.places[start:stop])
         first, last = self.offsets[start], self.offsets[stop]
@@ -183,14 +188,14 @@ class ColumnValues:
         return ColumnValues(self.column, numbers, self.table, places, self.offsets[start : stop + 1] - first)
 
     def keys(self) -> list[Key | None]:
-        """Each value, or None."""
+        """Returns each value, or None for no value."""
         if self.table is None:
             return [None if math.isnan(number) else number for number in self.numbers.tolist()]
         keys = [*self.table.keys, None]
         return [keys[place] for place in self.places.tolist()]
 
     def floats(self) -> npt.NDArray[np.float64]:
-        """The numbers of a column that holds numbers, however it is stored, one a value; NaN: none."""
+        """Returns the values of a column of numbers, in either form of storage; NaN for no value."""
         if self.table is None:
             return self.numbers
         keys = np.array([np.nan if key is None else float(key) for key in [*self.table.keys, None]])
@@ -198,7 +203,8 @@ class ColumnValues:
         return found
 
     def distinct(self) -> tuple[Sequence[Key | None], npt.NDArray[np.int32]]:
-        """Its distinct keys, and the place of each value's key among them (-1 or a None: none)."""
+        """Returns the distinct keys, and the place of each value among them (-1 or the place of a None for no
+        value)."""
         if self.table is not None:
             return self.table.keys, self.places
         keys, places = np.unique(self.numbers, return_inverse=True)
@@ -207,9 +213,9 @@ class ColumnValues:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBatch:
-    """See above. `kinds` is `int32[events]`. Several of `columns` may be of one column: an event has the values of all
-    of them. An event in `several` has no values in `columns`; it costs some µs, where one in columns costs some ns a
-    value."""
+    """A batch of events in columns (see above). `kinds` is `int32[events]`. Several entries of `columns` may be for the
+    same column; an event has the values of all of them. An event in `several` has no values in `columns`; it costs some
+    µs per value instead of some ns."""
 
     kinds: npt.NDArray[np.int32]
     presents: Sequence[frozenset[AttributeId]]
@@ -218,24 +224,24 @@ class ColumnBatch:
 
     @property
     def events(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return self.kinds.size
 
     @property
     def is_flat(self) -> bool:
-        """Whether every event is in the columns, with at most one value in each: no column has offsets, and none
-        is there twice."""
+        """Whether every event is in the columns and has at most one value per column: no column has offsets, and no
+        column occurs twice."""
         distinct = {each.column for each in self.columns if each.offsets is None}
         return not self.several and len(distinct) == len(self.columns)
 
     def part(self, start: int, stop: int) -> "ColumnBatch":
-        """The events `start … stop-1`, numbered from 0; views, no copies but of offsets."""
+        """Returns the events `start … stop-1`, renumbered from 0. The arrays are views, except for the offsets."""
         columns = [each.part(start, stop) for each in self.columns]
         several = {place - start: event for place, event in self.several.items() if start <= place < stop}
         return ColumnBatch(self.kinds[start:stop], self.presents, columns, several)
 
     def lowered(self) -> list[LoweredEvent]:
-        """The same events one by one."""
+        """Returns the events as `LoweredEvent`s."""
         found: list[dict[ColumnId, dict[Key, None]]] = [{} for _ in range(self.events)]
         for each in self.columns:
             event_of: Iterable[int] = range(self.events)
@@ -254,7 +260,7 @@ class ColumnBatch:
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """The rows of a batch: event `i` matched `rows[offsets[i] : offsets[i + 1]]`, ascending.
+    """The matches of a batch. Event `i` has the rows `rows[offsets[i] : offsets[i + 1]]`, ascending.
 
     `offsets` is `int64[events + 1]`, `rows` is `int32[matches]`.
     """
@@ -264,87 +270,87 @@ class RowTable:
 
 
 class Engine(ABC):
-    """An index over clauses. Exact: `match` returns all rows whose clause matches, and no other row.
+    """An index over clauses. Engines are exact: `match` returns all rows whose clauses match, and no other rows.
 
-    One thread may change an engine, and no other thread may read it meanwhile; several threads may read it together.
-    The methods with a body here work for every engine; an engine overrides those that it can do faster.
+    While a thread changes an engine, no other thread may read it. Several threads may read it at the same time. The
+    methods with a body work for every engine; an engine overrides those for which it has a faster way.
     """
 
     reads_columns: ClassVar[bool] = False
-    """Whether `match_columns` makes no object for each event, and may be called by several threads at the same time."""
+    """Whether `match_columns` creates no object per event and can be called by several threads at the same time."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many clauses are stored."""
+        """The number of stored clauses."""
 
     @abstractmethod
     def add(self, clause: Clause) -> ClauseRow:
-        """Store `clause` and return its row, the lowest free one. The next `match` finds it."""
+        """Stores `clause` and returns its row, which is the lowest free row. The next `match` finds it."""
 
     def add_many(self, clauses: Iterable[Clause]) -> list[ClauseRow]:
-        """`add` for each clause, in order."""
+        """Adds all clauses in order, and returns their rows."""
         return [self.add(clause) for clause in clauses]
 
     def add_columns(
         self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
     ) -> npt.NDArray[np.int32]:
-        """`add_many` for `count` clauses, many of which have one form and are given as columns.
+        """Adds `count` clauses, many of which are given as columns of one form.
 
-        The clauses are numbered 0 … count - 1: those of `clauses` are (number, clause), those of `columns` state their
-        numbers. Returns the row for each number, `int32[count]`.
+        The clauses are numbered 0 … count - 1. `clauses` are pairs (number, clause); `columns` contain the numbers of
+        their clauses. Returns the row for each number, `int32[count]`.
         """
         return np.array(self.add_many(in_order(clauses, columns, count)), dtype=np.int32)
 
     @abstractmethod
     def remove(self, row: ClauseRow) -> None:
-        """Remove the clause at `row`; the row is free for another. Raises `UnknownRow` if nothing is stored there."""
+        """Removes the clause at `row`, which is then free. Raises `UnknownRow` if no clause is stored there."""
 
     @abstractmethod
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
-        """The rows whose clauses match `event`: `int32[matches]`, ascending."""
+        """Returns the rows whose clauses match `event`: `int32[matches]`, ascending."""
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:
-        """`match` for each event, in order."""
+        """Returns the result of `match` for each event, in order."""
         return row_table([self.match(event) for event in events])
 
     def match_columns(self, batch: ColumnBatch) -> RowTable:
-        """`match_batch` for `batch.lowered()`; the rows of an event are distinct, but in no order."""
+        """Returns the result of `match_batch` for `batch.lowered()`. The rows of an event are distinct but unsorted."""
         return self.match_batch(batch.lowered())
 
     def explain(self, event: LoweredEvent) -> dict[str, Any] | None:
-        """Which structures are visited in which order, and how many rows are left after each, as JSON; None if the
-        engine does not explain itself. Slow; for people."""
+        """Returns the visited structures in order, with the number of remaining rows after each, as JSON; None if the
+        engine has no explanations. Slow; for people."""
         return None
 
     def save(self, folder: Path) -> bool:
-        """Write everything into files in `folder` that are named `*.index`, which `kindcast.index.registry.open_engine`
-        opens. False: the engine has no file format, and nothing is written. Raises `OSError`."""
+        """Writes the index to files `*.index` in `folder`, which `kindcast.index.registry.open_engine` opens. Returns
+        False, and writes nothing, if the engine has no file format. Raises `OSError`."""
         return False
 
     @property
     def nbytes(self) -> int | None:
-        """The bytes of index and caches; None if the engine does not measure them."""
+        """Size of index and caches in bytes; None if the engine does not measure it."""
         return None
 
     @property
     def structure(self) -> Mapping[str, int]:
-        """How many parts of each kind there are, by name, for people who watch; empty if the engine tells nothing."""
+        """The number of parts of each kind by name, for monitoring; empty if the engine does not report it."""
         return {}
 
     @abstractmethod
     def check_invariants(self) -> None:
-        """Raise AssertionError, with the internals in its text, if a structural invariant is broken. Slow; for
+        """Raises AssertionError, with internals in its message, if a structural invariant is violated. Slow; for
         tests."""
 
 
 class EngineFactory(Protocol):
-    """What the registry of engines holds: builds an empty engine over a concept graph."""
+    """A function in the registry of engines. It builds an empty engine for a concept graph."""
 
     def __call__(self, graph: ConceptGraph) -> Engine: ...
 
 
 def row_table(found: Sequence[npt.NDArray[np.int32]]) -> RowTable:
-    """The table of the rows of several events, one array each. Copies them.
+    """Returns the table for the rows of several events, given as one array per event. Copies the arrays.
 
     >>> table = row_table([np.array([1, 4], dtype=np.int32), np.array([], dtype=np.int32)])
     >>> table.offsets.tolist(), table.rows.tolist()

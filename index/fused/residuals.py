@@ -1,8 +1,8 @@
-"""Residual predicates: one program per row that needs a check after its record, in arrays that merges copy.
+"""Residual predicates: one program per row that needs a check in addition to its record, in arrays that merges copy.
 
-    rows      ascending, each once                 programs    number i is that of `rows[i]`
+    rows      ascending, without duplicates        programs    program i belongs to `rows[i]`
 
-Programs name columns and keys by the engine's numbers, which never change; so they mean the same in every segment.
+Programs refer to columns and keys by the engine's numbers, which never change. So a program is valid in every segment.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,24 +33,24 @@ __all__ = [
 ]
 
 
-# Predicates as programs: for rows that are not frozen yet, and for what records cannot express.
+# Predicates as programs, for rows in memtables and for predicates that records cannot express.
 #
 #     program ─▶ predicates (negated or not) ─▶ tests ─▶ column, and an interval or a sorted set of codes
 #
-# A program is asked of one event at a time and costs some nanoseconds a predicate; it may look at several values of an
-# event. The meaning is that of `kindcast.index.clause`, presence apart, which whoever asks has checked.
+# A program is evaluated for one event at a time, and costs some nanoseconds per predicate. It supports events with
+# several values. Its semantics are those of `kindcast.index.clause`, without presence, which the caller has checked.
 
 INTERVAL, KEYS, WITHIN, BELOW, EXACTLY = range(5)
-"""What a test asks."""
+"""The types of tests."""
 
 
 class ProgramArrays(NamedTuple):
-    """P programs, Q predicates, T tests; the arrays may be longer than what is used."""
+    """P programs, Q predicates, T tests. The arrays may be longer than their used part."""
 
     predicate_from: Ints  # [P+1]
     test_from: Ints  # [Q+1]
     negated: Bytes  # [Q]
-    test: Bytes  # [T] what it asks
+    test: Bytes  # [T] type of the test
     column: Codes  # [T] the engine's number
     low: Floats  # [T]
     high: Floats  # [T]
@@ -59,7 +59,7 @@ class ProgramArrays(NamedTuple):
 
 
 class BatchArrays(NamedTuple):
-    """What `EventBatch` holds, and where the columns of the engine stand in it (-1: nowhere)."""
+    """The arrays of `EventBatch`, and the batch's column for each column of the engine (-1 for none)."""
 
     columns: Codes
     codes: Codes
@@ -68,11 +68,11 @@ class BatchArrays(NamedTuple):
     several_from: Ints
     where: Ints
     mark_base: Ints  # [S] -1 unless the column holds concepts
-    spare_base: int  # one region of marks more than there are columns of concepts
+    spare_base: int  # an additional region of marks, after those of the columns of concepts
 
 
 class Programs:
-    """Programs that are added one after the other and forgotten all at once."""
+    """A growing list of programs. Programs cannot be removed one by one."""
 
     def __init__(self) -> None:
         self._predicate_from = Growing(np.int64, [0])
@@ -90,11 +90,11 @@ class Programs:
 
     @property
     def tests(self) -> int:
-        """How many tests all programs have."""
+        """The number of tests of all programs."""
         return self._test.size
 
     def add(self, predicates: Iterable[Predicate], columns: Columns) -> int:
-        """The number of a new program that holds when all of `predicates` do."""
+        """Adds a program that holds if all of `predicates` hold, and returns its number."""
         for predicate in predicates:
             for column, test in predicate.tests:
                 if not can_hold(test):
@@ -115,7 +115,7 @@ class Programs:
         return len(self) - 1
 
     def arrays(self) -> ProgramArrays:
-        """What kernels read; valid until the next `add`."""
+        """Returns the arrays for kernels. They are valid until the next `add`."""
         return ProgramArrays(
             self._predicate_from.array,
             self._test_from.array,
@@ -139,7 +139,7 @@ class Programs:
 
 
 class Growing:
-    """An array that doubles when it is full; those that `array` gave before hold what they held."""
+    """An array that doubles when it is full. Earlier values of `array` keep their content."""
 
     __slots__ = ("array", "size")
 
@@ -158,8 +158,8 @@ class Growing:
 
 @compiled
 def mark_concepts(graph: GraphArrays, batch: BatchArrays, event: int, marked: Bytes, above: Codes) -> None:
-    """Mark every concept that a value of `event` is or is beneath, column by column; the marks of each column are
-    listed from `above[mark_base]` on, up to a -1."""
+    """Marks every concept that is a value of `event` or above a value, column by column. The marked concepts of a
+    column are listed from `above[mark_base]` on, terminated by -1."""
     width = batch.columns.size
     concepts = graph.parent_from.size - 1
     for s in range(width):
@@ -180,7 +180,7 @@ def mark_concepts(graph: GraphArrays, batch: BatchArrays, event: int, marked: By
 
 @compiled
 def unmark_concepts(graph: GraphArrays, batch: BatchArrays, marked: Bytes, above: Codes) -> None:
-    """Undo `mark_concepts`."""
+    """Reverts `mark_concepts`."""
     concepts = graph.parent_from.size - 1
     for s in range(batch.columns.size):
         base = batch.mark_base[s]
@@ -203,9 +203,9 @@ def ask_programs(
     above: Codes,
     holds: Bytes,
 ) -> None:
-    """For each of the programs in `asked` write to `holds` whether every predicate of it holds on its event: item i of
-    `starts`, which is of event i modulo their number, has the programs `starts[i] … starts[i + 1] - 1`. One call a
-    batch: each array of a tuple that is passed costs some ns."""
+    """Evaluates the programs in `asked`, and writes to `holds` whether all predicates of each hold for its event. Item
+    i of `starts` belongs to event i modulo the number of events, and has the programs `starts[i] … starts[i + 1] - 1`.
+    There is one call per batch, because each array in a tuple argument costs some ns."""
     predicate_from, test_from, negated = programs.predicate_from, programs.test_from, programs.negated
     test_asks, test_column, test_low, test_high = programs.test, programs.column, programs.low, programs.high
     operand_from, operands = programs.operand_from, programs.operands
@@ -276,7 +276,7 @@ def _is_properly_above(
     marked: Bytes,
     above: Codes,
 ) -> bool:
-    """Whether a value other than `concept`, which is marked, is beneath it."""
+    """Whether a value other than `concept` is beneath it. `concept` must be marked."""
     itself = False
     others = False
     for i in range(begin, end):
@@ -296,14 +296,14 @@ def _is_properly_above(
 
 
 class Rest(NamedTuple):
-    """See above. No array is longer than what is used."""
+    """Rows and their programs (see above). All arrays have their exact size."""
 
     rows: Codes
     programs: ProgramArrays
 
 
 class GrowingRest:
-    """Predicates of rows, one row after the other."""
+    """Residual predicates of rows that are added one by one."""
 
     def __init__(self) -> None:
         self._programs = Programs()
@@ -314,26 +314,26 @@ class GrowingRest:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the programs."""
+        """Size of the programs in bytes."""
         return sum(array.nbytes for array in self._programs.arrays())
 
     def add(self, row: int, predicates: Iterable[Predicate], columns: Columns) -> None:
-        """What is asked of `row`; numbers its columns and keys."""
+        """Adds the residual predicates of `row`. Assigns numbers to their columns and keys."""
         self._of[row] = self._programs.add(predicates, columns)
 
     def discard(self, row: int) -> None:
-        """Remove the program of `row`, if it has one."""
+        """Removes the program of `row`, if it has one."""
         self._of.pop(row, None)
 
     def rest(self) -> Rest | None:
-        """All programs as arrays; None without rows."""
+        """Returns all programs as arrays, or None if there are no rows."""
         rows, numbers = (np.array(list(each), dtype=np.int32) for each in (self._of, self._of.values()))
         return rest_of_rows(rows, numbers, self._programs.arrays())
 
 
 def rest_of_rows(rows: Codes, numbers: Codes, programs: ProgramArrays) -> Rest | None:
-    """The programs `numbers` of the given rows, which may repeat (with the same program each time) and stand in any
-    order; None for no rows. Costs some ns per test."""
+    """Returns the programs `numbers` of `rows`, or None if there are no rows. Rows may be unsorted and may repeat, with
+    the same program each time. Costs some ns per test."""
     if not rows.size:
         return None
     rows, first = np.unique(rows, return_index=True)
@@ -341,7 +341,7 @@ def rest_of_rows(rows: Codes, numbers: Codes, programs: ProgramArrays) -> Rest |
 
 
 def joined_rests(parts: Sequence[Rest | None]) -> Rest | None:
-    """All of them, of rows that are in one of them only."""
+    """Joins `parts`, which have no rows in common."""
     some = [part for part in parts if part is not None]
     if len(some) < 2:
         return some[0] if some else None
@@ -369,7 +369,7 @@ def _joined_starts(parts: Sequence[Ints]) -> Ints:
 
 
 def _chosen(programs: ProgramArrays, numbers: Codes) -> ProgramArrays:
-    """The programs `numbers`, in this order."""
+    """Returns the programs `numbers`, in this order."""
     predicate_from, predicates = _expanded(programs.predicate_from, numbers.astype(np.int64))
     test_from, tests = _expanded(programs.test_from, predicates)
     operand_from, operands = _expanded(programs.operand_from, tests)
@@ -392,7 +392,8 @@ def _taken(values: Bytes, places: Ints) -> Bytes:
 
 @compiled
 def _expanded(starts: Ints, chosen: Ints) -> tuple[Ints, Ints]:
-    """Of compressed rows with `starts`, the rows `chosen`: their starts, and the places of their members."""
+    """Selects the rows `chosen` of compressed rows with `starts`. Returns their new starts, and the places of their
+    members."""
     new = np.zeros(chosen.size + 1, dtype=np.int64)
     for i in range(chosen.size):
         new[i + 1] = new[i] + starts[chosen[i] + 1] - starts[chosen[i]]

@@ -1,12 +1,12 @@
-"""Small clusters, searched together: for data where nearly every row has its own attribute set.
+"""Small clusters, which are searched together. For data in which nearly every row has a different attribute set.
 
-Visiting a cluster costs some 100 ns, whatever its size. Clusters with few rows are therefore stored last in the
-segment, and one set of masks over all their positions says which of them can still match:
+Visiting a cluster costs some 100 ns, regardless of its size. So clusters with few rows are stored at the end of the
+segment, and one set of masks over all their positions excludes rows:
 
-    attributes   those that an event lacks take out the rows that require them, those it has the rows that forbid them
-    cells        a value in a column takes out the rows that ask the column for something in other cells
+    attributes   absent attributes exclude the rows that require them; present ones exclude the rows that forbid them
+    cells        a value in a column excludes the rows whose test of the column holds only in other cells
 
-What is left is checked by its record, as in any cluster.
+The records of the remaining rows are checked, as in other clusters.
 """
 
 from collections.abc import Sequence
@@ -36,19 +36,19 @@ from kindcast.index.jit import compiled, lowest_bit
 __all__ = ["FEWEST_SCATTERED", "SCATTERED_ROWS", "Scattered", "ScatteredArrays", "match_scattered", "scattered_arrays"]
 
 SCATTERED_ROWS = 64
-"""A cluster of fewer rows is small: to visit it costs more than a word in each mask."""
+"""A cluster with fewer rows is small: visiting it costs more than a word in each mask."""
 FEWEST_SCATTERED = 64
-"""So many small clusters are found together; fewer are visited."""
+"""Minimum number of small clusters to be searched together. If there are fewer, each is visited."""
 MOST_COLUMNS = 64
-"""Columns with masks, those that most rows ask: 8 bytes per row each."""
+"""Maximum number of columns with masks. The columns that most rows test get masks, of 8 bytes per row."""
 MOST_ATTRIBUTES = 1024
-"""Attributes with a mask, an eighth of a byte per row each; others are checked row by row."""
+"""Maximum number of attributes with a mask, of one bit per row. Other attributes are checked row by row."""
 REMEMBERED_BYTES = 1 << 22
-"""What is cached of kinds of events: some words for each."""
+"""Maximum memory for cached results, which are some words per kind of event."""
 
 
 class ScatteredArrays(NamedTuple):
-    """Of the clusters `first[0] …`, whose positions begin at `first[1]`; n positions, w = ceil(n / 64) words."""
+    """The masks of the clusters from `first[0]` on. Their n positions begin at `first[1]`; w = ceil(n / 64) words."""
 
     first: Ints  # [2]
     cluster: Codes  # [n] the cluster of each position
@@ -65,7 +65,7 @@ class ScatteredArrays(NamedTuple):
 
 
 class Scattered:
-    """The arrays, and what kinds of events were found to leave of all rows."""
+    """The arrays, and a cache of the remaining rows by kind of event."""
 
     def __init__(self, arrays: ScatteredArrays) -> None:
         self.arrays = arrays
@@ -77,16 +77,16 @@ class Scattered:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the arrays and of what is cached."""
+        """Size of the arrays and the cache in bytes."""
         return sum(array.nbytes for array in self.arrays) + len(self._known) * (self._all.nbytes + 300)
 
     def left_by(self, presents: Sequence[frozenset[AttributeId]]) -> Words:
-        """`uint64[kinds, w]`: the rows whose attribute sets fit each kind of event, as far as masks say. Costs some
-        ns for each attribute and 64 rows, once a kind."""
+        """Returns `uint64[kinds, w]`: for each kind of event, the rows whose attribute sets agree with it, as far as
+        masks can decide. Costs some ns per attribute and 64 rows, once per kind."""
         return np.array([self._fitting(present) for present in presents], dtype=np.uint64).reshape(-1, self._all.size)
 
     def forget(self) -> None:
-        """Clear the caches."""
+        """Clears the cache."""
         self._known.clear()
 
     def _fitting(self, present: frozenset[AttributeId]) -> Words:
@@ -107,7 +107,7 @@ class Scattered:
 def scattered_arrays(
     clusters: Sequence[ClusterKey], arrays: SegmentArrays, shape: GraphShape | None, first: int
 ) -> ScatteredArrays:
-    """For the clusters from `first` on. Costs about a µs for each row and slot."""
+    """Returns the arrays for the clusters from `first` on. Costs about 1 µs per row and slot."""
     begin = int(arrays.cluster_from[first])
     sizes = np.diff(arrays.cluster_from[first:])
     count = int(arrays.cluster_from[-1]) - begin
@@ -146,7 +146,7 @@ def scattered_arrays(
 def _attribute_masks(
     sets: Sequence[frozenset[AttributeId]], starts: Sequence[int], sizes: Sequence[int], words: int
 ) -> tuple[Codes, Words, tuple[Ints, Codes]]:
-    """The attributes in most sets, the rows of each, and those of the sets that are none of them."""
+    """Returns the attributes that are in most sets, a mask of rows for each, and the other attributes of each set."""
     times: dict[AttributeId, int] = {}
     for each in sets:
         for attribute in each:
@@ -170,7 +170,7 @@ def _attribute_masks(
 
 
 def _full(count: int, words: int) -> Words:
-    """`count` ones, then zeros."""
+    """Returns `count` ones, followed by zeros."""
     bits = np.zeros(words * 64, dtype=np.bool_)
     bits[:count] = True
     return np.packbits(bits, bitorder="little").view(np.uint64)
@@ -188,8 +188,8 @@ def _among(columns: Codes, column: int, start: int, end: int) -> bool:
 def _clear_cells(
     arrays: SegmentArrays, first: int, begin: int, place: Ints, cell_bits: Words, words: int, masks: Words
 ) -> None:
-    """Take every row out of the masks of the cells that it does not reach. Of several slots on one column the first one
-    says where: different values of an event may satisfy them, in different cells."""
+    """Removes each row from the masks of the cells in which its test cannot hold. Of several slots on one column, only
+    the first is used, because different values of an event may satisfy them in different cells."""
     for cluster in range(first, arrays.ordered.size):
         slot, width = arrays.slot_from[cluster], arrays.slot_from[cluster + 1] - arrays.slot_from[cluster]
         ordered = arrays.ordered[cluster]
@@ -241,10 +241,10 @@ def match_scattered(
     buffer: Codes,
     starts: Ints,
 ) -> Codes:
-    """The scattered rows of a segment that each event matches, as `match_segment` gives them.
+    """Finds the rows in small clusters that each event matches, in the form of `match_segment`.
     `present[present_from[k] : …]` are the attributes of kind k."""
     segment = unpack(packed)
-    # Names of their own: taken out of the tuple, an array costs two atomic steps each time.
+    # Local names, because reading an array from the tuple costs two atomic operations each time.
     cluster_from, slot_from, slot_column = segment.cluster_from, segment.slot_from, segment.slot_column
     records, record_from, ordered_slots, plain_slots = (
         segment.records,

@@ -1,22 +1,22 @@
-"""What engines of several papers share: clauses as conjunctions of elementary predicates, and runs of rows.
+"""Code shared by the engines of several papers: clauses as conjunctions of elementary predicates, and runs of rows.
 
 | elementary predicate | holds when |
 |---|---|
 | `Equal(column, key)` | some value is the key |
-| `AtLeast(column, bound)`, `AtMost(column, bound)` | some value is not below, not above the bound |
+| `AtLeast(column, bound)`, `AtMost(column, bound)` | some value is at least, at most the bound |
 | `Within(column, concept)` | some value is the concept or beneath it |
 | `Present(attribute)` | the attribute has a value |
 
-The papers have no negation, alternatives, `below` and forbidden attributes. Such a clause is replaced by the predicates
-that it implies and is *inexact*: its candidates are verified. So are the candidates of an event with several values in
-a column, where two different values may satisfy a lower and an upper bound.
+The papers lack negation, alternatives, `below` and forbidden attributes. A clause with these is replaced by predicates
+that it implies, and is *inexact*: its candidates are verified. The candidates of an event with several values in a
+column are verified, too, because two different values may satisfy a lower and an upper bound.
 
-An event is read for each axis: as codes of operands, or as the value that is compared with bounds.
+An event is converted for each axis to codes of operands, or to the value that is compared with bounds.
 
 LoweredEvent ─┐   an axis of keys      ─▶ the codes of its column's values
 ColumnBatch  ─┴─▶ an axis of concepts  ─▶ the codes of all concepts above them
                   an axis of bounds    ─▶ the largest value (`AtLeast`), the smallest (`AtMost`)
-                  an axis of presence  ─▶ its one code, where the attribute is there
+                  an axis of presence  ─▶ its single code, if the attribute is present
 """
 
 import math
@@ -96,9 +96,9 @@ Elementary = Equal | AtLeast | AtMost | Within | Present
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Distinct elementary predicates of a clause, all of which every match satisfies; `exact` if, for an event with one
-    value a column, they are all that is asked. `together`: the places of lower bounds that are of one test with the
-    upper bound behind them; for several values they are all that is asked where one value satisfies both."""
+    """The distinct elementary predicates of a clause. Every match satisfies all of them. If `exact`, every event with
+    one value per column that satisfies them is a match. `together` are the places of lower bounds that belong to one
+    test with the next upper bound. For several values, a single value must satisfy both."""
 
     elementary: tuple[Elementary, ...]
     exact: bool
@@ -106,7 +106,7 @@ class Parts:
 
 
 def parts_of(clause: Clause) -> Parts | None:
-    """`clause` taken apart, or None if no event can match it. Linear."""
+    """Returns the parts of `clause`, or None if no event can match it. Linear."""
     if not clause.required.isdisjoint(clause.forbidden):
         return None
     found: dict[Elementary, None] = {}
@@ -123,7 +123,7 @@ def parts_of(clause: Clause) -> Parts | None:
         else:
             bare.discard(predicate.attribute)
             if len(elementary) == 2:
-                exact &= found.keys().isdisjoint(elementary)  # else they do not stand together
+                exact &= found.keys().isdisjoint(elementary)  # otherwise they are not adjacent
                 together.append(len(found))
             found.update(dict.fromkeys(elementary))
     found.update((Present(attribute), None) for attribute in sorted(bare))
@@ -131,7 +131,7 @@ def parts_of(clause: Clause) -> Parts | None:
 
 
 def _elementary(predicate: Predicate) -> list[Elementary] | None:
-    """None for what no conjunction of elementary predicates says; empty for what never holds."""
+    """Returns elementary predicates equivalent to `predicate`: None if there are none, empty if it never holds."""
     if predicate.negated:
         return None
     tests = [(column, test) for column, test in predicate.tests if _can_hold(test)]
@@ -161,16 +161,16 @@ def _can_hold(test: Test) -> bool:
 
 
 Axis = tuple[type, int, int]
-"""How it is asked (the kind of predicate), of which column or attribute, and the how-manieth time in the clause."""
+"""The kind of predicate, the column or attribute, and the number of earlier predicates of both in the clause."""
 AxisReadings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float64]]
-"""`firsts`, `codes` and `values` as in `matching_tree.search.Said`."""
+"""`firsts`, `codes` and `values` as in `matching_tree.Said`."""
 
 OperandCodes = Sequence[Mapping[Hashable, int]]
-"""By axis: operand → code."""
+"""For each axis, a map from operands to codes."""
 
 
 class Reader:
-    """Reads events for some axes; those that are added to its lists later count from then on."""
+    """Converts events to values by axis. Axes that are added to its lists later are used from then on."""
 
     def __init__(self, graph: ConceptGraph, axes: Sequence[Axis], codes: OperandCodes) -> None:
         self._graph = graph
@@ -178,7 +178,7 @@ class Reader:
         self._codes = codes
 
     def of_events(self, events: Sequence[LoweredEvent]) -> AxisReadings:
-        """Some hundred ns for each axis of each event."""
+        """Converts events. Some hundred ns for each axis of each event."""
         values = np.full((len(events), len(self._axes)), np.nan)
         ends: list[int] = [0]
         codes: list[int] = []
@@ -197,8 +197,8 @@ class Reader:
         return np.array(ends, dtype=np.int64), np.array(codes, dtype=np.int32), values
 
     def of_columns(self, batch: ColumnBatch) -> AxisReadings:
-        """The same for a batch without events of several values. Some ns for each axis of each event, and a look-up for
-        each distinct key."""
+        """Converts a batch whose events have at most one value per column. Some ns for each axis of each event, and a
+        look-up for each distinct key."""
         events, axes = batch.events, len(self._axes)
         by_column = {int(each.column): each for each in batch.columns}
         values = np.full((events, axes), np.nan)
@@ -248,7 +248,7 @@ def _spread(
     known: npt.NDArray[np.int32],
     places: npt.NDArray[np.int64],
 ) -> None:
-    """Copy the codes of every event's key to where they belong."""
+    """Copies the codes of every event's key to their positions."""
     starts = np.concatenate([[0], np.cumsum(lengths)])[places]
     total = int(counts.sum())
     step = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -259,22 +259,22 @@ def _spread(
 
 #     run ─▶ start, length, room        entries[start : start + length]
 #
-# An entry is a row, with something beside it in the upper half where entries have 64 bits. A run that is full moves to
-# a place with twice the room; when the array is full, all runs are laid out again, each with half as much room again as
-# it needs. Walking a run reads memory in order; the rows of a run are in no order.
+# An entry is a row. Entries of 64 bits have additional data in the upper half. A full run moves to a place with twice
+# the room. When the array is full, all runs are laid out again, each with 1.5 times the room that it needs. A run is
+# contiguous in memory; its rows are unsorted.
 
 
 Entries = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 
 LOWER = 0x7FFFFFFF
-"""The part of an entry that is the row: all of it where entries have 32 bits."""
+"""The mask of the row in an entry. An entry of 32 bits is only a row."""
 FIRST_ROOM = 4
-"""Rows that a run has room for once it has one."""
+"""The room of a run when its first row is added."""
 
 
 class GrowingRuns:
-    """Runs `0 … len(start)-1`. Invariant: a row stands at most once in a run; rooms do not overlap.
+    """Runs `0 … len(start)-1`. Invariants: a row is at most once in a run; rooms do not overlap.
 
     `start` and `length` are `int64[runs]`, `entries` are `int32` or `int64`."""
 
@@ -284,7 +284,7 @@ class GrowingRuns:
         self._used = 0
 
     def grow(self, runs: int) -> None:
-        """Let there be at least `runs` runs; the new ones are empty."""
+        """Makes room for at least `runs` runs. New runs are empty."""
         if runs > self.start.size:
             more = np.zeros(max(runs, self.start.size * 3 // 2) - self.start.size, dtype=np.int64)
             self.start, self.length, self._room = (
@@ -292,7 +292,7 @@ class GrowingRuns:
             )
 
     def fill(self, runs: int, places: Numbers, entries: Entries) -> None:
-        """Forget everything; `entries[i]` belongs to run `places[i]` of `runs`. Linear."""
+        """Replaces the content: `entries[i]` is in run `places[i]` of `runs`. Linear."""
         self.length = np.bincount(places, minlength=runs).astype(np.int64)
         self._room = self.length.copy()
         self.start = np.cumsum(self.length) - self.length
@@ -301,7 +301,7 @@ class GrowingRuns:
         _scatter(self.start.copy(), places, entries, self.entries)
 
     def append(self, places: Numbers, entries: Entries) -> None:
-        """Put `entries[i]` into run `places[i]`. Amortised constant for each."""
+        """Adds `entries[i]` to run `places[i]`. Amortised constant per entry."""
         done = 0
         while done < entries.size:
             done, self._used = _append(
@@ -311,11 +311,11 @@ class GrowingRuns:
                 self._lay_out(entries.size - done)
 
     def remove(self, run: int, row: int) -> None:
-        """Take `row` out of `run`: one look through the run."""
+        """Removes `row` from `run`. Scans the run."""
         _remove(self.start, self.length, self.entries, run, row)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if rooms overlap or a run is longer than its room."""
+        """Raises AssertionError if rooms overlap or a run is longer than its room."""
         order = np.lexsort((self._room, self.start))
         ends = self.start + self._room
         assert np.all(self.length <= self._room), (self.length, self._room)
@@ -356,7 +356,7 @@ def _append(
     entries: Entries,
     done: int,
 ) -> tuple[int, int]:
-    """How many are done when the array is full, and how much of it is used."""
+    """Adds entries from `done` on until the array is full. Returns the number of added entries and the used size."""
     for i in range(done, entries.size):
         run = places[i]
         if length[run] == room[run]:

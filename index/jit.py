@@ -1,10 +1,10 @@
-"""How kernels are compiled: once after installation, without the interpreter lock, kept on disk for later starts.
+"""Compilation of kernels: once after installation, without the GIL, cached on disk for later starts.
 
-    @compiled ─▶ Kernel ──first call──▶ load: numba is imported, every kernel replaced by its compiled form
-                  └── `meanwhile`: it runs as the Python that it is, until a thread of its own has loaded the others
+    @compiled ─▶ Kernel ──first call──▶ load: imports numba, and replaces every kernel by its compiled form
+                  └── `meanwhile`: kernels run as Python until a background thread has loaded them
 
-numba and LLVM take 0.4 s to import and some 65 MB, so they are imported when a kernel is first called: a process that
-matches nothing has none of them. `kindcast.index.machine_code` is the only module that imports them.
+numba and LLVM take 0.4 s to import and some 65 MB of memory. They are imported when a kernel is first called, so a
+process that matches nothing does not import them. `kindcast.index.machine_code` is the only module that imports them.
 """
 
 import logging
@@ -40,15 +40,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CACHE_VARIABLE = "KINDCAST_CACHE"
-"""The environment variable that names the folder of compiled kernels."""
+"""The environment variable with the folder for compiled kernels."""
 DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-"""Kernels run as they are written, as where their coverage is counted."""
+"""Whether kernels always run as Python, for example to measure their coverage."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Kernel(Generic[P, R]):
-    """A function that is compiled when it is first called, with all the others."""
+    """A function that is loaded as compiled code, together with all other kernels, at the first call of any."""
 
     __name__: str
 
@@ -69,7 +69,8 @@ class Kernel(Generic[P, R]):
         return self.form(*args, **kwargs)
 
     def _interpreted(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """As Python; integers wrap, as those of compiled kernels do. A kernel that this one calls comes here too."""
+        """Runs the kernel as Python, with wrapping integers as in compiled code. Kernels that it calls run as Python,
+        too."""
         global _runs
         if _runs:
             return self.py_func(*args, **kwargs)
@@ -94,11 +95,12 @@ _runs = False
 _calls: list[tuple["Kernel[..., Any]", tuple[Any, ...]]] | None = None
 _caller = 0
 _interpreting = threading.RLock()
-"""Held by a kernel that runs as Python, and while kernels are replaced: none runs as Python and calls compiled ones."""
+"""Held while a kernel runs as Python and while kernels are replaced, so that no Python kernel calls compiled
+kernels."""
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` as a kernel. Where no directory can be written, it is compiled in every process."""
+    """Makes `function` a kernel. If no cache folder is writable, it is compiled in every process."""
     if DISABLED:
         return function
     kernel = Kernel(function)
@@ -112,14 +114,14 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_compiled() -> bool:
-    """Whether kernels are called in their compiled form; else the next call loads them, or runs them as Python."""
+    """Whether kernels are called in compiled form. If not, the next call loads them, or runs them as Python."""
     return DISABLED or _loaded
 
 
 def load() -> None:
-    """Import the compiler, and replace each kernel by its compiled form in every module of this project, and in every
-    other that has kernels.
-    A kernel is then compiled, or read from the cache, at its first call. Some 0.4 s; nothing the second time."""
+    """Imports the compiler, and replaces each kernel by its compiled form in every module of this project and in every
+    other module that has kernels. A kernel is then compiled, or read from the cache, at its first call. Takes some
+    0.4 s; a second call does nothing."""
     global _loaded
     if is_compiled():
         return
@@ -144,16 +146,16 @@ def load() -> None:
 
 
 def meanwhile(prepare: Callable[[], None]) -> None:
-    """From now on kernels run as Python, up to a hundred times slower, until they are loaded: the first call begins a
-    thread that carries out `prepare`, which loads them. For a process that should answer at once."""
+    """Lets kernels run as Python, up to a hundred times slower, until they are loaded. The first call of a kernel
+    starts a thread that runs `prepare`, which loads them. For a process that must respond immediately."""
     global _prepare
     if not is_compiled():
         _prepare = prepare
 
 
 def calls_of(work: Callable[[], None]) -> list[tuple[Kernel[..., Any], tuple[Any, ...]]]:
-    """The kernels that `work` calls, with the arguments of each call; they run as Python. Kernels that kernels call are
-    left out. For a process that compiles some of them."""
+    """Runs `work` with kernels as Python. Returns the kernels that it calls, with the arguments of each call, without
+    kernels that are called by kernels. For a process that compiles some of them."""
     global _calls, _caller, _prepare
     before, _prepare, _caller, _calls = _prepare, _prepare or _nothing, threading.get_ident(), []
     try:
@@ -169,7 +171,7 @@ def _nothing() -> None:
 
 @contextmanager
 def no_kernel_runs() -> Iterator[None]:
-    """No kernel runs as Python meanwhile: other threads wait before their next one."""
+    """Prevents kernels from running as Python. Other threads wait before their next kernel."""
     with _interpreting:
         yield
 
@@ -185,14 +187,14 @@ def _begin() -> None:
 
 
 def use_cache(folder: Path | None) -> None:
-    """Keep compiled kernels in `folder`; None: where `KINDCAST_CACHE` says, else beside the package or in the user's
-    cache folder. Counts for kernels that are loaded afterwards."""
+    """Sets the folder for compiled kernels. None selects the folder in `KINDCAST_CACHE`, or else a folder beside the
+    package or in the user's cache folder. Applies to kernels that are loaded later."""
     global _cache
     _cache = folder
 
 
 def cache_folder() -> Path | None:
-    """The folder that was chosen for compiled kernels, by `use_cache` or by `KINDCAST_CACHE`; None: none was."""
+    """Returns the folder for compiled kernels that `use_cache` or `KINDCAST_CACHE` set, or None."""
     named = os.environ.get(CACHE_VARIABLE)
     return _cache or (Path(named) if named else None)
 
@@ -201,15 +203,15 @@ _announced: set[str] = set()
 
 
 def announce_compilation(kernel: Callable[..., Any]) -> None:
-    """Say once, as a warning in the log (standard error where no log is set up), that the first use will take a while,
-    if `kernel` is in no cache yet, and that every first use will, if no cache can be written."""
+    """Warns once in the log (standard error if logging is not configured) that the first use is slow, if `kernel` is in
+    no cache; and that the first use in every process is slow, if no cache folder is writable."""
     name = getattr(kernel, "__name__", "")
     if name in _announced or (_prepare is not None and not _loaded):
         return
     load()
     _announced.add(name)
     form = kernel.form if isinstance(kernel, Kernel) else kernel
-    if DISABLED or getattr(form, "signatures", True):  # nothing is compiled, or it is compiled already
+    if DISABLED or getattr(form, "signatures", True):  # compilation is disabled, or the kernel is already compiled
         return
     from kindcast.index import machine_code
 
@@ -222,7 +224,7 @@ def announce_compilation(kernel: Callable[..., Any]) -> None:
 
 
 def tell_no_folder() -> None:
-    """Say that what is compiled cannot be kept, and what to do about it."""
+    """Warns that compiled kernels cannot be cached, and how to change that."""
     _say(
         "no folder can be written for compiled kernels: every start compiles them again, in about half a minute. Set "
         f"{CACHE_VARIABLE} to a writable folder"
@@ -235,21 +237,21 @@ def _say(text: str) -> None:
         _logger.warning(text)
 
 
-# ── instructions that numba has no name for ──────────────────────────────────────────────────────────────────────────
+# ── instructions without a name in numba ────────────────────────────────────────────────────────────────────────────
 # These are their Python forms. `load` replaces them by the INSTRUCTIONS of `kindcast.index.machine_code`.
 
 
 def lowest_bit(word: np.uint64) -> int:
-    """The place of the lowest bit that is set; one instruction in a kernel."""
+    """Returns the position of the lowest set bit. A single instruction in a kernel."""
     return (int(word) & -int(word)).bit_length() - 1
 
 
 def nth(place: int) -> int:
-    """Marks a subscript that is never negative, in a kernel: `array[nth(i)]`. Without it the compiler adds to each the
-    test for one that counts from the end, which a third of the time of the hottest kernel went to."""
+    """Marks a subscript in a kernel that is never negative: `array[nth(i)]`. Without it, the compiler adds a test for
+    negative subscripts, which took a third of the time of the hottest kernel."""
     return int(place)
 
 
 def prefetch(array: Any, place: int) -> None:
-    """In a kernel: have `array[place]`, which is read soon, brought into the cache meanwhile. `place` may lie outside:
-    a hint reads nothing."""
+    """In a kernel, prefetches `array[place]` into the cache for a later read. `place` may be out of bounds, because a
+    prefetch reads nothing."""

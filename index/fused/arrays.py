@@ -1,18 +1,18 @@
-"""The flat arrays that the kernels read: those of a segment, and those of the concept graph.
+"""The flat arrays that kernels read: the arrays of a segment and of the concept graph.
 
-A segment lays its rows out cluster by cluster, in a cluster by access path, and gives each a *position*:
+The rows of a segment are ordered by cluster, then by access path. The index of a row in this order is its *position*:
 
-    cluster    rows that read the same columns under the same required and forbidden attributes; a *slot* is one of
-               its conjuncts: ordered slots first, then keys, then concepts
-    list       rows of a cluster that ask one slot for the same point, key or concept: found by that value, or by
-               each concept above it
-    upper      rows of a cluster with one ordered slot and no lower bound, ascending by the upper one: a suffix matches
-    lower      the mirror image: a prefix matches
-    block      up to `BLOCK_ROWS` other rows of a cluster: always looked at
-    masks      of a long list or a block: for each slot and cell the rows that a value in that cell may let through
-    record     what a row asks: (low, high) for each ordered slot, one code for each other slot, and what it emits
+    cluster    rows with the same columns and the same required and forbidden attributes; a *slot* is one of their
+               conjuncts: ordered slots first, then keys, then concepts
+    list       rows of a cluster with the same point, key or concept in one slot: found by a look-up of the value, or of
+               each concept above the value
+    upper      rows of a cluster with one ordered slot and no lower bound, sorted by upper bound: a suffix matches
+    lower      rows of a cluster with one ordered slot and no upper bound, sorted by lower bound: a prefix matches
+    block      up to `BLOCK_ROWS` other rows of a cluster, which are always checked
+    masks      for a long list or a block: for each slot and cell, the rows that a value in the cell may satisfy
+    record     the tests of a row: (low, high) per ordered slot, one code per other slot, and what a match emits
 
-`Packed` holds them all in one array per type, since a kernel call costs some 100 ns for each array argument.
+`Packed` holds all arrays in one array per type, because a kernel call costs some 100 ns per array argument.
 """
 
 from typing import Any, NamedTuple
@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 BLOCK_ROWS = 1 << 14
-"""Rows of a block: ten slots of its masks, 20 KB an event, stay in a second-level cache while events go by."""
+"""Maximum number of rows in a block. The masks of ten slots, 20 KB per event, stay in the L2 cache for many events."""
 
 Ints = npt.NDArray[Any]
-"""`int64`. What kernels take out of arrays is a plain number there, so the type checker is not told more."""
+"""`int64`. Elements of arrays are plain numbers in kernels, so the type is not more precise for the type checker."""
 Codes = npt.NDArray[Any]
 """`int32`."""
 Words = npt.NDArray[Any]
@@ -61,11 +61,11 @@ class SegmentArrays(NamedTuple):
     """C clusters, S slots, n positions, L lists, B blocks, K columns. Immutable, except for `tombstones` and their
     number in `sizes`.
 
-    `emit` is what a match gives: the row, `~position` where a program has to be asked first, or `~(n + g)` for group g
-    of rows that share the position. Columns are numbered within the segment, ordered ones first; `local` leads to them
-    from the numbers of the engine (-1: not read).
-    `sizes`: the most lists and blocks that one cluster can offer an event, ancestors aside; the most slots of a
-    cluster; the most rows behind one set of masks; how many positions have a tombstone.
+    `emit` is the result of a match: the row; `~position` if a program must be evaluated first; or `~(n + g)` for group
+    g of rows that share the position. Columns are numbered within the segment, ordered columns first. `local` maps the
+    column numbers of the engine to them (-1 for columns that are not in the segment).
+    `sizes` are: the maximum number of lists and blocks of one cluster for an event, without ancestors; the maximum
+    number of slots of a cluster; the maximum number of rows of one set of masks; the number of tombstones.
 
     The bounds of ordered column k are `bounds[bound_from[k] : bound_from[k + 1]]`, sorted and distinct (see
     `kindcast.index.fused.kernels`).
@@ -74,13 +74,13 @@ class SegmentArrays(NamedTuple):
     emit: Codes  # [n]
     local: Codes  # engine's column number → column
     records: Codes
-    lists: Codes  # [4L] code, begin, end, masks; by slot, by ascending code; masks -1: none
-    coarse: Codes  # coarse index: how many of the slot's lists have codes below (x << shift)
+    lists: Codes  # [4L] code, begin, end, masks (-1 for none); sorted by slot and code
+    coarse: Codes  # coarse index: the number of lists of the slot with codes below (x << shift)
     bucket_table: Codes
     cluster_from: Ints  # [C+1] positions of a cluster
     slot_from: Ints  # [C+1] slots of a cluster
-    ordered: Ints  # [C] how many of its slots are ordered
-    plain: Ints  # [C] how many are no concept slots
+    ordered: Ints  # [C] number of its ordered slots
+    plain: Ints  # [C] number of its slots that are not concept slots
     record_from: Ints  # [C+1] first of the cluster's records
     upper_from: Ints  # [C] positions; the upper rows end where the lower ones begin
     lower_from: Ints  # [C] the lower rows end with the cluster
@@ -92,23 +92,23 @@ class SegmentArrays(NamedTuple):
     block_begin: Ints  # [B] positions
     block_end: Ints  # [B]
     block_mask: Ints  # [B]
-    block_far: Ints  # [B] 1 if all events go through it before the next block
+    block_far: Ints  # [B] 1 if all events are matched against it before the next block
     far: Ints  # the far blocks
     far_cluster: Ints  # and their clusters
     column_how: Ints  # [K]
-    column_codes: Ints  # [K] how many codes an ordered column has
+    column_codes: Ints  # [K] number of codes of an ordered column
     bound_from: Ints
     bucket_from: Ints
     sizes: Ints  # [4]
     bounds: Floats
-    bucket_steps: Floats  # least, most and steps a unit, for each ordered column
-    tombstones: Bytes  # [n] tombstones: 1 where the row has been removed
+    bucket_steps: Floats  # least, most and buckets per unit, for each ordered column
+    tombstones: Bytes  # [n] 1 if the row was removed
     masks: Words
 
 
 class Packed(NamedTuple):
-    """The arrays of a segment one after the other, by type, in the order of `SegmentArrays`; array f of all ends where
-    `ends[f]` says, in the array of its type."""
+    """The arrays of a segment, concatenated by type in the order of `SegmentArrays`. Array f ends at `ends[f]` in the
+    array of its type."""
 
     ends: Ints
     codes: Codes
@@ -119,7 +119,7 @@ class Packed(NamedTuple):
 
 
 def pack(arrays: SegmentArrays) -> tuple[Packed, SegmentArrays]:
-    """`arrays` in one array a type, and as views of these."""
+    """Concatenates `arrays` to one array per type. Returns these, and the arrays as views of them."""
     joined: list[npt.NDArray[np.generic]] = []
     views: list[npt.NDArray[np.generic]] = []
     ends: list[int] = []
@@ -137,7 +137,7 @@ def pack(arrays: SegmentArrays) -> tuple[Packed, SegmentArrays]:
 
 @compiled
 def unpack(packed: Packed) -> SegmentArrays:
-    """The views again, inside a kernel."""
+    """Returns the arrays as views, inside a kernel."""
     e, c, i, f, b, w = packed.ends, packed.codes, packed.ints, packed.floats, packed.bytes, packed.words
     return SegmentArrays(
         c[: e[0]],
@@ -178,21 +178,21 @@ def unpack(packed: Packed) -> SegmentArrays:
 
 # ── the concept graph as arrays for the kernels: the parents of each concept, and a bit set of its descendants ────────
 
-#     parents, entries    concept c ─▶ parents[parent_from[c] : parent_from[c + 1]]; a first step may be an entry
-#     cells               the concepts in the order of a walk from the roots, cut into `CELLS` runs of equal length
-#     cell_bits           concept c ─▶ one bit for each cell in which c has a descendant (or itself)
-#     share               concept c ─▶ the part of all concepts that is c or below: how selective it is to ask for c
+#     parents, entries    concept c ─▶ parents[parent_from[c] : parent_from[c + 1]]; the first step may be an entry
+#     cells               the concepts in the order of a walk from the roots, in `CELLS` runs of equal length
+#     cell_bits           concept c ─▶ one bit for each cell that contains c or a descendant of c
+#     share               concept c ─▶ the share of all concepts that are c or below c: the selectivity of a test of c
 #
-# A row that asks for c may match a value in cell t only if bit t of `cell_bits[c]` is set; this holds in any DAG. No
-# closure is stored: kernels walk up from a value, which costs some nanoseconds for each concept above it.
+# A row with a test of c can match a value in cell t only if bit t of `cell_bits[c]` is set; this is true in every DAG.
+# The transitive closure is not stored: kernels walk up from a value, which costs some nanoseconds per ancestor.
 
 
 CELLS = 64
-"""Cells of every column: one word for a row. More cost memory and time, fewer let more rows through."""
+"""Number of cells of every column: one word per row. More cells cost memory and time; fewer exclude fewer rows."""
 
 
 class GraphArrays(NamedTuple):
-    """`int64[n+1]` and `int32[edges]`, twice. Read-only views of the graph."""
+    """The edges of the graph: `int64[n+1]` and `int32[edges]`, for parents and for entries. Read-only views."""
 
     parent_from: Ints
     parents: Codes
@@ -201,7 +201,7 @@ class GraphArrays(NamedTuple):
 
 
 class GraphShape(NamedTuple):
-    """What is derived from the edges, for the layout of segments: `uint8[n]`, `uint64[n]`, `float64[n]`."""
+    """Data derived from the edges, for the layout of segments: `uint8[n]`, `uint64[n]`, `float64[n]`."""
 
     cells: Bytes
     cell_bits: Words
@@ -209,7 +209,7 @@ class GraphShape(NamedTuple):
 
 
 def graph_arrays(graph: ConceptGraph) -> GraphArrays:
-    """The edges of `graph`, with the same array types for every graph."""
+    """Returns the edges of `graph`, with the same array types for every graph."""
     parent_from, parents, entry_from, entries = graph.edges()
     return GraphArrays(
         _frozen(parent_from, np.int64),
@@ -220,21 +220,21 @@ def graph_arrays(graph: ConceptGraph) -> GraphArrays:
 
 
 def graph_shape(graph: GraphArrays) -> GraphShape:
-    """Costs one walk upwards from every concept, compiled: about 0.3 µs each at ten ancestors."""
+    """Derives the shape by a compiled walk upwards from every concept: about 0.3 µs per concept with ten ancestors."""
     return GraphShape(*_shape(graph, _walk_order(graph)))
 
 
 @compiled
 def walk_up(graph: GraphArrays, concept: int, marked: Bytes, base: int, above: Codes, top: int) -> int:
-    """Mark `concept` and all above it in `marked[base:]` and list them at `above[top:]`; returns the end of the list.
-    Concepts that are marked already are neither listed nor left again."""
+    """Marks `concept` and its ancestors in `marked[base:]`, and lists them at `above[top:]`. Returns the end of the
+    list. Concepts that are already marked are not listed, and the walk does not continue from them."""
     last = top
     if not marked[nth(base + concept)]:
         marked[nth(base + concept)] = 1
         above[nth(last)] = concept
         last += 1
     first = top
-    # The first step alone may follow entries, from the concept itself even if it was marked before.
+    # Only the first step may follow entries, from the concept itself, even if it was already marked.
     for i in range(graph.entry_from[nth(concept)], graph.entry_from[nth(concept + 1)]):
         upper = graph.entries[nth(i)]
         if not marked[nth(base + upper)]:
@@ -275,12 +275,12 @@ def _shape(graph: GraphArrays, order: Codes) -> tuple[Bytes, Words, Floats]:
 
 @compiled
 def _walk_order(graph: GraphArrays) -> Codes:
-    """All concepts, each soon after its first parent or class, so that relatives share cells."""
+    """Returns all concepts, ordered so that each is near its first parent or class, so that relatives share cells."""
     size = graph.parent_from.size - 1
     first_child = np.full(size + 1, -1, dtype=np.int32)
     next_child = np.full(size + 1, -1, dtype=np.int32)
     for concept in range(size - 1, -1, -1):
-        upper = size  # the roots hang under one more node
+        upper = size  # the roots are children of an additional node
         if graph.parent_from[concept + 1] > graph.parent_from[concept]:
             upper = graph.parents[graph.parent_from[concept]]
         elif graph.entry_from[concept + 1] > graph.entry_from[concept]:
@@ -291,7 +291,7 @@ def _walk_order(graph: GraphArrays) -> Codes:
     seen = np.zeros(size, dtype=np.uint8)
     waiting = np.empty(size + 1, dtype=np.int32)
     done = 0
-    for start in range(-1, size):  # what hangs on a cycle of entries is reached only from itself
+    for start in range(-1, size):  # concepts below a cycle of entries can be reached only from the cycle
         node = first_child[size] if start < 0 else start
         if start >= 0 and seen[start]:
             continue
@@ -317,7 +317,7 @@ def _walk_order(graph: GraphArrays) -> Codes:
 
 
 def _frozen(array: npt.NDArray[np.integer], dtype: type) -> npt.NDArray[Any]:
-    """A read-only view, converted where need be: kernels are compiled for one type of array."""
+    """Returns a read-only view, converted if necessary, because kernels are compiled for one type of array."""
     view: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=dtype).view()
     view.setflags(write=False)
     return view

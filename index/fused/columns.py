@@ -1,10 +1,10 @@
-"""Clauses taken apart into conjuncts; the numbered columns that these read; the values of a batch of events in them.
+"""Decomposition of clauses into conjuncts, the numbered columns of the conjuncts, and the encoding of events by column.
 
-    (column, how it is read) ─▶ number              keys ─▶ codes, for as long as the engine lives
+    (column, reading) ─▶ number                     keys ─▶ codes, valid for the lifetime of the engine
     events or a `ColumnBatch` ─▶ EventBatch         one matrix per batch: one value per event and column; the values of
-                                                    events with several in a column stand behind the matrix
+                                                    events with several values in a column follow the matrix
 
-Numbers get their codes later, segment by segment, since each segment has its own order of bounds.
+Numbers are encoded later, separately for each segment, because each segment has its own order of bounds.
 """
 
 import math
@@ -43,8 +43,8 @@ __all__ = [
 
 # ── splitting of a clause: conjuncts that are stored in segment records, and residual predicates checked later ────────
 
-#     Clause ──▶ required, forbidden      the attribute sets: which cluster
-#            ──▶ alternatives             conjunctions of conjuncts, one of which holds on every event that matches
+#     Clause ──▶ required, forbidden      the attribute sets, which determine the cluster
+#            ──▶ alternatives             conjunctions of conjuncts; one of them holds for every event that matches
 #            ──▶ rest                     residual predicates, checked by a program on the remaining rows
 #
 # | test of a predicate that is not negated | conjunct |
@@ -52,25 +52,25 @@ __all__ = [
 # | interval, one key that is a number | `ORDERED`: low, high |
 # | one key of another type; exactly one concept | `KEY`: the key |
 # | within one concept | `CONCEPT`: the concept |
-# | properly below one concept | the same, and the predicate itself in the rest |
+# | properly below one concept | `CONCEPT`: the concept; in addition, the predicate is in the rest |
 #
-# Several predicates on one attribute are several conjuncts, each of which some value has to satisfy (erratum 3). Sets
-# and predicates of several tests become alternatives, each a row of its own in a segment, as long as there are few;
-# what is left, and every negated predicate, is the rest.
+# Several predicates on one attribute are several conjuncts, each of which some value must satisfy (erratum 3). Sets and
+# predicates with several tests become alternatives, each stored as a separate row in a segment, up to a limit. The
+# other predicates, and all negated predicates, are the rest.
 
 
 ORDERED, KEY, CONCEPT = 0, 1, 2
-"""How a column is read: by its order, by equality, by the concepts above. In this order within a cluster."""
+"""The readings of a column: by order, by equality, by ancestor concepts. The slots of a cluster have this order."""
 MOST_ALTERNATIVES = 16
-"""Rows that one clause may take in a segment: more cost memory, and a long set is seldom selective."""
+"""Maximum number of rows of a clause in a segment. More rows cost memory, and a long set is seldom selective."""
 
 Conjunct = tuple[int, ColumnId, Key, Key]
-"""How, where, and the two ends; equal ends for keys and concepts."""
+"""Reading, column, and the two ends, which are equal for keys and concepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A clause taken apart; see above. The conjuncts of an alternative are sorted by how and where they are read."""
+    """The parts of a clause (see above). The conjuncts of an alternative are sorted by reading and column."""
 
     required: frozenset[AttributeId]
     forbidden: frozenset[AttributeId]
@@ -79,7 +79,7 @@ class Parts:
 
 
 def decompose(clause: Clause) -> Parts | None:
-    """`clause` taken apart, or None if no event can match it."""
+    """Returns the parts of `clause`, or None if no event can match it."""
     required = clause.required
     if not required.isdisjoint(clause.forbidden):
         return None
@@ -118,7 +118,7 @@ def can_hold(test: Test) -> bool:
 
 
 def _options(predicate: Predicate) -> tuple[list[Conjunct], bool]:
-    """Conjuncts of which one holds wherever `predicate` does, and whether the reverse is true as well."""
+    """Returns conjuncts, one of which holds if `predicate` holds; and whether the converse is true, too."""
     exact = True
     options: dict[Conjunct, None] = {}
     for column, test in predicate.tests:
@@ -142,21 +142,23 @@ def _place(conjunct: Conjunct) -> tuple[int, int]:
 
 
 KEY_BYTES = 160
-"""About what a key and its code take: an entry of a dictionary, a short string, a number."""
+"""Estimated size in bytes of a key and its code: an entry of a dictionary, a short string, a number."""
 NOTHING = -1
-"""The code of no value, and of a key that no clause asks for."""
+"""The code of no value, and of a key that no clause has."""
 ALONE, NO_FURTHER, ONE_KIND = np.full(1, -1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int32)
-"""What `several_index`, `several_from` and `kinds` are of one event with one value a column."""
+"""`several_index`, `several_from` and `kinds` of a single event with one value per column."""
 REMEMBERED = 1024
-"""Sets of columns whose layout is cached; a stream has few."""
+"""Maximum number of sets of columns whose layouts are cached. A stream has few."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """E events in S columns. `codes` and `numbers` hold E·S values, row by row: of keys and concepts the codes
-    (-1: none), of ordered columns the numbers (NaN: none). An event with several values in a column does not count
-    there; it is number n = `several_index[e]`, and column s of it has the values
-    `several_from[n·S + s] … several_from[n·S + s + 1]`, further back in the same arrays. Elsewhere the index is -1."""
+    """E events in S columns. `codes` and `numbers` begin with a matrix of E·S values, row by row: codes for keys and
+    concepts (-1 for no value), numbers for ordered columns (NaN for no value).
+
+    The values of an event e with several values in a column are not in the matrix. Its number is
+    n = `several_index[e]`, and its values in column s are those from `several_from[n·S + s]` to before
+    `several_from[n·S + s + 1]`, after the matrix in the same arrays. For other events, `several_index[e]` is -1."""
 
     columns: Codes
     codes: Codes
@@ -166,18 +168,18 @@ class EventBatch:
     kinds: Codes
     presents: Sequence[frozenset[AttributeId]]
     concept_places: Sequence[int]
-    """Which of the columns hold concepts."""
+    """The columns that hold concepts."""
 
     @property
     def events(self) -> int:
-        """E."""
+        """The number of events, E."""
         return self.kinds.size
 
 
 class ColumnLayout(NamedTuple):
-    """How the values of single events with the same columns stand: their numbers, for each column who reads it (place,
-    how, codes of its keys), and which of them hold codes, and concepts. `known` numbers were given out when it was
-    made."""
+    """The layout of the values of single events with the same columns: the column numbers; the readers of each column
+    (place, reading, codes of its keys); the places that hold codes, and concepts. `known` is the count of assigned
+    numbers when the layout was made."""
 
     known: int
     columns: Codes
@@ -187,7 +189,7 @@ class ColumnLayout(NamedTuple):
 
 
 class Columns:
-    """(column, how it is read) → number, in order of first use. Grows only."""
+    """Map from (column, reading) to a number, in order of first use. Append-only."""
 
     def __init__(self) -> None:
         self.how: list[int] = []
@@ -196,18 +198,18 @@ class Columns:
         self._layouts: dict[tuple[ColumnId, ...], ColumnLayout] = {}
         self._token = object()
         self._known = 0
-        """Counts numbers and keys given out: what was translated before may be incomplete once it has grown."""
+        """Count of assigned numbers and keys. When it has grown, earlier translations may be incomplete."""
 
     def __len__(self) -> int:
         return len(self.how)
 
     @property
     def nbytes(self) -> int:
-        """About what the keys take."""
+        """Estimated size of the keys in bytes."""
         return KEY_BYTES * sum(map(len, self._keys))
 
     def number(self, column: ColumnId, how: int) -> int:
-        """The number of a column, a new one if need be."""
+        """Returns the number of a column in a reading. Assigns a new one if necessary."""
         readers = self._readers.setdefault(column, {})
         found = readers.get(how)
         if found is None:
@@ -218,7 +220,7 @@ class Columns:
         return found
 
     def key(self, number: int, key: Key) -> int:
-        """The code of `key` in a column of keys, a new one if need be."""
+        """Returns the code of `key` in a column of keys. Assigns a new one if necessary."""
         codes = self._keys[number]
         found = codes.get(key)
         if found is None:
@@ -227,25 +229,25 @@ class Columns:
         return found
 
     def columns(self) -> list[ColumnId]:
-        """For each number its column."""
+        """Returns the column of each number."""
         column_of = {number: column for column, readers in self._readers.items() for number in readers.values()}
         return [column_of[number] for number in range(len(self.how))]
 
     def as_records(self) -> list[list[Any]]:
-        """For each number its column, how it is read, and its keys in the order of their codes: JSON."""
+        """Returns the column, the reading, and the keys in the order of their codes for each number, as JSON."""
         pairs = zip(self.columns(), self.how, strict=True)
         return [[column, how, list(self._keys[number])] for number, (column, how) in enumerate(pairs)]
 
     @classmethod
     def from_records(cls, records: Iterable[Sequence[Any]]) -> "Columns":
-        """The same numbers and codes again."""
+        """Restores numbers and codes from the result of `as_records`."""
         columns = cls()
         for column, how, keys in records:
             columns._keys[columns.number(column, how)] = {key: code for code, key in enumerate(keys)}
         return columns
 
     def encode(self, events: Sequence[LoweredEvent]) -> EventBatch:
-        """The values of `events`. Costs some 200 ns per value."""
+        """Encodes `events`. Costs some 200 ns per value."""
         presents: dict[frozenset[AttributeId], int] = {}
         kinds = np.array([presents.setdefault(event.present, len(presents)) for event in events], dtype=np.int32)
         places: dict[int, int] = {}
@@ -282,8 +284,8 @@ class Columns:
         return self._batch(numbers, codes, floats, more, kinds, list(presents))
 
     def values_of(self, event: LoweredEvent) -> tuple[ColumnLayout, Floats] | None:
-        """The columns that are read of `event`, and its value in each (a number, or the code of a key or concept, -1:
-        none that is known); None if it has several values in one. Some 100 ns per value."""
+        """Returns the layout of the columns of `event`, and its value in each: a number, or the code of a key or
+        concept (-1 if unknown). Returns None if it has several values in a column. Some 100 ns per value."""
         names = tuple(event.values)
         layout = self._layouts.get(names)
         if layout is None or layout.known != len(self.how):
@@ -297,7 +299,7 @@ class Columns:
         return layout, np.array(values, dtype=np.float64)
 
     def batch_of(self, present: frozenset[AttributeId], layout: ColumnLayout, values: Floats) -> EventBatch:
-        """The event of these values as a batch."""
+        """Returns a batch with one event that has these values."""
         codes = np.full(values.size, NOTHING, dtype=np.int32)
         codes[layout.coded] = values[layout.coded]
         return EventBatch(layout.columns, codes, values, ALONE, NO_FURTHER, ONE_KIND, [present], layout.concepts)
@@ -319,8 +321,8 @@ class Columns:
         return layout
 
     def encode_columns(self, batch: ColumnBatch) -> EventBatch:
-        """The values of a batch that is already in columns. Costs some ns per value; some µs per value of events
-        that do not."""
+        """Encodes a batch in columns. Costs some ns per value, and some µs per value of events that are not in
+        columns."""
         flat: dict[int, Any] = {}
         listed: dict[int, list[tuple[Ints, Any]]] = {}
         for values in batch.columns:
@@ -368,8 +370,8 @@ class Columns:
         kinds: Codes,
         presents: Sequence[frozenset[AttributeId]],
     ) -> EventBatch:
-        """`more`: by column the events that have several values there, ascending, once for each value, and the values;
-        `codes` and `floats`, [events, columns], have all others."""
+        """Builds a batch. `more` maps each column to its events with several values, ascending, repeated for each
+        value, and to the values. `codes` and `floats`, both [events, columns], have all other values."""
         several_index = np.full(kinds.size, -1, dtype=np.int32)
         several_from = np.zeros(1, dtype=np.int64)
         all_codes, all_floats = codes.ravel(), floats.ravel()
@@ -402,7 +404,7 @@ class Columns:
         )
 
     def _coded(self, number: int, keys: Sequence[Key]) -> Any:
-        """`keys` as this column knows them."""
+        """Returns the codes of `keys` in this column."""
         if self.how[number] == ORDERED:
             return np.array(keys, dtype=np.float64)
         if self.how[number] == CONCEPT:
@@ -417,8 +419,9 @@ class Columns:
         return np.array([known.get(value, NOTHING) for value in numbers.tolist()], dtype=np.int32)
 
     def _translated(self, table: KeyTable, how: int, number: int) -> Any:
-        """The keys of `table` as this column knows them, one more for no value; kept with the table."""
-        size = len(table.keys)  # others may add some meanwhile
+        """Returns the codes of the keys of `table` in this column, followed by one for no value. Cached in the
+        table."""
+        size = len(table.keys)  # other threads may add keys
         kept = table.translations.get((self._token, number))
         if kept is not None and kept[0] == (size, self._known):
             return kept[1]
@@ -435,12 +438,12 @@ class Columns:
 
 
 def _matrices(events: int, columns: int) -> tuple[Codes, Floats]:
-    """Room for codes and for numbers, none in it."""
+    """Returns empty matrices for codes and numbers."""
     return np.full((events, columns), NOTHING, dtype=np.int32), np.full((events, columns), math.nan)
 
 
 def _by_event(parts: Sequence[tuple[Ints, Any]]) -> tuple[Ints, Any]:
-    """All values of one column that are some, with their events, which ascend."""
+    """Returns all present values of a column, sorted by event, with their events."""
     event_of, coded = (np.concatenate(each) for each in zip(*parts, strict=True))
     some = ~np.isnan(coded) if coded.dtype == np.float64 else coded >= 0
     event_of, coded = event_of[some], coded[some]

@@ -1,12 +1,12 @@
-"""Named arrays and a few facts in one file, mapped into memory when it is opened: how an index is kept on disk.
+"""The file format of an index: named arrays and metadata in one file, which is memory-mapped when it is opened.
 
-    preamble (64 bytes)    magic, where the contents stand, checksums
-    arrays                 each from a multiple of 64 bytes on, as they are in memory
-    contents               JSON: the kind of file, the facts, and for each array its type, shape, place and checksum
+    preamble (64 bytes)    magic, position of the contents, checksums
+    arrays                 in their memory layout, each aligned to 64 bytes
+    contents               JSON: the kind of file, the facts, and the type, shape, place and checksum of each array
 
-The file is written beside its name and renamed when it is whole and on disk, so that a name always leads to a complete
-file, old or new. Nothing in it is ever executed. Opening reads it once, for the checksums; pages that are changed later
-are private to the process, and the file stays as it is.
+A file is written under a temporary name in the same folder, synced to disk, and renamed. So a name always refers to a
+complete file, old or new. Nothing in the file is ever executed. Opening reads the file once, to verify the checksums.
+Pages that are changed later are private to the process, and the file stays unchanged.
 """
 
 import json
@@ -29,7 +29,7 @@ MAGIC = b"KINDARR1"
 PREAMBLE = struct.Struct("<8sQQII")
 """Magic, offset and length of the contents, their checksum, and the checksum of the fields before it."""
 ALIGNMENT = 64
-"""A cache line; kernels are compiled for aligned arrays."""
+"""The size of a cache line in bytes. Kernels are compiled for aligned arrays."""
 TYPES = ("|u1", "<u4", "<i4", "<u8", "<i8", "<f8")
 """The types that an array may have."""
 
@@ -37,8 +37,8 @@ Array = npt.NDArray[Any]
 
 
 def write_arrays(path: Path, kind: str, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write one file. `kind` names what is in it and how it is laid out; `facts` are whatever JSON can hold. Raises
-    `OSError`; then the file of this name, if there was one, is as it was."""
+    """Writes a file. `kind` names its content and layout; `facts` can be any JSON. Raises `OSError`; then an existing
+    file of this name is unchanged."""
     path = Path(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -58,9 +58,9 @@ def write_arrays(path: Path, kind: str, facts: Mapping[str, Any], arrays: Mappin
 
 
 def read_arrays(path: Path, *kinds: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The facts and the arrays, which may be changed without changing the file. Costs one reading of the file, some
-    0.3 s a GB. Raises `DamagedIndex` if it is no such file or not as it was written, `OtherLayout` if it is of none of
-    `kinds`, `OSError` if it cannot be opened."""
+    """Returns the facts and the arrays. Changes of the arrays do not change the file. Reads the file once, some 0.3 s
+    per GB. Raises `DamagedIndex` if it is not such a file or a checksum is wrong, `OtherLayout` if its kind is not one
+    of `kinds`, `OSError` if it cannot be opened."""
     path = Path(path)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size

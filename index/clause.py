@@ -1,8 +1,8 @@
 """The input of engines: lowered clauses and lowered events, in integers, floats and keys.
 
-`kindcast.semantic.conditions.lowering` makes these from subscriptions and events; engines know nothing above them. A
-*column* is one attribute read in one way (as concept, text, number, instant, …), so values of different kinds never
-meet in one comparison.
+`kindcast.semantic.conditions.lowering` creates these from subscriptions and events, which engines do not know. A
+*column* is one attribute in one reading (as concept, text, number, instant, …), so values of different types are never
+compared.
 
     subscription ──compile──▶ Clause(required, forbidden, predicates)     event ──lower──▶ LoweredEvent(present, values)
                                           │                                                          column → values
@@ -11,9 +11,9 @@ meet in one comparison.
 
 Meaning, for an event *e* and a clause *c* (docs/matching-semantics.md, rules 6 to 8 and 16):
 
-* *c* matches when every required attribute is in `e.present`, no forbidden one is, and every predicate holds;
-* a predicate holds when some value of some test's column satisfies that test; a negated one when its attribute is
-  present and no value of any of its columns satisfies its test.
+* *c* matches if every required attribute is in `e.present`, no forbidden attribute is, and every predicate holds;
+* a predicate holds if some value of the column of some test satisfies that test; a negated predicate holds if its
+  attribute is present and no value of the column of any test satisfies that test.
 """
 
 from collections.abc import Mapping
@@ -36,21 +36,21 @@ __all__ = [
 ]
 
 AttributeId = NewType("AttributeId", int)
-"""An attribute name, numbered."""
+"""The number of an attribute name."""
 ColumnId = NewType("ColumnId", int)
-"""One attribute read in one way, numbered."""
+"""The number of a column: one attribute in one reading."""
 ConceptId = NewType("ConceptId", int)
-"""A concept of the vocabulary, numbered 0 … len(ConceptGraph) - 1."""
+"""The number of a concept of the vocabulary, 0 … len(ConceptGraph) - 1."""
 ClauseRow = NewType("ClauseRow", int)
-"""Where an engine keeps a clause. A row is used again after its clause is removed."""
+"""The number under which an engine stores a clause. A row is reused after its clause is removed."""
 
 Key = str | int | float | bool
-"""What a `KeyTest` compares by equality; one column holds keys of one type only."""
+"""A value that a `KeyTest` compares by equality. All keys of a column have the same type."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConceptTest:
-    """Holds on a concept `v` when one of three sets says so (ids of `ConceptGraph`).
+    """Holds for a concept `v` if one of three conditions is true. The sets contain ids of `ConceptGraph`.
 
     * `within`: `v` is one of these or beneath one (`isa`);
     * `below`: `v` is properly beneath one of these (`below`);
@@ -64,15 +64,15 @@ class ConceptTest:
 
 @dataclass(frozen=True, slots=True)
 class KeyTest:
-    """Holds on a value equal to one of `keys`. On a column of numbers the keys are floats."""
+    """Holds for a value that is equal to one of `keys`. For a column of numbers, the keys are floats."""
 
     keys: frozenset[Key]
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalTest:
-    """Holds on a float `v` with `low <= v <= high`. Both ends are closed; an open end has been moved by `nextafter`, a
-    missing one is infinite. `low > high` is legal and never holds."""
+    """Holds for a float `v` with `low <= v <= high`. Both ends are closed; open ends were moved by `nextafter`, and
+    missing ends are infinite. `low > high` is legal and never holds."""
 
     low: float
     high: float
@@ -83,7 +83,7 @@ Test = ConceptTest | KeyTest | IntervalTest
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """One condition on one attribute: some value satisfies one of `tests`, or, if `negated`, none does."""
+    """A condition on one attribute: some value satisfies one of `tests`, or, if `negated`, no value does."""
 
     attribute: AttributeId
     tests: tuple[tuple[ColumnId, Test], ...]
@@ -92,8 +92,8 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A conjunction. `required` includes the attribute of every predicate, also of the negated ones; `forbidden` are
-    the attributes that must be absent. No predicates and nothing required is legal: such a clause matches every event
+    """A conjunction. `required` includes the attributes of all predicates, also of negated ones. `forbidden` are the
+    attributes that must be absent. A clause without predicates and required attributes is legal; it matches every event
     that has no forbidden attribute."""
 
     predicates: tuple[Predicate, ...] = ()
@@ -103,9 +103,8 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class LoweredEvent:
-    """The values of one event by column, each tuple without duplicates: concept ids as read (their ancestors are the
-    engine's business), keys, or floats. `present` has every attribute that has a value, also one that no column
-    reads."""
+    """The values of one event by column: concept ids, keys, or floats, in tuples without duplicates. Engines find the
+    ancestors of concepts. `present` has every attribute with a value, also attributes without a column."""
 
     present: frozenset[AttributeId] = frozenset()
     values: Mapping[ColumnId, tuple[Key, ...]] = field(default_factory=dict)

@@ -1,10 +1,10 @@
-"""Compiles the kernels of the default engine before they are needed, in several processes.
+"""Ahead-of-time compilation of the kernels of the default engine, in several processes.
 
-    warm_up         ─▶ compiled by processes, where no cache has them ─▶ loaded: for a process with many subscriptions
-    warm_up_beside  ─▶ the same in a thread of its own, begun by the first kernel; kernels run as Python until then
+    warm_up         ─▶ processes compile the kernels that are in no cache ─▶ load: for processes with many subscriptions
+    warm_up_beside  ─▶ the same in a background thread, which the first kernel starts; kernels run as Python until then
 
-A process learns with which types the kernels are called from a run in which they are Python, and compiles its share
-of them, which leaves these in the cache. The two shares take equally long.
+A process runs the kernels as Python to find the types of their arguments, and then compiles its share of them, which
+writes them to the cache. The two shares take about the same time.
 """
 
 import atexit
@@ -41,11 +41,12 @@ from kindcast.index.fused import engine as fused
 __all__ = ["KernelCache", "compile_share", "kernel_cache", "warm_up", "warm_up_beside"]
 
 SLOWEST = frozenset({"match_segment", "match_single"})
-"""These take as long to compile as all others."""
+"""Kernels whose compilation takes as long as that of all others."""
 SHARES: tuple[Callable[[str], bool], ...] = (SLOWEST.__contains__, lambda name: name not in SLOWEST)
 
 END_SECONDS = 5.0
-"""For which the end of the process waits for the thread that loads kernels, which takes half a second."""
+"""Maximum time in seconds for which the exit of the process waits for the thread that loads kernels. Loading takes half
+a second."""
 
 POLL_SECONDS = 0.1
 
@@ -58,7 +59,7 @@ _temporary: list[Path] = []
 
 
 def warm_up() -> None:
-    """Every kernel of `fused` is compiled and loaded afterwards: some 20 s after installation, later half a second."""
+    """Compiles and loads all kernels of `fused`. Takes some 20 s after installation, later half a second."""
     atexit.register(_end, None)
     _fill_cache(niceness=0)
     jit.load()
@@ -66,8 +67,8 @@ def warm_up() -> None:
 
 
 def warm_up_beside() -> None:
-    """Like `warm_up`, in a separate thread, when a kernel is first called. Until then kernels run as Python, which
-    takes some 0.1 ms more for an event among few subscriptions."""
+    """Like `warm_up`, but in a separate thread that starts when a kernel is first called. Until it ends, kernels run as
+    Python, which takes some 0.1 ms more per event with few subscriptions."""
     jit.meanwhile(_beside)
 
 
@@ -75,26 +76,28 @@ def _beside() -> None:
     atexit.register(_end, threading.current_thread())
     try:
         cached = _fill_cache(niceness=19)
-        from kindcast.index import machine_code  # noqa: F401  (takes its time, and nobody need wait for it)
+        from kindcast.index import machine_code  # noqa: F401  (slow, so imported before the lock is held)
 
         if not _ending.is_set():
-            with jit.no_kernel_runs() if cached else nullcontext():  # to compile them takes long: others go on
+            with (
+                jit.no_kernel_runs() if cached else nullcontext()
+            ):  # compilation is slow, so other threads must continue
                 jit.load()
                 call_all()
-    except Exception:  # the kernels go on as Python
+    except Exception:  # kernels continue as Python
         _logger.exception("the kernels of the index could not be loaded")
 
 
 def _end(loader: threading.Thread | None) -> None:
-    """An interpreter that ends must not meet a thread that is inside the compiler. Processes go on, so that what they
-    have begun is there for the next start, unless it is for this process alone."""
+    """Waits for the loading thread, because the interpreter must not exit while a thread is in the compiler. Compiling
+    processes continue, so that the next start finds their kernels, unless they compile for this process only."""
     _ending.set()
     for process in _processes:
         if _temporary:
             process.kill()
             process.wait()
         elif process.poll() is None:
-            process.returncode = 0  # nobody waits for it
+            process.returncode = 0  # not waited for
     if loader is not None:
         loader.join(END_SECONDS)
     for folder in _temporary:
@@ -106,7 +109,7 @@ NUMBER, KEY, CONCEPT = ColumnId(0), ColumnId(1), ColumnId(2)
 
 
 def call_all() -> None:
-    """Match events with one value and with several, of every kind, among newly added rows and in segments."""
+    """Matches events of all kinds, with one value and with several, against rows in memtables and in segments."""
     graph = ConceptGraph(2, [(ConceptId(1), ConceptId(0))])
     graph.ancestors(ConceptId(1))
     tests = (
@@ -140,8 +143,8 @@ def call_all() -> None:
 
 @dataclass(frozen=True, slots=True)
 class KernelCache:
-    """What is kept of the kernels for this version and this kind of processor. `folder` is None where none of those
-    that are tried can be written."""
+    """The cached kernels for this version and this kind of processor. `folder` is None if no cache folder is
+    writable."""
 
     folder: Path | None
     kernels: int
@@ -149,7 +152,7 @@ class KernelCache:
 
 
 def kernel_cache() -> KernelCache:
-    """The folder of compiled kernels, and how many are in it. Compiles none; imports the compiler."""
+    """Returns the folder of compiled kernels and their number. Imports the compiler, but compiles nothing."""
     kernels = {kernel for kernel, _ in jit.calls_of(call_all)}
     from kindcast.index import machine_code
 
@@ -163,8 +166,8 @@ def kernel_cache() -> KernelCache:
 
 
 def _fill_cache(niceness: int) -> bool:
-    """Have the kernels compiled by processes, where no cache has them for this kind of processor. If no folder can be
-    written, they come into one that lasts as long as this process. Returns whether they are in the cache."""
+    """Starts processes that compile the kernels that are in no cache for this kind of processor. If no cache folder is
+    writable, they are written to a temporary folder of this process. Returns whether they are in the cache."""
     if jit.is_compiled():
         return True
     from kindcast.index import machine_code
@@ -188,7 +191,7 @@ def _fill_cache(niceness: int) -> bool:
         try:
             _temporary.append(Path(tempfile.mkdtemp(prefix="kindcast-kernels-")))
         except OSError:
-            return False  # this process compiles them for itself
+            return False  # this process compiles them itself
         jit.use_cache(_temporary[-1])
     began = time.monotonic()
     _processes.extend(_process(share, niceness) for share in range(len(SHARES)))
@@ -201,8 +204,8 @@ def _fill_cache(niceness: int) -> bool:
 
 
 def compile_share(share: int) -> None:
-    """Compile the kernels of one of the `SHARES` that no cache has, for the types that they are called with. Some 15 s.
-    Of several processes that are asked for one share, the first compiles it and the others wait."""
+    """Compiles the kernels of one of the `SHARES` that are in no cache, for the types of their arguments. Some 15 s. If
+    several processes compile one share, the first compiles it and the others wait."""
     calls = [each for each in jit.calls_of(call_all) if SHARES[share](each[0].__name__)]
     jit.load()
     from kindcast.index.machine_code import compile_for, folder_of
@@ -214,7 +217,7 @@ def compile_share(share: int) -> None:
 
 
 def _process(share: int, niceness: int) -> "subprocess.Popen[bytes]":
-    roof = str(Path(__file__).absolute().parents[2])  # of kindcast/index, where links are not followed
+    roof = str(Path(__file__).absolute().parents[2])  # of kindcast/index, without resolving links
     program = (
         f"import os, sys; os.nice({niceness}); sys.path.insert(0, {roof!r}); import kindcast; del sys.path[0]; "
         f"from kindcast.index.compilation import compile_share; compile_share({share})"

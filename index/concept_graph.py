@@ -1,8 +1,8 @@
 """The concept DAG as flat integer arrays of direct parents.
 
-Concepts are numbered; merging of equivalent names and removal of cycles happened in
-`kindcast.semantic.vocabulary.hierarchy`. Two relations: *parents* (subclass of, broader, is-a) are walked upwards any
-number of times; *entries* (the classes of an individual) are taken at most once, as the first step.
+Concepts are numbered. `kindcast.semantic.vocabulary.hierarchy` has already merged equivalent names and removed cycles.
+There are two relations: *parents* (subclass of, broader, is-a) are followed any number of times; *entries* (the classes
+of an individual) are followed at most once, as the first step.
 
     concept c        parents[parent_offsets[c] : parent_offsets[c+1]]     entries[entry_offsets[c] : entry_offsets[c+1]]
 """
@@ -21,14 +21,15 @@ __all__ = ["ConceptGraph"]
 IntArray = npt.NDArray[np.int32]
 
 FEW = 1024
-"""Ancestors that are kept in order as they are found; real concepts have some dozens."""
+"""Maximum number of ancestors that the kernel keeps sorted during a walk. Real concepts have some dozens."""
 
 
 class ConceptGraph:
-    """An immutable DAG over concepts `0 … n-1`; may be read from any number of threads.
+    """An immutable DAG of concepts `0 … n-1`. Thread-safe.
 
-    Arrays: `int64[n+1]` offsets and `int32[edges]` targets for parents and for entries. `ancestors` costs one walk over
-    the nodes above a concept the first time, some µs, and a look-up afterwards (cached for at most `CACHED` concepts).
+    Arrays: `int64[n+1]` offsets and `int32[edges]` targets for parents and for entries. The first call of `ancestors`
+    for a concept costs one walk over the nodes above it, some µs; later calls cost a look-up (for at most `CACHED`
+    concepts).
 
     >>> graph = ConceptGraph(3, [(1, 0), (2, 1)])       # 2 beneath 1 beneath 0
     >>> graph.ancestors(ConceptId(2))
@@ -36,7 +37,8 @@ class ConceptGraph:
     """
 
     CACHED = 1 << 16
-    """Tuples of ancestors kept: some 20 MB at ten ancestors each, enough for every value of a busy stream."""
+    """Maximum number of cached tuples of ancestors: some 20 MB at ten ancestors each, enough for all values of a
+    stream."""
 
     def __init__(
         self,
@@ -44,8 +46,8 @@ class ConceptGraph:
         parents: Iterable[tuple[int, int]] = (),
         entries: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """`parents` and `entries` are (narrower, broader) and (individual, class) pairs of ids below `size`; duplicates
-        and loops on one concept are ignored. Raises ValueError for an id out of range."""
+        """`parents` are pairs (narrower, broader) and `entries` are pairs (individual, class) of ids below `size`.
+        Duplicates and self-loops are ignored. Raises ValueError for an id out of range."""
         self._size = size
         self._parent_offsets, self._parents = _rows(size, parents)
         self._entry_offsets, self._entries = _rows(size, entries)
@@ -55,21 +57,21 @@ class ConceptGraph:
         return self._size
 
     def edges(self) -> tuple[npt.NDArray[np.int64], IntArray, npt.NDArray[np.int64], IntArray]:
-        """The arrays themselves: offsets and targets of the parents, offsets and targets of the entries."""
+        """Returns the arrays: offsets and targets of the parents, offsets and targets of the entries."""
         return self._parent_offsets, self._parents, self._entry_offsets, self._entries
 
     def parents(self, concept: ConceptId) -> list[ConceptId]:
-        """The direct parents of `concept`, ascending."""
+        """Returns the direct parents of `concept`, ascending."""
         offsets = self._parent_offsets
         return cast(list[ConceptId], self._parents[offsets[concept] : offsets[concept + 1]].tolist())
 
     def entries(self, concept: ConceptId) -> list[ConceptId]:
-        """The classes of which `concept` is an individual, ascending."""
+        """Returns the classes of the individual `concept`, ascending."""
         offsets = self._entry_offsets
         return cast(list[ConceptId], self._entries[offsets[concept] : offsets[concept + 1]].tolist())
 
     def extended(self, more: int, parents: Iterable[tuple[int, int]]) -> "ConceptGraph":
-        """Another graph: these concepts and `more` after them, these steps and further `parents`."""
+        """Returns a new graph with `more` concepts after the concepts of this graph, and additional `parents`."""
         size = self._size + more
         graph = ConceptGraph(size, parents)
         graph._parent_offsets, graph._parents = _joined(
@@ -81,9 +83,9 @@ class ConceptGraph:
         return graph
 
     def with_instances(self, concepts: int) -> "ConceptGraph":
-        """Another graph: these nodes, and after them one for each of the first `concepts`, directly beneath it: a thing
-        that is said to be of that class. What is above it is above the class, and the class's own classes are not:
-        the one step to a class was taken (the caller numbers them). Linear; 20 bytes each.
+        """Returns a new graph with an additional node for each of the first `concepts` nodes: an instance of that
+        class. The ancestors of an instance are its class and the ancestors of the class by `parents`, but not the
+        classes of the class, because `entries` are followed only once. Linear; 20 bytes per instance.
 
         >>> graph = ConceptGraph(2, [(1, 0)]).with_instances(2)
         >>> graph.ancestors(ConceptId(3))
@@ -102,7 +104,7 @@ class ConceptGraph:
         return graph
 
     def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
-        """`concept` and all that is above it, ascending and without duplicates."""
+        """Returns `concept` and all its ancestors, ascending, without duplicates."""
         found = self._ancestors.get(concept)
         if found is None:
             found = self._walk(concept)
@@ -116,7 +118,7 @@ class ConceptGraph:
         return cast(tuple[ConceptId, ...], tuple(found.tolist())) if found.size else self._walk_far(concept)
 
     def _walk_far(self, concept: ConceptId) -> tuple[ConceptId, ...]:
-        """The same, where there is more above than the kernel keeps in order. Linear, but for sorting."""
+        """Returns the ancestors if there are more than `FEW`. Linear, plus sorting."""
         seen = {concept, *self.entries(concept)}
         frontier = list(seen)
         while frontier:
@@ -135,8 +137,8 @@ def walk_up(
     parent_offsets: npt.NDArray[np.int64],
     parents: IntArray,
 ) -> npt.NDArray[np.int64]:
-    """`concept`, its classes, and everything above any of them, ascending; nothing if these are more than `FEW`. Some
-    20 ns a step, and a shift of what is above for each one found."""
+    """Returns `concept`, its classes, and all ancestors of these, ascending; returns nothing if they are more than
+    `FEW`. Some 20 ns per step, and a shift of the greater ids for each new ancestor."""
     found = np.empty(FEW, dtype=np.int64)
     waiting = np.empty(FEW, dtype=np.int64)
     waiting[0] = found[0] = concept
@@ -163,7 +165,7 @@ def walk_up(
 
 
 def _rows(size: int, pairs: Iterable[tuple[int, int]]) -> tuple[npt.NDArray[np.int64], IntArray]:
-    """Compressed sparse rows of `pairs`, sorted, unique, without loops."""
+    """Returns the compressed sparse rows of `pairs`: sorted, without duplicates and self-loops."""
     edges: Sequence[tuple[int, int]] = sorted({(low, high) for low, high in pairs if low != high})
     array = np.array(edges, dtype=np.int64).reshape(-1, 2)
     if array.size and (array.min() < 0 or array.max() >= size):
@@ -179,7 +181,8 @@ def _rows(size: int, pairs: Iterable[tuple[int, int]]) -> tuple[npt.NDArray[np.i
 def _joined(
     these: tuple[npt.NDArray[np.int64], IntArray], others: tuple[npt.NDArray[np.int64], IntArray]
 ) -> tuple[npt.NDArray[np.int64], IntArray]:
-    """Rows of both, sorted and unique; the second has at least as many rows as the first."""
+    """Returns the union of two sets of rows, sorted, without duplicates. The second has at least as many rows as the
+    first."""
     size = len(others[0]) - 1
     keys = [np.repeat(np.arange(len(each) - 1), np.diff(each)) * size + targets for each, targets in (these, others)]
     rows, targets = np.divmod(np.unique(np.concatenate(keys)), max(size, 1))

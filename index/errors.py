@@ -1,13 +1,12 @@
 """The exceptions of the index.
 
-Only a caller's mistake, or a file that is not what it should be, raises; no engine fails on a clause or an event that
-is well formed.
+Only errors of the caller and invalid files raise. No engine fails for a well-formed clause or event.
 
     IndexingError
     ├── UnknownRow       a row that holds no clause
     ├── UnknownEngine    a name that no engine has
     ├── IndexFull        the byte budget has no room for another clause
-    └── UnusableIndex    what was saved cannot be opened
+    └── UnusableIndex    a saved index cannot be opened
         ├── DamagedIndex     it is damaged
         ├── OtherLayout      another version of this program wrote it
         └── OtherGraph       it was made under another concept graph
@@ -49,7 +48,7 @@ class UnknownEngine(IndexingError):
 
 
 class IndexFull(IndexingError):
-    """The byte limit of an engine has no room for new clauses. None of them was added."""
+    """The memory budget of an engine has no room for new clauses. None of them was added."""
 
     def __init__(self, budget: int) -> None:
         super().__init__(f"the index has used all of its {budget:,} bytes: remove clauses, or raise the limit")
@@ -57,7 +56,7 @@ class IndexFull(IndexingError):
 
 
 class UnusableIndex(IndexingError):
-    """What was saved cannot be opened. Nothing was changed; the way out is to build the index again."""
+    """A saved index cannot be opened. Nothing was changed. The remedy is to build the index again."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot open {path}: {reason}. Remove the file and build the index from the subscriptions")
@@ -66,12 +65,11 @@ class UnusableIndex(IndexingError):
 
 
 class DamagedIndex(UnusableIndex):
-    """The file is damaged, or no such file."""
+    """The file is damaged, or is not an index file."""
 
 
 class OtherLayout(UnusableIndex):
-    """The file holds something else, or was written by a version of this program that lays its arrays out
-    differently."""
+    """The file has another content, or was written by a version of this program with another layout of arrays."""
 
     def __init__(self, path: Path, found: str, expected: str) -> None:
         super().__init__(path, f"it has {found!r}, but {expected!r} is expected")

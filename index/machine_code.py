@@ -1,9 +1,10 @@
-"""Kernels as machine code: the one module that imports numba and LLVM, and is imported when a kernel is first called.
+"""Compilation of kernels to machine code. The only module that imports numba and LLVM; imported at the first kernel
+call.
 
-numba keeps what it compiled under the name of the function, the SHA-256 of its source file, the signature, and the
-name and features of the processor. A kernel has those that it calls inside, so that the other files of this package
-count as well. So a cache moves with the package, and not to another kind of processor: it is kept on each machine, and
-no wheel brings one.
+The cache key of numba is the name of the function, the SHA-256 of its source file, the signature, and the name and
+features of the processor. Machine code of a kernel contains the kernels that it calls, so here the key includes all
+source files of this package. A cache can move with the package, but not to another kind of processor. So each machine
+has its own cache, and wheels contain none.
 """
 
 from collections.abc import Callable
@@ -41,18 +42,18 @@ def _prefetch(context: Any, array: Any, place: Any) -> Any:
     return void(array, place), code
 
 
-# trailing_zeros has a private path of numba's, so the lock file pins numba; a version of our own crashes where both
-# declare the same intrinsic.
+# trailing_zeros is imported from a private module of numba, so the lock file pins numba. Our own version would crash if
+# both declare the same intrinsic.
 INSTRUCTIONS: dict[str, Any] = {
     "lowest_bit": trailing_zeros,
     "nth": np.uint64,
     "prefetch": cast(Any, intrinsic(_prefetch)),
 }
-"""By the name of the Python form in `kindcast.index.jit`."""
+"""The instructions, by the name of their Python form in `kindcast.index.jit`."""
 
 
 class _Locator(cast(type[Any], UserProvidedCacheLocator)):  # type: ignore[misc]
-    """The folder that was chosen for this project, where one was; numba's own choice comes after it."""
+    """The cache folder that is set for this project, if any. It precedes the folders that numba selects."""
 
     def __init__(self, function: Any, file: str) -> None:
         super().__init__(function, file)
@@ -67,7 +68,7 @@ class _Locator(cast(type[Any], UserProvidedCacheLocator)):  # type: ignore[misc]
         self = cls(function, file)
         try:
             self.ensure_cache_path()
-        except OSError:  # it cannot be written
+        except OSError:  # not writable
             return None
         return self
 
@@ -86,7 +87,7 @@ class _Cache(cast(type[Any], FunctionCache)):  # type: ignore[misc]
 
 @cache
 def _sources() -> str:
-    """The SHA-256 of every module of `kindcast.index`."""
+    """Returns the SHA-256 of all modules of `kindcast.index`."""
     found = sha256()
     for file in sorted(Path(__file__).parent.rglob("*.py")):
         found.update(file.read_bytes())
@@ -94,9 +95,9 @@ def _sources() -> str:
 
 
 def form_of(function: Callable[..., Any]) -> Any:
-    """The compiled form of `function`, which is compiled at its first call, or read from the cache."""
+    """Returns the compiled form of `function`, which is compiled, or read from the cache, at its first call."""
     dispatcher: Any = numba.njit(nogil=True)(function)
-    with suppress(RuntimeError):  # no folder can be written
+    with suppress(RuntimeError):  # no folder is writable
         dispatcher._cache = _Cache(function)
     return dispatcher
 
@@ -111,15 +112,15 @@ def is_cached(dispatcher: Any) -> bool:
 
 
 def folder_of(dispatcher: Any) -> Path:
-    """Where what is compiled of this kernel is kept."""
+    """Returns the cache folder of this kernel."""
     return Path(dispatcher.stats.cache_path)
 
 
 def keeps(dispatcher: Any) -> bool:
-    """Whether what is compiled of this kernel is kept: there is a folder that can be written."""
+    """Whether this kernel is cached, which requires a writable folder."""
     return dispatcher.stats.cache_path is not None
 
 
 def compile_for(dispatcher: Any, arguments: tuple[Any, ...]) -> None:
-    """Compile a kernel for the types of these arguments, without calling it."""
+    """Compiles a kernel for the types of these arguments, without calling it."""
     dispatcher.compile(tuple(map(numba.typeof, arguments)))

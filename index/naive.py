@@ -1,7 +1,7 @@
 """The `naive` engine: evaluates every clause in turn, by the definitions in `kindcast.index.clause`.
 
-It remembers nothing between events and shares no structure with the other engines, so that it is the slow, plain twin
-that they are tested against, and a sound choice for a handful of subscriptions.
+It has no state between events and shares no data structure with the other engines. So it is the slow reference against
+which they are tested, and a good choice for a few subscriptions.
 
 >>> from kindcast.index.clause import AttributeId, Clause, ColumnId, IntervalTest, LoweredEvent, Predicate
 >>> engine = NaiveEngine(ConceptGraph(0))
@@ -26,13 +26,13 @@ from kindcast.index.errors import UnknownRow
 __all__ = ["NaiveEngine", "clause_matches"]
 
 
-# What a clause means, asked of one event: for what an engine's structure cannot decide by itself.
+# Evaluation of a clause for an event, for cases that the data structure of an engine cannot decide.
 #
-# Straight from the definitions in `kindcast.index.clause`; some microseconds a clause.
+# Follows the definitions in `kindcast.index.clause`. Some microseconds per clause.
 
 
 def clause_matches(graph: ConceptGraph, clause: Clause, event: LoweredEvent) -> bool:
-    """Whether `event` has what `clause` requires, nothing that it forbids, and satisfies every predicate."""
+    """Whether `event` has all required and no forbidden attributes of `clause`, and satisfies all its predicates."""
     return (
         clause.required <= event.present
         and clause.forbidden.isdisjoint(event.present)
@@ -66,7 +66,7 @@ def _satisfies(graph: ConceptGraph, test: Test, value: Key) -> bool:
 
 
 class NaiveEngine(Engine):
-    """Clauses by row. `match` costs the evaluation of every clause."""
+    """Clauses by row. `match` evaluates every clause."""
 
     def __init__(self, graph: ConceptGraph) -> None:
         self._graph = graph
@@ -77,26 +77,26 @@ class NaiveEngine(Engine):
         return len(self._clauses)
 
     def add(self, clause: Clause) -> ClauseRow:
-        """Store `clause` at the lowest free row."""
+        """Stores `clause` at the lowest free row."""
         row = min(self._free, default=ClauseRow(len(self)))
         self._free.discard(row)
         self._clauses[row] = clause
         return row
 
     def remove(self, row: ClauseRow) -> None:
-        """Forget the clause at `row`. Raises `UnknownRow`."""
+        """Removes the clause at `row`. Raises `UnknownRow`."""
         if row not in self._clauses:
             raise UnknownRow(row)
         del self._clauses[row]
         self._free.add(row)
 
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
-        """The rows whose clauses match `event`, ascending."""
+        """Returns the rows whose clauses match `event`, in ascending order."""
         rows = sorted(row for row, clause in self._clauses.items() if self._matches(clause, event))
         return np.array(rows, dtype=np.int32)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if rows are neither stored nor free, or both."""
+        """Raises AssertionError if a row is neither stored nor free, or both."""
         rows = range(len(self._clauses) + len(self._free))
         assert sorted([*self._clauses, *self._free]) == list(rows), (self._clauses.keys(), self._free)
 

@@ -1,4 +1,5 @@
-"""The engines by name. All are exact engines (`kindcast.index.engine.Engine`); they differ in speed and memory only."""
+"""The registry of engines by name. All are exact (`kindcast.index.engine.Engine`); they differ in speed and memory
+only."""
 
 from pathlib import Path
 
@@ -25,12 +26,12 @@ ENGINES: dict[str, EngineFactory] = {
     "naive": NaiveEngine,
     "quarantine": QuarantineEngine,
 }
-"""Name → what builds an empty engine over a concept graph."""
+"""Map from names to functions that build an empty engine for a concept graph."""
 
 
 def new_engine(name: str, graph: ConceptGraph, *, budget: int | None = None) -> Engine:
-    """An empty engine. `budget`: how many bytes it may have; of `fused` alone. Raises `UnknownEngine` with the known
-    names, `ValueError` for a budget of another engine."""
+    """Returns an empty engine. `budget` is its maximum size in bytes; only `fused` supports it. Raises `UnknownEngine`
+    with the known names, and `ValueError` for a budget with another engine."""
     factory = ENGINES.get(name)
     if factory is None:
         raise UnknownEngine(name, sorted(ENGINES))
@@ -42,6 +43,6 @@ def new_engine(name: str, graph: ConceptGraph, *, budget: int | None = None) -> 
 
 
 def open_engine(name: str, folder: Path, graph: ConceptGraph, *, budget: int | None = None) -> Engine | None:
-    """The engine that was saved in `folder`; None for an engine without files. Raises `UnusableIndex`,
-    `IndexFull`, `OSError`."""
+    """Opens the engine that was saved in `folder`; returns None for an engine without a file format. Raises
+    `UnusableIndex`, `IndexFull`, `OSError`."""
     return FusedEngine.open(folder, graph, budget=budget) if name == "fused" else None

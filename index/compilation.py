@@ -79,9 +79,7 @@ def _beside() -> None:
         from kindcast.index import machine_code  # noqa: F401  (slow, so imported before the lock is held)
 
         if not _ending.is_set():
-            with (
-                jit.no_kernel_runs() if cached else nullcontext()
-            ):  # compilation is slow, so other threads must continue
+            with jit.no_kernel_runs() if cached else nullcontext():  # compiling is slow: other threads go on
                 jit.load()
                 call_all()
     except Exception:  # kernels continue as Python

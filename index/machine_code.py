@@ -1,5 +1,4 @@
-"""Compilation of kernels to machine code. The only module that imports numba and LLVM; imported at the first kernel
-call.
+"""Compilation of kernels to machine code: the only module that imports numba and LLVM, at the first kernel call.
 
 The cache key of numba is the name of the function, the SHA-256 of its source file, the signature, and the name and
 features of the processor. Machine code of a kernel contains the kernels that it calls, so here the key includes all

@@ -1,5 +1,5 @@
-"""The registry of engines by name. All are exact (`kindcast.index.engine.Engine`); they differ in speed and memory
-only."""
+"""The registry of engines by name. All are exact engines (`kindcast.index.engine.Engine`) of different speed and
+memory."""
 
 from pathlib import Path
 

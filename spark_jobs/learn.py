@@ -1,9 +1,9 @@
 """The command `learn`: statistics of the values in an archive, and the selectivity of each predicate, by day.
 
-    OUTPUT/values/       (day, attribute, value, events)       value frequencies; one row for all numbers: count, least, greatest
+    OUTPUT/values/       (day, attribute, value, events)       value frequencies; numbers: count, least, greatest
     OUTPUT/predicates/   (day, predicate, events, holds)       selectivity of each predicate of the subscriptions
     OUTPUT/together/     (one, other, events)                  pairs of predicates that hold for the same event
-    OUTPUT/drift/        (day, attribute, distance)            distance of the values of a day from those of the day before
+    OUTPUT/drift/        (day, attribute, distance)            distance of the values of a day from the day before
     OUTPUT/priors.json                                         initial statistics for the planner and the index
 
 Each predicate is matched by the engine as a separate subscription. Expensive operators are called as in matching, and

@@ -271,7 +271,7 @@ class _Columns:
         self._places: dict[Any, int] = {}
         self._readings: list[dict[str, Any]] = []
         self._chosen: list[int] = []  # the position of each reading, in order
-        self._value_ends: list[int] = [0]  # by (event, attribute)
+        self._value_ends: list[int] = [0]  # the end of the values of each (event, attribute)
         self._names: list[str] = []
         self._attribute_ends: list[int] = [0]  # by event
         self._changes: list[list[dict[str, str]]] = []

@@ -156,7 +156,7 @@ class EventBatch:
     """E events in S columns. `codes` and `numbers` begin with a matrix of E·S values, row by row: codes for keys and
     concepts (-1 for no value), numbers for ordered columns (NaN for no value).
 
-    The values of an event e with several values in a column are not in the matrix. Its number is
+    The matrix is not used for an event e with several values in a column. Such an event has the number
     n = `several_index[e]`, and its values in column s are those from `several_from[n·S + s]` to before
     `several_from[n·S + s + 1]`, after the matrix in the same arrays. For other events, `several_index[e]` is -1."""
 

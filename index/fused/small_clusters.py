@@ -146,7 +146,7 @@ def scattered_arrays(
 def _attribute_masks(
     sets: Sequence[frozenset[AttributeId]], starts: Sequence[int], sizes: Sequence[int], words: int
 ) -> tuple[Codes, Words, tuple[Ints, Codes]]:
-    """Returns the attributes that are in most sets, a mask of rows for each, and the other attributes of each set."""
+    """Returns the most frequent attributes, a mask of rows for each, and the other attributes of each set."""
     times: dict[AttributeId, int] = {}
     for each in sets:
         for attribute in each:

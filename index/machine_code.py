@@ -35,7 +35,7 @@ def _prefetch(context: Any, array: Any, place: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         function = cast(Any, get_or_insert_function)(builder.module, kind, "llvm.prefetch.p0i8")
         pointer = builder.bitcast(builder.gep(start, [values[1]]), byte)
-        builder.call(function, [pointer, number(0), number(3), number(1)])  # for a read, with high locality, in the data cache
+        builder.call(function, [pointer, number(0), number(3), number(1)])  # read, high locality, data cache
         return target.get_dummy_value()
 
     return void(array, place), code

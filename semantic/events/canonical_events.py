@@ -1,7 +1,8 @@
-"""Canonical events: published JSON → attribute → values with every reading; checks and additions of declared types.
+"""Canonical events: conversion of published JSON to attributes whose values have all their readings; validation against
+declared types.
 
-docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added, nothing published is replaced: the string
-"laptop" stays a string and may also be read as a concept. What an event means does not depend on any subscription.
+docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added; nothing published is replaced. The string
+"laptop" stays a string and may also be read as a concept. The meaning of an event does not depend on any subscription.
 
     JSON ──flatten──▶ (dotted name, scalar or quantity) ──name──▶ every name above it ──read──▶ Value
 """
@@ -68,56 +69,57 @@ __all__ = ["JSON_NUMBER", "OBJECTS", "TYPES", "Canonicaliser", "EventLimits", "T
 
 # ── typed events: checks against the declared types before an event is read, derived attributes afterwards ────────────
 
-# `canonical_events` reads every event, and `vocabulary.event_schemas` knows types but no values. If no type and no
-# derived attribute is declared, this module is not used (open mode).
+# `vocabulary.event_schemas` knows types but no values, so values are checked here. If no type and no derived attribute
+# is declared, this section is not used (open mode).
 
 
-# Does an event fit its types? The consistency rules of Le Subscribe, section 2.1, one problem an attribute.
+# Validation of an event against its types: the consistency rules of Le Subscribe, section 2.1, one problem per
+# attribute.
 #
-#     R1   the event says which types it has: the context attribute `type`, and `@type` in the data
-#     R2   a mandatory attribute is there; each value is of the attribute's domain; a unique attribute has one value
-#     R3   where the type is closed (`additionalProperties: false`), there is nothing else
+#     R1   an event states its types: the context attribute `type`, and `@type` in the data
+#     R2   a mandatory attribute is present; each value is in the attribute's domain; a unique attribute has one value
+#     R3   an event of a closed type (`additionalProperties: false`) has no other attributes
 #
 # (As printed, R2 makes optional attributes mandatory too; read literally, no optional attribute could be left out.)
 #
-# The verdict is that of JSON Schema on the same document, but for what makes an event an event of ours: names of
-# attributes resolve first (rule 2), an attribute with a dot is a nested one (rule 1), null, [] and {} are no values
-# (rule
-# 1), words of an enumeration may be synonyms (rule 9), and `@type` is no attribute. The annotations only add: a
-# concept must lie beneath the declared one, a text beside numbers must be a quantity.
+# The result is that of JSON Schema on the same document, with these differences: names of attributes are resolved first
+# (rule 2); an attribute with a dot is a nested one (rule 1); null, [] and {} are no values (rule 1); words of an
+# enumeration may be synonyms (rule 9); `@type` is no attribute. The annotations add conditions: a concept must be at or
+# beneath the declared concept, and a text in a numeric domain must be a quantity.
 
 MOST_PROBLEMS = 100
-"""Problems told of one event; the walk ends there."""
+"""The maximum number of problems reported for one event. The validation stops there."""
 SUGGESTED = 3
-"""Problems of one event that come with near names: each costs a comparison with all names of its type."""
+"""The number of problems of one event that list similar names. Each list costs a comparison with all names of its
+type."""
 
 Path = tuple[Any, ...]
 _Entry = tuple[str, Any, Path]
-"""A member of an object: its name, its value, and where it stands."""
+"""A member of an object: its name, its value, and its path."""
 
 
 class Words(Protocol):
-    """What must be known of words to check values."""
+    """The vocabulary functions that the validation of values uses."""
 
     def names(self, raw: str) -> tuple[str, ...]:
-        """The attribute that a published name means, and every attribute above it (rule 2)."""
+        """Returns the attribute that a published name means, and every attribute above it (rule 2)."""
 
     def root_word(self, text: str) -> str:
-        """The user's root word for a text."""
+        """Returns the root word of a text, from the user's synonyms."""
 
     def is_kind(self, text: str, concepts: tuple[str, ...]) -> bool | None:
-        """Whether a text may mean one of the concepts, or one beneath; None where none of them is known."""
+        """Whether a text may mean one of the concepts or a concept beneath them; None if none of them is known."""
 
     def is_quantity(self, text: str) -> bool:
         """Whether a text is a number, alone or with a known unit."""
 
     def property_of(self, name: str) -> dict[str, Any] | None:
-        """What is known of the property of an attribute."""
+        """Returns a description of the property of an attribute, or None."""
 
 
 def check_event(view: View, data: Mapping[str, Any], words: Words) -> list[Problem]:
-    """What in `data` does not fit the types of `view`, at most `MOST_PROBLEMS`, each with a JSON pointer; where an
-    attribute is missing, to where it would stand. Linear in the data."""
+    """Returns the problems of `data` under the types of `view`, at most `MOST_PROBLEMS`. Each has a JSON pointer; for a
+    missing attribute, it points to where the attribute would be. Linear in the data."""
     check = _Check(view, words)
     with contextlib.suppress(_Enough):
         check.object(view.shape, _entries(data, ()), (), "")
@@ -125,7 +127,7 @@ def check_event(view: View, data: Mapping[str, Any], words: Words) -> list[Probl
 
 
 class _Enough(Exception):
-    """Problems reported of one event at most."""
+    """Raised when `MOST_PROBLEMS` problems are reported."""
 
 
 class _Check:
@@ -150,8 +152,8 @@ class _Check:
             self._member(shape.members[name], sources, (*path, name), prefix + name)
 
     def _members(self, shape: Shape, prefix: str, key: str) -> dict[str, str]:
-        """The members that a published name belongs to, each with what is left of a dotted name. Several where one
-        attribute is above another (rule 2)."""
+        """Returns the members that a published name belongs to, each with the rest of a dotted name. There are several
+        if one attribute is above another (rule 2)."""
         found = {key: ""} if key in shape.members else {}
         for name in self._words.names(prefix + key):
             if name.startswith(prefix):
@@ -161,7 +163,8 @@ class _Check:
         return found
 
     def _member(self, shape: Shape, sources: list[_Entry], path: Path, name: str) -> None:
-        """The values of one member: usually one source; several where names mean the same."""
+        """Checks the values of one member. It usually has one source, but several if several published names mean
+        it."""
         whole = [(value, place) for rest, value, place in sources if not rest]
         inner = [(rest, value, (*place,)) for rest, value, place in sources if rest]
         if inner:
@@ -210,7 +213,7 @@ class _Check:
                     self.value(shape.items, each, (*place, index), name)
 
     def _outside(self, domain: Domain, value: Any) -> str | None:
-        """Why a scalar is not of the domain; None where it is."""
+        """Returns why a scalar is not in the domain; None if it is."""
         if domain.members is not None and not self._is_member(value, domain.members):
             return f"is none of {', '.join(map(str, domain.members[:8]))}{' …' if len(domain.members) > 8 else ''}"
         if isinstance(value, bool):
@@ -226,7 +229,8 @@ class _Check:
             return f"has more than {domain.longest} characters"
         if domain.pattern is not None:
             pattern = compile_pattern(domain.pattern)
-            # A text that would hold up publishing is not compared: this only tells its publisher what it looks like.
+            # A text that would delay publishing is not compared. This check only tells a publisher about a malformed
+            # text.
             if pattern.states * len(text) <= STEPS and not pattern.search(text):
                 return f"does not match /{domain.pattern}/"
         if domain.date_time and parse_instant(text) is None:
@@ -282,7 +286,8 @@ def _entries(data: Mapping[str, Any], place: Path) -> Iterable[_Entry]:
 
 
 def _is_empty(value: Any) -> bool:
-    """No value (rule 1): null, [] and {}, and what holds nothing else. Not recursive: data nests."""
+    """Whether a JSON value is no value (rule 1): null, [], {}, or a container that holds nothing else. Not recursive,
+    because data may be deeply nested."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -325,7 +330,7 @@ def _shown(value: Any) -> str:
 
 
 def _identity(value: Any) -> Any:
-    """What makes two JSON values the same: 1 and 1.0 are, 1 and true are not."""
+    """Returns a key that is equal for equal JSON values: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, Mapping):
         return ("object", frozenset((key, _identity(each)) for key, each in value.items()))
     if isinstance(value, list | tuple):
@@ -334,14 +339,14 @@ def _identity(value: Any) -> Any:
 
 
 TYPES = frozenset({EVENT_TYPES, "ce.type"})
-"""The attributes that say of what types an event is."""
+"""The attributes that hold the types of an event."""
 MOST_TYPES = 16
-"""Declared types of one event: each new combination of types is put together to a view."""
+"""The maximum number of declared types of one event. For each new combination of types a view is built."""
 JSON_NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*")
 
 
 class TypedEvents:
-    """The event types and derived attributes of one vocabulary; false where there are none. `names` gives the attribute
+    """The event types and derived attributes of one vocabulary; false if it has none. `names` returns the attribute
     that a published name means, and those above it."""
 
     def __init__(self, vocabulary: Vocabulary, names: Callable[[str], tuple[str, ...]]) -> None:
@@ -358,48 +363,49 @@ class TypedEvents:
         return self._is_declared
 
     def needs_row(self, attributes: Iterable[str]) -> bool:
-        """Whether a value of these attributes can only be read with the event around it: it says the event's type, or
-        others are derived from it."""
+        """Whether values of these attributes can be read only with their whole event, because they state its type, or
+        other attributes are derived from them."""
         if not self._is_declared:
             return False
         found = frozenset(attributes)
         if self._elements and any(name.startswith(self._elements) for name in found):
-            return True  # an element of what an aggregate ranges over
+            return True  # an attribute of the elements that an aggregate reads
         return bool(found & self._inputs) or (bool(self._vocabulary.schemas) and not TYPES.isdisjoint(found))
 
     @property
     def notes_values(self) -> bool:
-        """Whether something may be noted of values together: of an attribute with several, or one that is derived."""
+        """Whether notes may depend on several values: those of a unique attribute, or those from which another is
+        derived."""
         return bool(self._unique or self._vocabulary.derivations)
 
     def derived(self, types: frozenset[str]) -> Iterator[str]:
-        """The attributes that are derived in events of these types, and those above them."""
+        """Yields the attributes that are derived in events of these types, and those above them."""
         for each in self._vocabulary.derivations.applying(types):
             yield from self.names(each.attribute)
 
     def type_name(self, iri: str) -> str:
-        """The name by which the class of a graph is a type of events: its local name where that is declared and the IRI
-        is not, else the IRI."""
+        """Returns the name of the event type for a class of a graph: its local name if that is declared and the IRI is
+        not, otherwise the IRI."""
         declared = self._vocabulary.schemas.types
         local = local_name(iri)
         return local if local in declared and iri not in declared else iri
 
     def is_declared(self, iri: str) -> bool:
-        """Whether a declared type of events is the class of this IRI."""
+        """Whether the class with this IRI is a declared event type."""
         return not self._vocabulary.schemas.types.keys().isdisjoint(self.types_of([self.type_name(iri)]))
 
     def types_of(self, texts: Iterable[str]) -> frozenset[str]:
-        """The types that an event names, in NFC, and their root words."""
+        """Returns the types that an event names, in NFC, and their root words."""
         types = {unicodedata.normalize("NFC", text) for text in texts}
         return frozenset(types | {self.root_word(text) for text in types})
 
     def stated(self, types: frozenset[str]) -> frozenset[str]:
-        """What every object of an event of these types may state: `quantities`, `codes` (rule 22)."""
+        """Returns what every object of an event of these types may state: `quantities`, `codes` (rule 22)."""
         view = self._vocabulary.schemas.view(types) if self._vocabulary.schemas.states else None
         return frozenset() if view is None else view.stated
 
     def check(self, types: frozenset[str], data: Any, notes: list[Note]) -> None:
-        """Raises `InvalidEvent` with everything in `data` that does not fit the declared ones of `types`."""
+        """Raises `InvalidEvent` with everything in `data` that does not fit the declared types among `types`."""
         schemas = self._vocabulary.schemas
         if sum(each in schemas.types for each in types) > MOST_TYPES:
             detail = f"an event has at most {MOST_TYPES} declared types"
@@ -414,8 +420,8 @@ class TypedEvents:
         notes.extend(Note("undeclared-type", "ce.type", f"no event type {each!r} is declared") for each in unknown)
 
     def complete(self, event: CanonicalEvent, types: frozenset[str], notes: list[Note]) -> dict[str, tuple[Value, ...]]:
-        """The attributes of `event` with the derived ones, each under every name above it too; what is there already
-        stays."""
+        """Returns the attributes of `event` together with the derived attributes. A derived value is also added under
+        every name above its attribute. An attribute that the event has is not derived."""
         attributes = event.attributes
         for name in self._unique & attributes.keys():
             if len(attributes[name]) > 1:
@@ -436,13 +442,14 @@ class TypedEvents:
                     found[name] = (*found.get(name, ()), *values)
         return found
 
-    # ── what `check_event` asks ─────────────────────────────────────────────────────────────────────────────────────
+    # ── what `check_event` calls (`Words`) ──────────────────────────────────────────────────────────────────────────────
 
     def root_word(self, text: str) -> str:
         return self._vocabulary.root_word(text)
 
     def is_kind(self, text: str, concepts: tuple[str, ...]) -> bool | None:
-        """None where the vocabulary knows none of `concepts` (its ontology may come later)."""
+        """Whether a text may mean one of `concepts` or a concept beneath them. None if the vocabulary has none of them,
+        because their ontology may be uploaded later."""
         vocabulary = self._vocabulary
         known = [concept for iri in concepts if (concept := vocabulary.concept(iri)) is not None]
         if not known:
@@ -454,31 +461,32 @@ class TypedEvents:
         return JSON_NUMBER.fullmatch(text) is not None or self._vocabulary.units.parse(text) is not None
 
     def property_of(self, name: str) -> dict[str, Any] | None:
-        """What is known of the property of an attribute."""
+        """Returns a description of the property of an attribute, or None."""
         return self._vocabulary.attributes.described(name)
 
 
 CACHED_STRINGS = 1 << 16
-"""Strings whose readings are kept: a stream repeats its names, rooms and classes, and a reading costs several
-look-ups."""
+"""The maximum number of strings whose readings are cached. Streams repeat names, rooms and classes, and a reading costs
+several look-ups."""
 KINDS_IN_WORDS = {
     "instant": "a date-time, a date or a time since 1970",
     "version": "a version",
     "ip": "an IP address",
 }
 LONGEST_CACHED = 1_000
-"""Characters of a string or name that is kept: what publishers send must not fill the memory."""
+"""The maximum length in characters of a cached string or name, so that published texts cannot fill the memory."""
 
 OBJECTS = (QuantityObject, StatedCode)
-"""What is read of an object as a whole."""
+"""Objects that are read as one value."""
 _StatedWithin = Callable[[str], StatedIn]
-"""Whole name of an array (none: of the event) → what objects in its elements state."""
+"""Whole name of an array (empty for the event itself) → function for what the objects in its elements state."""
 
 
 class Canonicaliser:
-    """Reads events under one vocabulary. Keeps a bounded cache of readings, so one thread at a time may use it.
+    """Converts events to canonical form under one vocabulary. It has a bounded cache of readings, so only one thread at
+    a time may use it.
 
-    Costs about 1 µs for a number or a string seen before, some 10 to 20 µs for a new string.
+    Costs about 1 µs for a number or a cached string, and some 10 to 20 µs for a new string.
     """
 
     def __init__(self, vocabulary: Vocabulary, limits: EventLimits | None = None) -> None:
@@ -501,7 +509,7 @@ class Canonicaliser:
         self._documents = DocumentReader(self._graphs, vocabulary.splits, vocabulary.schemas)
 
     def _is_event_class(self, iri: str) -> bool:
-        """Whether a declared type of events is the class of this IRI (rule 21)."""
+        """Whether the class with this IRI is a declared event type (rule 21)."""
         return bool(self._typed) and self._typed.is_declared(iri)
 
     @property
@@ -514,26 +522,26 @@ class Canonicaliser:
 
     @property
     def typed(self) -> TypedEvents:
-        """What the declared types of events demand and add."""
+        """The declared event types and derived attributes."""
         return self._typed
 
     def declaration(self, name: str) -> AttributeDeclaration | None:
-        """What is declared of an attribute."""
+        """Returns the declaration of an attribute, if there is one."""
         return self._declaration(name)
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary under which it reads."""
+        """The vocabulary under which events are read."""
         return self._vocabulary
 
     def canonicalise(
         self, event: Mapping[str, Any] | Event, graph: tuple[Event, tuple[Note, ...]] | None = None
     ) -> CanonicalEvent:
-        """The canonical form of `event`, a bare mapping being its data; `graph` is what `graph_event` gave of it, where
-        that is known.
+        """Returns the canonical form of `event`. A bare mapping is the data of an event. `graph` is the result of
+        `graph_event` for this event, if it was called before.
 
-        Raises `InvalidEvent` with a JSON pointer for each problem: what is no mapping, a top-level key `ce`, what
-        `flatten` refuses, and what does not fit the declared types of the event.
+        Raises `InvalidEvent` with a JSON pointer for each problem: the event is no mapping, a top-level key is `ce`,
+        `flatten` refuses the data, or the data does not fit the declared types of the event.
         """
         event, said_of_graph = graph or self.graph_event(event if isinstance(event, Event) else Event(_mapping(event)))
         notes = list(said_of_graph)
@@ -556,7 +564,7 @@ class Canonicaliser:
             said = (found.scalar for found in scalars.get("ce.type", ()))
             texts = (self._typed.type_name(each.iri or "") if isinstance(each, Resource) else each for each in said)
             declared = self._typed.types_of(each for each in texts if isinstance(each, str))
-            if not isinstance(data, Node):  # that of a graph was checked as it was published
+            if not isinstance(data, Node):  # a graph was checked in the form in which it was published
                 self._typed.check(declared, data, notes)
         repeated: dict[str, tuple[int, ...]] = {}
         attributes = self._read(scalars, notes, repeated)
@@ -567,27 +575,29 @@ class Canonicaliser:
         return CanonicalEvent(attributes, found, tuple(dict.fromkeys(notes)), repeated)
 
     def may_be_document(self, event: object) -> bool:
-        """Whether `graph_event` has to look at an event, or at the data of one: not if it is plain JSON for sure."""
+        """Whether `graph_event` must be called for an event, or for the data of one. False if it is certainly plain
+        JSON."""
         return may_be_graph(event) or self._documents.may_split(event.data if type(event) is Event else event)
 
     def may_hold_graph(self, event: Event) -> bool:
-        """Whether `holds_graph` has to be asked. One look; any thread."""
+        """Whether `holds_graph` must be called. Constant time; thread-safe."""
         return is_graph(event) or self._documents.may_split(event.data)
 
     def holds_graph(self, event: Event) -> bool:
-        """Whether the data of `event` is read as a graph (rule 20), or that of the one event in its envelope is. Linear
-        for an envelope; any thread."""
+        """Whether the data of `event`, or of the single event in its envelope, is read as a graph (rule 20). Linear for
+        an envelope; thread-safe."""
         if is_graph(event):
             return True
         try:
             return is_graph(self._documents.single(event))
         except InvalidEvent:
-            return False  # reading it tells
+            return False  # the error is reported when the event is read
 
     def graph_event(self, event: Event, *, quickly: bool = False) -> tuple[Event, tuple[Note, ...]]:
-        """`event` out of its envelope, if it has one (rule 21), with the tree of its graph as data, where its data is
-        one (rule 20), and what is to be noted of that; else itself. Raises `InvalidEvent`, also for published JSON of a
-        graph that does not fit the declared types of the event; with `quickly` `TakesLong` for a graph that does."""
+        """Returns `event` taken out of its envelope, if it has one (rule 21). If its data is a graph, the data is
+        replaced by the tree of the graph (rule 20). Also returns the notes. Raises `InvalidEvent`, also if the
+        published JSON of a graph does not fit the declared types of the event. With `quickly`, raises `TakesLong` for a
+        graph that takes long."""
         event = self._documents.single(event)
         read, said = self._graphs.read(event, quickly=quickly)
         if self._typed and isinstance(read.data, Node) and not isinstance(event.data, Node):
@@ -599,21 +609,21 @@ class Canonicaliser:
         return read, said
 
     def published(self, event: Event) -> Event:
-        """The event as its publisher wrote it, out of its document. Raises `InvalidEvent`."""
+        """Returns the event in its published form, taken out of its document. Raises `InvalidEvent`."""
         return self._documents.published(event)
 
     def events_of(self, event: Event, digest: str | None = None, *, seconds: float = MOST_SECONDS) -> list[Event]:
-        """The events of a document (rule 21), in order; `event` itself where it is one: see `DocumentReader`. Raises
-        `InvalidEvent`."""
+        """Returns the events of a document in order (rule 21), or `event` itself if it is a single event; see
+        `DocumentReader`. Raises `InvalidEvent`."""
         return self._documents.events_of(event, digest, seconds=seconds)
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def names(self, raw: str, array: str = "") -> tuple[str, ...]:
-        """The attribute that a published name means, and every attribute above it (rule 2); inside elements of `array`
-        as seen from the element."""
+        """Returns the attribute that a published name means, and every attribute above it (rule 2). Inside elements of
+        `array`, the names are relative to the element."""
         attributes = self._vocabulary.attributes
-        if len(attributes.asked_curies) != self._curies:  # names were read before somebody asked for one of these
+        if len(attributes.asked_curies) != self._curies:  # subscriptions use a CURIE that is not in the cache yet
             self._curies = len(attributes.asked_curies)
             self._names.clear()
         found = self._names.get((array, raw))
@@ -635,9 +645,9 @@ class Canonicaliser:
         done: dict[tuple[str, int], CanonicalEvent],
         stated: _StatedWithin | None,
     ) -> dict[str, tuple[CanonicalEvent, ...]]:
-        """The elements of arrays of objects, each as an event of its own (for `some`); `array` is the one around them,
-        if any. `done` keeps those already made, by the whole name of their array: an object is an element of every
-        array around it, and making it anew for each would cost 2^depth."""
+        """Returns the elements of arrays of objects, each as an event of its own (for `some`). `array` is the array
+        around them, if any. `done` caches the finished elements by the whole name of their array. Without it the cost
+        would be 2^depth, because an object is an element of every array around it."""
         named: dict[str, list[Mapping[str, Any]]] = {}
         for name, found in raw.items():
             for each in self.names(name, array):
@@ -667,17 +677,18 @@ class Canonicaliser:
     # ── what objects state ──────────────────────────────────────────────────────────────────────────────────────
 
     def states(self, context: Mapping[str, Any]) -> bool:
-        """Whether every object of an event with this context is asked what it states: by its content type."""
+        """Whether every object of an event with this context may state a quantity or a code, because of its content
+        type."""
         content = context.get("datacontenttype")
         return isinstance(content, str) and content.partition(";")[0].strip().lower() == FHIR
 
     @property
     def some_state(self) -> bool:
-        """Whether some attribute is declared to hold objects that state quantities or codes."""
+        """Whether an attribute is declared to hold objects that state quantities or codes."""
         return self._vocabulary.attributes.states
 
     def stated_by(self, node: Node) -> Stated | None:
-        """What a node of a graph states by the shapes that are known (rule 22)."""
+        """Returns what a node of a graph states, by the known shapes of quantities and codes (rule 22)."""
         return stated_value(node, QuantityMembers(), CodeMembers(), self._units.knows)
 
     def is_stating(self, name: str) -> bool:
@@ -686,8 +697,8 @@ class Canonicaliser:
         return found is not None and (found.quantity is not None or found.code is not None)
 
     def _stated(self, event: Event) -> _StatedWithin | None:
-        """What asks the objects of `event`, by the array in which they are elements, what they state (rule 22); None
-        where none is asked."""
+        """Returns a function from an array to the function that determines what the objects in its elements state (rule
+        22). None if no object of `event` can state anything."""
         declared = self._vocabulary.attributes.states
         is_asked = self.states(event.context) or isinstance(event.data, Node)  # graphs always
         said = frozenset(STATED) if is_asked else frozenset[str]()
@@ -713,7 +724,7 @@ class Canonicaliser:
         return within
 
     def _types_said(self, event: Event) -> Iterable[str]:
-        """The types that an event says it has (rule 1)."""
+        """Yields the types that an event states (rule 1)."""
         own = event.data.get(TYPE) if isinstance(event.data, Mapping) else None
         waiting = [event.context.get("type"), own]
         while waiting:
@@ -734,7 +745,8 @@ class Canonicaliser:
         repeated: dict[str, tuple[int, ...]],
         array: str = "",
     ) -> dict[str, tuple[Value, ...]]:
-        """Attribute → its distinct values; `repeated` gets how often each occurs, where some do so more than once."""
+        """Returns attribute → its distinct values. `repeated` receives the number of occurrences of each value for the
+        attributes in which a value occurs more than once."""
         declared_as = self._vocabulary.attributes.declared_as
         attributes: dict[str, dict[Any, Value]] = {}
         again: dict[str, dict[Any, int]] = {}
@@ -757,8 +769,9 @@ class Canonicaliser:
         return {name: tuple(values.values()) for name, values in attributes.items()}
 
     def _sibling_unit(self, name: str, found: Found, known: dict[tuple[int, str], str | None]) -> str | None:
-        """The unit in the sibling attribute that `name`'s declaration points to, for a number. `known` remembers it for
-        the object around, or an array of numbers in a large object would search that object once per number."""
+        """Returns the unit of a number from the sibling attribute that the declaration of `name` refers to. `known`
+        caches it per surrounding object. Without the cache, an array of numbers in a large object would search that
+        object once per number."""
         if found.around is None or isinstance(found.scalar, bool | str | QuantityObject | StatedCode):
             return None
         declaration = self._declaration(name)
@@ -773,8 +786,8 @@ class Canonicaliser:
         return known[key]
 
     def read(self, name: str, scalar: Any, unit: str | None, notes: list[Note]) -> Value:
-        """One scalar under the attribute `name` with all its readings; what the publisher should know goes to
-        `notes`."""
+        """Returns the value of one scalar under the attribute `name` with all its readings. Adds notes for the
+        publisher to `notes`."""
         if isinstance(scalar, str):
             key = (name, scalar)
             found = self._strings.get(key)
@@ -793,7 +806,9 @@ class Canonicaliser:
             return self._read_typed(name, scalar, notes)
         if isinstance(scalar, Resource):
             return self._read_resource(scalar)
-        if isinstance(scalar, OBJECTS) and scalar.node is not None:  # one value, with what the node is
+        if (
+            isinstance(scalar, OBJECTS) and scalar.node is not None
+        ):  # one value, which also has the readings of the node
             of_node, whole = self._read_resource(scalar.node), self.read(name, replace(scalar, node=None), unit, notes)
             concepts = tuple(dict.fromkeys((*of_node.concepts, *whole.concepts)))
             return replace(
@@ -813,13 +828,15 @@ class Canonicaliser:
         return self._read_number(name, scalar, scalar, unit, notes)
 
     def _read_typed(self, name: str, scalar: TypedText, notes: list[Note]) -> Value:
-        """A literal of a graph as its text, and as the code that it is where its datatype is a system (rule 22)."""
+        """Reads a literal of a graph as its text. If its datatype is a code system, also reads it as a code (rule
+        22)."""
         value = self._read_string(name, scalar.text, notes)
         coded = self._vocabulary.coded(scalar.datatype, scalar.text).candidates
         return replace(value, concepts=tuple(dict.fromkeys((*value.concepts, *coded)))) if coded else value
 
     def _read_resource(self, node: Resource) -> Value:
-        """A node of a graph: the concept that its IRI is, if it is one, and the classes that the graph states of it."""
+        """Reads a node of a graph: the concept with its IRI, if there is one, and the classes that the graph states for
+        it."""
         vocabulary = self._vocabulary
         resolved = (vocabulary.resolve(each, is_iri=True).candidates for each in node.types)
         types = tuple(dict.fromkeys(vocabulary.instance_of(each) for found in resolved for each in found))
@@ -847,14 +864,14 @@ class Canonicaliser:
         return Value(published, number=float(number), instant=instant, amount=amount, dimension=dimension)
 
     def _read_code(self, name: str, scalar: StatedCode, notes: list[Note]) -> Value:
-        """An object as the concepts of its codes (rule 22): all of them are readings of one value."""
+        """Reads an object as the concepts of its codes (rule 22). All of them are readings of one value."""
         concepts: dict[ConceptId, None] = {}
         for system, code in scalar.codes:
             concepts.update(dict.fromkeys(self._coded(name, system, code, notes)))
         return Value(scalar.published, concepts=tuple(concepts))
 
     def _coded(self, name: str, system: str, code: str, notes: list[Note]) -> tuple[ConceptId, ...]:
-        """The concepts that a code means."""
+        """Returns the concepts that a code means."""
         found = self._vocabulary.coded(system, code)
         if found.candidates:
             notes.extend(notes_on_event_term(name, code, found, self._vocabulary, holds_concepts=False))
@@ -868,7 +885,7 @@ class Canonicaliser:
     def _read_interval(
         self, name: str, scalar: QuantityObject, comparator: Comparator, dimension: str | None, notes: list[Note]
     ) -> Value:
-        """A quantity of which only one end is known (rule 22)."""
+        """Reads a quantity with a comparator, of which only one end is known (rule 22)."""
         if not self._vocabulary.attributes.takes_comparators(name):
             detail = (
                 f"{name} has a quantity with the comparator {comparator}: declare the attribute with quantity to "
@@ -916,7 +933,7 @@ class Canonicaliser:
                     meant += vocabulary.coded(declaration.code.within, other).candidates
                 concepts = tuple(dict.fromkeys((*concepts, *meant)))
             also = tuple(dict.fromkeys((*also, *(vocabulary.root_word(other) for other in others))))
-        # What a code or a pattern knew is not unknown.
+        # A text that was read by a code or a pattern is not an unknown term.
         notes.extend(note for note in of_term if note.code != "unknown-term" or not concepts)
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
@@ -974,7 +991,7 @@ class Canonicaliser:
 
 
 def _keys(kind: str, text: str) -> tuple[tuple[str, str | float], ...]:
-    """Under what a version or an address is found; nothing for another text."""
+    """Returns the keys under which a version or an address is found; empty for any other text."""
     if kind == "version":
         version = parse_version(text)
         return () if version is None else (("version", version.number),)
@@ -983,7 +1000,8 @@ def _keys(kind: str, text: str) -> tuple[tuple[str, str | float], ...]:
 
 
 def _unread(name: str, published: Any, kind: str) -> Note:
-    """What cannot be read as the kind that its attribute is declared to have is told, never silently false."""
+    """Returns the note for a value that cannot be read as the declared kind of its attribute. It is never silently
+    false."""
     shown = repr(published)[:60]
     return Note(
         "not-of-kind",
@@ -993,7 +1011,7 @@ def _unread(name: str, published: Any, kind: str) -> Note:
 
 
 def range_of(declaration: AttributeDeclaration | None, vocabulary: Vocabulary) -> tuple[ConceptId, ...]:
-    """The concepts that an attribute is declared to hold; empty if nothing is declared or known."""
+    """Returns the concepts of the declared range of an attribute; empty if no range is declared or known."""
     if declaration is None:
         return ()
     found = (vocabulary.concept(iri) for iri in declaration.range)

@@ -92,13 +92,14 @@ __all__ = [
 
 # ── resolution of names in expressions: terms become IRIs, attribute names become canonical ones ──────────────────────
 
-# docs/matching-semantics.md, rules 2, 9, 12 to 15. All problems of a subscription are collected and raised together. A
-# resolved expression is what a server stores: it no longer depends on labels. Resolving it once more, under another
-# version of the vocabulary, only follows its IRIs (`stored=True`), and what is gone is flagged, not refused.
+# docs/matching-semantics.md, rules 2, 9, 12 to 15. All problems of a subscription are collected and raised together.
+# The server stores the resolved expression, which no longer depends on labels. When it is resolved again under another
+# version of the vocabulary (`stored=True`), only its IRIs are looked up. An IRI that was removed is flagged, not
+# refused.
 
 
 NO_VALUE = frozenset({"null", "none", "nil", "undefined", "empty"})
-"""What other languages call the absence of a value."""
+"""Words with which other languages write the absence of a value."""
 HABITS = {
     "like": "contains",
     "ilike": "contains",
@@ -127,16 +128,16 @@ HABITS = {
     "was": "is",
     "are": "isa",
 }
-"""Words of other languages that stand where a comparison stands → ours."""
+"""Comparison words of other languages → the comparison of this language."""
 CANDIDATES = 20
-"""Meanings of an ambiguous term that are listed at most."""
+"""The maximum number of meanings that are listed for an ambiguous term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """`expression` with every name resolved, and what the subscriber should know about how. `kept` is what to store:
-    the same, but of a stored one what was stored, whose IRIs and names may mean something else again under another
-    version."""
+    """The result of `resolve`. `expression` has every name resolved; `notes` tell the subscriber how. `kept` is the
+    expression to store. It is the resolved one, except for a stored subscription: then it is the expression that was
+    stored, because its IRIs and names may have another meaning again under a later version."""
 
     expression: Expression
     notes: tuple[Note, ...]
@@ -150,11 +151,11 @@ def resolve(
     stored: bool = False,
     operators: Mapping[str, Operator] | None = None,
 ) -> Resolved:
-    """Replace every name in `expression` by what it means under `vocabulary`.
+    """Replaces every name in `expression` by its meaning under `vocabulary`.
 
-    With `stored`, terms that carry an IRI are kept even if the vocabulary lost it (a note says so). Raises
-    `InvalidSubscription` with every unknown or ambiguous term, unknown relation or operator, wrong unit, impossible
-    comparison and bad pattern. Linear in the expression; a term costs one look-up.
+    With `stored`, a term that carries an IRI is kept even if the vocabulary no longer has the IRI (a note says so).
+    Raises `InvalidSubscription` with every unknown or ambiguous term, unknown relation or operator, wrong unit,
+    impossible comparison and bad pattern. Linear in the expression; a term costs one look-up.
     """
     resolver = _Resolver(vocabulary, stored, operators or {})
     resolved = resolver.expression(expression)
@@ -169,7 +170,7 @@ class _Resolver:
     vocabulary: Vocabulary
     stored: bool
     operators: Mapping[str, Operator]
-    array: str = ""  # inside `some`: the whole name of the array whose elements are asked
+    array: str = ""  # inside `some`: the whole name of the array whose elements are tested
     problems: list[Problem] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     relabelled: bool = False  # whether a term had no IRI yet
@@ -213,7 +214,7 @@ class _Resolver:
                 name = self.name(attribute, node.at)
                 relation = self.relation(name, node)
                 if relation is None:
-                    return node  # perhaps it was meant to be none, and what follows it no concept
+                    return node  # the word may not be a relation, and the words after it may not be concepts
                 resolved = tuple(self.term(name, term, ranged=False) for term in terms)
                 return replace(node, attribute=name, relation=relation, terms=resolved)
             case OperatorCall():
@@ -224,7 +225,8 @@ class _Resolver:
                 return replace(node, item=self.expression(item))
 
     def call(self, node: OperatorCall) -> OperatorCall:
-        """Attributes and terms among the arguments; whether there is such an operator, and it takes so many."""
+        """Resolves attributes and terms among the arguments. Checks that the operator exists and accepts these
+        arguments."""
         arguments = tuple(map(self.argument, node.arguments))
         operator = self.operators.get(node.name)
         if operator is None:
@@ -266,8 +268,9 @@ class _Resolver:
         return self.vocabulary.attributes.declared_as(name, self.array)
 
     def term(self, attribute: str, term: Term, *, ranged: bool = True, written: bool = True) -> Term:
-        """`term` with the IRI of the concept it means. Where it is not `ranged`, what the attribute is declared to hold
-        says nothing of it: a relation leads elsewhere. One that is not `written` is a string, and stored as such."""
+        """Returns `term` with the IRI of the concept that it means. `ranged=False` ignores the declared range of the
+        attribute, because a relation leads to other concepts. `written=False` is for a string: it is resolved here, but
+        stored as a string."""
         vocabulary = self.vocabulary
         if term.iri is not None or (self.stored and term.is_iri):
             return self.kept(attribute, term.iri or term.text, term)
@@ -276,8 +279,8 @@ class _Resolver:
         found = vocabulary.resolve(term.text, is_iri=term.is_iri, within=scope, asked=written)
         self.notes.extend(notes_on_term(attribute, term.text, found, vocabulary))
         if len(found.candidates) == 1:
-            # The very name that was hit is stored, not the preferred one of its concept: should a later version take an
-            # equivalence back, the subscription stays with what its author named (rule 14).
+            # The name that was found is stored, not the preferred name of its concept. If a later version removes an
+            # equivalence, the subscription keeps the concept that its author named (rule 14).
             return replace(term, iri=found.iris[0] if len(found.iris) == 1 else vocabulary.iri(found.candidates[0]))
         if found.candidates:
             listed = [(concept, vocabulary.curie(concept)) for concept in found.candidates[:CANDIDATES]]
@@ -290,7 +293,8 @@ class _Resolver:
         return term
 
     def unknown(self, attribute: str, term: Term) -> tuple[str, Position | None, tuple[dict[str, object], ...]]:
-        """What to say of a term that no concept is named by: the concept in another spelling, else near names."""
+        """Returns the detail, position and suggestions of the problem that no concept has the name `term`. Suggests the
+        concept with another spelling of the name first, then similar names."""
         vocabulary = self.vocabulary
         detail = f"no concept has the name {term.text!r}"
         if term.text.casefold() in NO_VALUE:
@@ -305,7 +309,8 @@ class _Resolver:
         return detail, term.at, (*first, *others)[: max(len(near), 1)]
 
     def kept(self, attribute: str, iri: str, term: Term) -> Term:
-        """A term that was resolved before: its IRI, its replacement, or the same IRI flagged as gone (rule 14)."""
+        """Returns a term that was resolved before with its IRI or the replacement of its IRI. An IRI that is no longer
+        in the vocabulary is kept, and a note says so (rule 14)."""
         vocabulary = self.vocabulary
         successor = vocabulary.replacement(iri)
         if successor is not None:
@@ -317,8 +322,8 @@ class _Resolver:
         return replace(term, text=iri, is_iri=True, iri=iri)
 
     def relation(self, attribute: str, node: RelationTest) -> str | None:
-        """The IRI of the relation that is meant, None where that is a problem. One that is gone is kept and flagged
-        (rule 14)."""
+        """Returns the IRI of the relation, or None after reporting a problem. A stored relation that is no longer in
+        the vocabulary is kept, and a note says so (rule 14)."""
         relations = self.vocabulary.relations
         written = node.relation
         if self.stored and (":" in written or written in relations):
@@ -371,7 +376,8 @@ class _Resolver:
         return replace(node, attribute=name)
 
     def of_operand(self, name: str, operand: str) -> str:
-        """That an operand without quotes is another attribute of the event, and what else may be meant."""
+        """Returns the detail of the note that an operand without quotes is another attribute of the event, with the
+        alternatives that the author may have meant."""
         if len(self.vocabulary.resolve(operand, asked=True).candidates) == 1:
             return (
                 f"{operand} is read as an attribute of the event, not as the concept of this name: write "
@@ -395,8 +401,8 @@ class _Resolver:
         return replace(node, attribute=name)
 
     def constant(self, name: str, constant: Constant) -> Constant:
-        """An operand of `=`, `!=` or `in`: terms resolve, and strings too where the attribute holds concepts (rule
-        9)."""
+        """Resolves an operand of `=`, `!=` or `in`. Terms are resolved; strings are too if the attribute holds concepts
+        (rule 9)."""
         value = constant.value
         declaration = self.declaration(name)
         if isinstance(value, Term):
@@ -417,7 +423,7 @@ class _Resolver:
     def of_kind(
         self, name: str, kind: str, constant: Constant, *, ordered: bool = False, networks: bool = False
     ) -> None:
-        """Rule 26: a constant that is compared with versions or addresses must be one."""
+        """Checks a constant that is compared with versions or IP addresses: it must be one itself (rule 26)."""
         text = constant.value if isinstance(constant.value, str) else ""
         if kind == "ip" and ordered:
             self.flagged("no-order", name, "IP addresses have no order: use =, or in with a network", constant.at)
@@ -432,8 +438,8 @@ class _Resolver:
             self.flagged("unreadable-constant", name, detail, constant.at)
 
     def instance(self, attribute: str, term: Term) -> Instance | None:
-        """What an absolute IRI means that no vocabulary knows: an instance (rule 25). None for any other term, and for
-        one that was resolved before."""
+        """Returns the instance that an absolute IRI names if no vocabulary has the IRI (rule 25). Returns None for any
+        other term and for a term that was resolved before."""
         if term.iri is not None or (self.stored and term.is_iri):
             return None
         if not is_absolute_iri(term.text, quoted=not term.is_iri):
@@ -447,7 +453,7 @@ class _Resolver:
         return Instance(term.text)
 
     def ordered(self, name: str, constant: Constant) -> str | None:
-        """Check an operand of `<`, `<=`, `>`, `>=` or `between` and return its kind."""
+        """Checks an operand of `<`, `<=`, `>`, `>=` or `between` and returns its kind."""
         value = constant.value
         if isinstance(value, bool | Term | Instance):
             what = "true and false have" if isinstance(value, bool) else "a concept has"
@@ -472,7 +478,7 @@ class _Resolver:
         return "number"
 
     def quoted(self, name: str, text: str) -> None:
-        """A quoted constant is a text (rule 9): say so where a quantity may have been meant."""
+        """Adds a note if a quoted constant looks like a quantity or a date-time: it is compared as a text (rule 9)."""
         declaration = self.declaration(name)
         if declaration is not None and declaration.kind == "text":
             return
@@ -484,7 +490,8 @@ class _Resolver:
             self.notes.append(Note("quoted-quantity", name, detail))
 
     def ordered_member(self, name: str, value: str, listed: Enumeration, at: Position | None) -> str:
-        """A member of an enumeration has the order that was declared, and no other (rule 9)."""
+        """Checks a member of an enumeration in an ordered comparison. Members have the declared order and no other
+        (rule 9)."""
         if not listed.is_ordered:
             detail = f"{name} is an enumeration without an order: use = or in, or declare an order"
             self.flagged("no-order", name, detail, at)
@@ -497,7 +504,7 @@ class _Resolver:
         return "enumeration"
 
     def checked(self, name: str, constant: Constant) -> None:
-        """Units must be known and fit what the attribute is declared to have; date-times must be such."""
+        """Checks that a unit is known and fits the declared unit of the attribute, and that a date-time is valid."""
         value = constant.value
         if isinstance(value, Instant) and parse_instant(value.text) is None and parse_dates(value.text) is None:
             detail = f"{value.text} is neither a date-time of RFC 3339 nor a date between 1684 and 2255"
@@ -519,7 +526,7 @@ class _Resolver:
         self.attempt("unknown-unit", measure, constant.at)
 
     def dimension(self, unit: str) -> str | None:
-        """What a unit measures; None for an unknown one, which is a problem already."""
+        """Returns the dimension of a unit; None for an unknown unit, which was reported before."""
         try:
             return self.vocabulary.units.dimension(unit)
         except SemanticError:
@@ -554,8 +561,9 @@ class _Resolver:
         at: Position | None,
         suggestions: tuple[dict[str, object], ...] = (),
     ) -> None:
-        """A problem of a new subscription. A stored one was sound when it was made; what was declared since then must
-        not lose it: it is told, and keeps what meaning it has (rule 14)."""
+        """Reports a problem of a new subscription. For a stored subscription it adds a note instead: the subscription
+        was valid when it was created, so a later declaration must not remove it. It keeps the meaning that is left
+        (rule 14)."""
         if self.stored:
             self.notes.append(Note(code, attribute, detail))
         else:
@@ -570,15 +578,17 @@ class _Resolver:
 TYPE = "ce.type"
 NUMBERS = frozenset({"number", "integer"})
 MOST_TOLD = 100
-"""Problems, and notes, reported of one subscription at most."""
+"""The maximum number of problems, and of notes, that are reported for one subscription."""
 MOST_JUDGED = 64
-"""Types that a clause may ask for and still be judged; who asks for more wants to browse."""
+"""The maximum number of event types in a clause that is checked. A clause with more types is meant for browsing."""
 SUGGESTED = 10
-"""Names of one subscription for which near ones are looked for: each is compared with all that are known."""
+"""The number of names of one subscription for which similar names are searched. Each search compares the name with all
+known names."""
 
 
 class SubscriptionCheck:
-    """Collects `problems` and `notes` of one subscription's clauses. Linear in their atoms."""
+    """Checks the clauses of one subscription against the event types, and collects `problems` and `notes`. Linear in
+    their atoms."""
 
     def __init__(self, schemas: EventSchemas, attributes: AttributeScheme) -> None:
         self._schemas = schemas
@@ -590,7 +600,7 @@ class SubscriptionCheck:
 
     @property
     def problems(self) -> list[Problem]:
-        """Each once, although clauses may share an atom."""
+        """The problems, each once, although clauses may share an atom."""
         return list(self._problems.values())
 
     @property
@@ -598,7 +608,7 @@ class SubscriptionCheck:
         return list(self._notes)
 
     def clause(self, atoms: Sequence[Atom]) -> None:
-        """Look at one clause; terms and names are resolved."""
+        """Checks one clause, whose terms and names are resolved."""
         asked = [types for atom in atoms if (types := _types_asked(atom))]
         for name in sorted({each for types in asked for each in types} - self._schemas.types.keys()):
             near = self._near(name, self._schemas.types)
@@ -646,7 +656,7 @@ class SubscriptionCheck:
             self._note("undeclared-attribute", name, f"{name} is not a declared attribute of {told}{hint}")
 
     def _operands(self, name: str, predicate: Any, domain: Domain) -> None:
-        """R2: every constant is of the attribute's domain."""
+        """Checks rule R2: every constant is in the domain of the attribute."""
         for constant in _constants(predicate):
             expected = _outside(domain, constant.value if isinstance(constant, Constant) else constant)
             if expected is not None:
@@ -679,7 +689,7 @@ class SubscriptionCheck:
 
 
 def _types_asked(atom: Atom) -> frozenset[str]:
-    """The types of which an event must have one; none where the atom asks for no type by name."""
+    """Returns the types of which an event must have one to satisfy the atom. Empty if the atom names no type."""
     match atom:
         case Atom(Comparison(attribute="ce.type", order="=", operand=Constant(value=str(name))), False):
             return frozenset({name})
@@ -695,7 +705,8 @@ def _all_texts(values: Sequence[Any]) -> bool:
 
 
 def _leads_to(shape: Shape, segments: Sequence[str]) -> bool:
-    """Whether a dotted name leads to a place that the shape describes, or into an object of which it says nothing."""
+    """Whether a dotted name leads to a member that the shape describes, or into an object whose members it does not
+    describe."""
     for segment in segments:
         shape = shape.items if shape.items is not None and not shape.members else shape
         if segment not in shape.members:
@@ -719,7 +730,8 @@ def _constants(predicate: Any) -> Iterator[Any]:
 
 
 def _outside(domain: Domain, value: Any) -> str | None:
-    """What the domain holds instead, for a constant that no value of it can be compared with."""
+    """Returns a description of the domain if no value of the domain can be compared with the constant; otherwise
+    None."""
     types = domain.types
     if types is None:
         return None
@@ -738,16 +750,19 @@ def _outside(domain: Domain, value: Any) -> str | None:
 
 
 VERIFIED_COST = 10.0
-"""What an atom costs that no column decides, in atoms that one does: it is asked of each candidate by itself."""
+"""The cost of an atom that no column decides, relative to an atom that a column decides. It is verified for each
+candidate."""
 SECOND_COST = 1e5
-"""What a second of an operator costs in the same measure: a call that takes a millisecond counts as ten of those."""
+"""The cost of one second of an operator in the same measure. A call of one millisecond costs as much as ten verified
+atoms."""
 
 
 class Compiled:
-    """A subscription ready to be matched under the vocabulary that compiled it. Immutable.
+    """A subscription compiled for matching under one vocabulary. Immutable.
 
-    `tree` is the resolved expression as JSON (what to store: IRIs, no labels), of a stored one what was stored;
-    `notes` what the subscriber should know. What else there is, is made when it is first read.
+    `tree` is the expression to store, as JSON: the resolved expression with IRIs instead of labels, or the stored tree
+    if the subscription was restored. `notes` are for the subscriber. The other properties are computed at the first
+    access.
     """
 
     def __init__(self, tree: dict[str, Any], notes: tuple[Note, ...], meaning: "Callable[[], Meaning]") -> None:
@@ -766,7 +781,7 @@ class Compiled:
 
     @property
     def clauses(self) -> tuple[tuple[Atom, ...], ...]:
-        """Its disjunctive normal form."""
+        """The disjunctive normal form of the expression."""
         return self._meaning.clauses
 
     @cached_property
@@ -776,18 +791,18 @@ class Compiled:
 
     @cached_property
     def cost(self) -> float:
-        """A relative figure: one per atom that a column of the index decides, ten per atom that must be verified on
-        candidates, and by its declared seconds for a call of an operator."""
+        """The relative cost: 1 for each atom that a column of the index decides, 10 for each atom that must be verified
+        on candidates, and for a call of an operator its declared seconds times `SECOND_COST`."""
         of = self._meaning
         return sum(_cost(atom, of.vocabulary, of.operators) for clause in of.clauses for atom in clause)
 
     @property
     def clause_count(self) -> int:
-        """How many clauses the subscription became; none means that it can never match."""
+        """The number of clauses. A subscription without clauses can never match."""
         return len(self.clauses)
 
     def with_notes(self, notes: tuple[Note, ...]) -> "Compiled":
-        """The same with other notes."""
+        """Returns the same compiled subscription with other notes."""
         return Compiled(self.tree, notes, lambda: self._meaning)
 
 
@@ -796,7 +811,7 @@ Operators = Mapping[str, Operator]
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a subscription means under a vocabulary."""
+    """The resolved expression and clauses of a subscription under one vocabulary."""
 
     expression: Expression
     clauses: tuple[tuple[Atom, ...], ...]
@@ -807,22 +822,24 @@ class Meaning:
 def compile_expression(
     expression: str | Mapping[str, Any], vocabulary: Vocabulary, operators: Operators = MappingProxyType({})
 ) -> Compiled:
-    """Compile what a subscriber wrote. Raises `InvalidSubscription` with every problem."""
+    """Compiles a new subscription. Raises `InvalidSubscription` with every problem."""
     return _compiled(parse(expression), vocabulary, operators, stored=False)
 
 
 def restore_expression(
     tree: Mapping[str, Any], vocabulary: Vocabulary, operators: Operators = MappingProxyType({})
 ) -> Compiled:
-    """Compile a stored tree again, perhaps under another vocabulary (rule 14): IRIs stay or follow their replacement;
-    one that is gone is noted, and its predicate never holds. The tree stays what it is, for the version after that."""
+    """Compiles a stored tree again, possibly under another vocabulary (rule 14). An IRI is kept or replaced by its
+    successor. If an IRI is no longer in the vocabulary, a note says so, and its predicate never holds. The tree itself
+    is not changed, so that it can be compiled under later versions."""
     return _compiled(parse_tree(tree), vocabulary, operators, stored=True)
 
 
 def compiled_again(
     tree: dict[str, Any], notes: tuple[Note, ...], vocabulary: Vocabulary, operators: Operators = MappingProxyType({})
 ) -> Compiled:
-    """What was compiled once under this vocabulary; `notes` are those that there were then."""
+    """Returns a subscription that was compiled before under this vocabulary, with the notes of that time. Its meaning
+    is compiled at the first access."""
     return Compiled(tree, notes, lambda: restore_expression(tree, vocabulary, operators)._meaning)
 
 
@@ -843,8 +860,8 @@ def _compiled(expression: Expression, vocabulary: Vocabulary, operators: Operato
 
 
 def _typed(clauses: tuple[tuple[Atom, ...], ...], vocabulary: Vocabulary, *, stored: bool) -> list[Note]:
-    """What the declared event types say to the clauses. A stored subscription is kept whatever was declared since.
-    Raises `InvalidSubscription`."""
+    """Checks the clauses against the declared event types and returns the notes. For a stored subscription, problems
+    become notes, whatever was declared since. Raises `InvalidSubscription`."""
     if not vocabulary.schemas:
         return []
     check = SubscriptionCheck(vocabulary.schemas, vocabulary.attributes)
@@ -867,16 +884,17 @@ def _cost(atom: Atom, vocabulary: Vocabulary, operators: Operators) -> float:
     return 1.0 if checks_of(predicate, vocabulary) is not None else VERIFIED_COST
 
 
-# ── advice: what to tell a subscriber whose expression is sound and may yet never match ───────────────────────────────
+# ── advice: notes for a subscriber whose expression is valid but may never match ──────────────────────────────────────
 
-# Near names, surprising units, numbers where recent events have quantities.
+# Notes about similar names, surprising units, and numbers where recent events have quantities.
 #
-# Advice is given when a subscription is made or checked, and never stored: what events have had changes by the hour. It
-# changes no meaning, and tells no value of an event: who may subscribe may not always read what others publish.
+# Advice is given when a subscription is created or checked. It is never stored, because the attributes of recent events
+# change by the hour. It changes no meaning and reveals no value of an event: a subscriber may not be allowed to read
+# what others publish.
 
 
 MOST_ATOMS = 64
-"""Predicates of one subscription that are looked at."""
+"""The maximum number of predicates of one subscription for which advice is computed."""
 MOST_ADVICE = 20
 ENVELOPE = frozenset(
     {"id", "source", "type", "subject", "time", "dataschema", "datacontenttype", "specversion", "received"}
@@ -885,15 +903,16 @@ ENVELOPE = frozenset(
 
 @dataclass(frozen=True)
 class SeenAttributes:
-    """The attributes of recent events, in the order of their frequency, each with one value of every kind that it had:
-    `number`, `text`, or the dimension of a quantity. `names` are theirs and those that are declared. Immutable."""
+    """The attributes of recent events, most frequent first. Each has one example value of every kind that it had:
+    `number`, `text`, or the dimension of a quantity. `names` holds the names of these and of all declared attributes.
+    Immutable."""
 
     kinds: Mapping[str, Mapping[str, Value]]
     names: NearNames
 
     @classmethod
     def of(cls, events: Iterable[CanonicalEvent], vocabulary: Vocabulary) -> "SeenAttributes":
-        """Those of `events`. Linear in their values."""
+        """Collects the attributes of `events`. Linear in their values."""
         found: dict[str, dict[str, Value]] = {}
         count: dict[str, int] = {}
         for event in events:
@@ -908,8 +927,8 @@ class SeenAttributes:
 
 
 def advise(compiled: Compiled, vocabulary: Vocabulary, seen: SeenAttributes | None = None) -> tuple[Note, ...]:
-    """What its author should know of a subscription beside its notes. Some µs for each predicate; the first unknown
-    attribute of a vocabulary costs some ms at thousands of properties."""
+    """Returns advice for the author of a subscription, in addition to its notes. Costs some µs per predicate. The first
+    unknown attribute of a vocabulary costs some ms at thousands of properties."""
     found: dict[Note, None] = {}
     known = vocabulary.attributes.near_names if seen is None else seen.names
     for atom in _atoms(compiled):
@@ -964,7 +983,7 @@ def _of_constants(atom: Atom, vocabulary: Vocabulary, seen: SeenAttributes | Non
 
 
 def _against_events(name: str, constant: Any, kinds: Mapping[str, Value], vocabulary: Vocabulary) -> Iterator[Note]:
-    """That recent events have `name` in another form than the constant."""
+    """Yields notes if recent events have `name` with another kind of value than the constant."""
     declaration = vocabulary.attributes.declaration(name)
     dimensions = [kind for kind in kinds if kind not in ("number", "text")]
     if isinstance(constant, Quantity):

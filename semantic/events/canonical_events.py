@@ -442,7 +442,7 @@ class TypedEvents:
                     found[name] = (*found.get(name, ()), *values)
         return found
 
-    # ── what `check_event` calls (`Words`) ──────────────────────────────────────────────────────────────────────────────
+    # ── what `check_event` calls (`Words`) ────────────────────────────────────────────────────────────────────────────
 
     def root_word(self, text: str) -> str:
         return self._vocabulary.root_word(text)

@@ -1,16 +1,18 @@
-"""The fast path for JSON events → lowered events: a plan per shape says what its names mean; notes on likely mistakes.
+"""The fast path from JSON events to lowered events, with one plan per shape of an object; notes about likely mistakes
+in events.
 
-A stream repeats its shapes: the same names nested in the same way, the same texts and units under them. So what a name
-means is looked up once for each set of names in one place, and what became of a text is remembered with its name:
+A stream repeats its shapes: the same names nested in the same way, with the same texts and units under them. So the
+meaning of names is determined once for each shape, and the keys of a text are cached together with its name:
 
     {"price": 350.0, "kind": "laptop", "seller": {"rating": 4, "tags": ["a", "b"]}}
-       │                └──────────── a text or truth: what was made of the same one under this name
-       └───────────────────────────── a number: itself, in the columns that read it as it is
+       │                └──────────── a text or boolean: its keys are cached under this name
+       └───────────────────────────── a number: the key itself, in the columns that take it unchanged
     the names of an object, in order ─▶ a shape: its members, and the attributes that they make present
 
-Only what some subscription uses is read; the rest is only checked. The fast path returns None for invalid events, and
-for what is not read value by value (derived attributes that a subscription uses, types that JSON does not have). The
-event then goes through `Canonicaliser` and `Lowering`, the only place that defines meanings and refuses events.
+Only values that a subscription uses are read; the others are only checked. The fast path returns None for invalid
+events and for events that cannot be read value by value (derived attributes that a subscription uses, types that JSON
+does not have). Such an event goes through `Canonicaliser` and `Lowering`, the only place that defines meanings and
+refuses events.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,22 +43,23 @@ __all__ = [
 ]
 
 REMEMBERED = 1 << 16
-"""Names, members of shapes and values that are remembered together; then all are forgotten. Some 30 MB at most,
-whatever publishers send."""
+"""The maximum number of cached names, members of shapes and values together. When it is exceeded, the caches are
+cleared. They take some 30 MB at most, whatever is published."""
 LONGEST = 200
-"""Characters of a name or text that is remembered."""
+"""The maximum length in characters of a cached name or text."""
 LONGEST_OF_IRIS = 600
-"""Characters of a name that is made of the IRIs of properties."""
+"""The maximum length in characters of a name that consists of IRIs of properties."""
 MOST_NAMES = 200
-"""Names of an object that is read here."""
+"""The maximum number of names in an object on the fast path."""
 CONTEXT, TYPE = "ce", "@type"
 NAMES_ADVISED = 200
-"""Names of one event, its first ones, that are compared with those that are known: each costs some 50 µs."""
+"""The number of names of one event, from the first, that are compared with known names. Each comparison costs some 50
+µs."""
 CONTEXT_DEPTH = -1
-"""Instead of a depth: the context of an event is not an object in its data."""
+"""Used instead of a depth for the context of an event, which is not an object in its data."""
 
 Cell = Mapping[ColumnId, tuple[Key, ...]]
-"""What became of one value: its keys, by column."""
+"""Column → the keys of one value in it."""
 Present = frozenset[AttributeId]
 
 NOTHING: Cell = {}
@@ -64,12 +67,12 @@ NONE: Present = frozenset()
 
 
 class _Refused(Exception):
-    """Somebody else is to read this event."""
+    """This event cannot be read on the fast path."""
 
 
 class _Member:
-    """What is known of one dotted name: the attributes that a value makes present, of those that somebody asks about,
-    the columns that take a number as it is (None: not known, or it is measured), and what became of values."""
+    """The plan for one dotted name: the attributes used by subscriptions that a value makes present; the columns that
+    take a number unchanged (None: not known yet, or numbers are converted); and the cells of cached values."""
 
     __slots__ = (
         "attributes", "cells", "elements", "is_measured", "lacks_unit", "names", "noted", "numbers", "present", "raw",
@@ -82,38 +85,39 @@ class _Member:
         self.attributes = tuple(attributes)
         self.present: Present = frozenset(attributes.values())
         self.elements: Present = NONE
-        """What an object in an array of this name makes present (for `some`)."""
+        """The attributes that an object in an array of this name makes present (for `some`)."""
         self.states = False
-        """Whether an object under it may state a quantity or a code (rule 22)."""
+        """Whether an object under this name may state a quantity or a code (rule 22)."""
         self.is_measured = False
-        """Whether something may be noted of a number without a unit: it has a declared one, or the attribute is
-        declared as a kind that numbers may not be."""
+        """Whether a number without a unit may need a note, because the attribute has a declared unit, or is declared as
+        a kind that a number may not be."""
         self.lacks_unit: bool | None = None
-        """Whether subscriptions compare it with quantities or date-times, and a plain number satisfies none of them;
-        None: nobody asked yet."""
+        """Whether subscriptions compare the attribute with quantities or date-times, but not with plain numbers, so
+        that a plain number satisfies none of them. None: not determined yet."""
         self.sibling: str | None = None
-        """The last segment of the attribute that says the unit of its numbers."""
+        """The last segment of the name of the attribute that states the unit of the numbers."""
         self.numbers: tuple[ColumnId, ...] | None = None if attributes else ()
         self.units: dict[str, Measured | None] = {}
-        """Where numbers stand by the unit beside them, none: the declared one. None: each is read by itself."""
+        """Unit from the sibling attribute, or the empty text for the declared unit → the columns of a number. None:
+        each number is read by itself."""
         self.texts: dict[str, Cell] = {}
         self.cells: dict[tuple[type, Any, str | None], Cell] = {}
         self.noted: dict[Any, tuple[Note, ...]] = {}
-        """What is noted of a value, or of (number, unit)."""
+        """A value or (number, unit) → the notes about it."""
         self.strange: tuple[Note, ...] | None = None
-        """What is noted of the name itself; None: nobody asked yet."""
+        """The notes about the name itself. None: not determined yet."""
         self.shapes: dict[tuple[Any, ...], _Shape] = {}
-        """The objects under this name, by their own names."""
+        """The shapes of the objects under this name, by the names of their members."""
 
 
 Measured = tuple[tuple[ColumnId, str | None], ...]
-"""The columns that a number goes into: unchanged (None), or converted from a unit."""
+"""The columns of a number, each with the unit from which the number is converted; None if it is unchanged."""
 
 
 class _Quantity:
-    """The quantities of one place in one unit: the columns in which the number stands as it is (None: not in all),
-    where else it stands (None: each is read by itself), what does not depend on the number, and what became of numbers
-    that were read by themselves."""
+    """The plan for the quantities of one shape in one unit. `measured` are the columns of the number (None: each number
+    is read by itself), and `numbers` the same columns if all take the number unchanged. `fixed` are the keys that do
+    not depend on the number. `cells` caches the numbers that were read by themselves."""
 
     __slots__ = ("cells", "fixed", "measured", "numbers")
 
@@ -125,7 +129,7 @@ class _Quantity:
 
 
 class _Shape:
-    """The members of an object with these names, in order; `owner` is the object's own name."""
+    """The plan for objects with these names, in order. `owner` is the name that holds the object."""
 
     __slots__ = (
         "alone",
@@ -148,27 +152,28 @@ class _Shape:
         self.members = members
         self.present = NONE.union(*(each.present for each in members))
         self.alone = len(self.present) == sum(len(each.present) for each in members)
-        """Whether no two members mean one attribute."""
+        """Whether no two members mean the same attribute."""
         self.gaps: dict[tuple[_Member, ...], Present] = {}
-        """Members without a value of their own → what the others make present."""
+        """Members that have no scalar value → the attributes that the other members make present."""
         self.siblings: dict[str, tuple[str, ...]] = {}
-        """Last segment of an attribute → the names here that mean one with that segment."""
+        """Last segment of an attribute → the names in this shape that mean an attribute with that segment."""
         self.may_state = nested and may_state(names)
         """Whether a node of a graph with these names may state a quantity or a code (rule 22)."""
         self.unit: str | None = None
-        """The name of the unit, where an object with these names may be a quantity (rule 15)."""
+        """The name of the unit, if an object with these names may be a quantity (rule 15)."""
         if nested and len(names) == 2 and "value" in names:
             unit = names[names[0] == "value"]
             self.unit = unit if unit in UNIT_KEYS else None
         self.quantities: dict[str, _Quantity] = {}
         self.beside = self.present - owner.present
         self.whole = self.present | owner.present if self.unit is not None else NONE
-        """What a quantity makes present."""
+        """The attributes that a quantity makes present."""
 
     def unit_beside(
         self, member: _Member, data: Mapping[str, Any], names: Callable[[str], tuple[str, ...]]
     ) -> str | None:
-        """The unit that stands in `data` for a number of `member`: that of the first text under such a name."""
+        """Returns the unit in `data` for a number of `member`: the first text under a name that means the sibling
+        attribute."""
         if member.sibling is None:
             return None
         keys = self.siblings.get(member.sibling)
@@ -179,11 +184,13 @@ class _Shape:
 
 
 _Group = tuple[_Shape, Mapping[str, Any], int, _Member | None, Sequence[Any]]
-"""An object that is not a quantity: its shape, itself, its depth; of an array also the array's name and values."""
+"""An object that is not a quantity: its shape, the object, and its depth. For an array also the name and the values of
+the array."""
 
 
 class ReadEvent:
-    """An event that was read as far as subscriptions ask about it: `lowered`. The rest is read when it is needed."""
+    """An event whose values are read as far as subscriptions use them, in `lowered`. The canonical form and notes are
+    computed when they are needed."""
 
     __slots__ = ("_canonical", "_noted", "_plans", "_published", "lowered")
 
@@ -195,7 +202,7 @@ class ReadEvent:
         canonical: CanonicalEvent | None = None,
         noted: Sequence[Note] = (),
     ) -> None:
-        """`canonical` is there where no plan read the event, `noted` what is to be said of its types."""
+        """`canonical` is given if no plan read the event. `noted` are the notes about its document and types."""
         self.lowered = lowered
         self._plans = plans
         self._published = published
@@ -203,13 +210,13 @@ class ReadEvent:
         self._noted = noted
 
     def canonical(self) -> CanonicalEvent:
-        """The event with every reading of every value."""
+        """Returns the event with every reading of every value."""
         if self._canonical is None:
             self._canonical = self._plans.canonicaliser.canonicalise(self._published)
         return self._canonical
 
     def notes(self, most: int) -> Sequence[Note]:
-        """What its publisher should know of the event: of every attribute, distinct, at most so many."""
+        """Returns at most `most` distinct notes for the publisher about all attributes of the event."""
         if self._canonical is not None or self._plans.canonicaliser.typed.notes_values:
             canonical = self.canonical()
             found = dict.fromkeys(canonical.notes)
@@ -221,7 +228,8 @@ class ReadEvent:
         return self._plans.notes(self._published, self._noted, most)
 
     def copied(self) -> "ReadEvent":
-        """The same of a copy, for whoever puts the next event into the same objects."""
+        """Replaces the published event by a copy, for a caller that reuses its objects for the next event. Returns
+        self."""
         if self._canonical is None:
             published = self._published
             if isinstance(published, Event) and type(published.data) is not Node:
@@ -232,10 +240,10 @@ class ReadEvent:
 
 
 class EventPlans:
-    """Reads events for one matcher. One thread at a time."""
+    """Reads events for one matcher. Not thread-safe."""
 
     def __init__(self, canonicaliser: Canonicaliser, lowering: Lowering, tables: TableReader) -> None:
-        """`tables` knows where numbers stand."""
+        """`tables` determines the columns of numbers."""
         self.canonicaliser = canonicaliser
         self._tables = tables
         self._lowering = lowering
@@ -255,10 +263,10 @@ class EventPlans:
     def read(
         self, event: Mapping[str, Any] | Event | CanonicalEvent, graph: tuple[Event, tuple[Note, ...]] | None = None
     ) -> ReadEvent:
-        """`event` (its data, itself, or its canonical form) for an engine. Costs about 150 ns per value, 0.5 µs per
-        array or object, and the reading of texts and quantities that were not seen lately; what no plan reads costs
-        some 10 times as much. `graph` is what `Canonicaliser.graph_event` gave of it, where that is known. Raises
-        `InvalidEvent`."""
+        """Reads `event` (its data, an event, or its canonical form) for an engine. Costs about 150 ns per value and 0.5
+        µs per array or object, plus the reading of texts and quantities that are not cached. An event that no plan can
+        read costs some 10 times as much. `graph` is the result of `Canonicaliser.graph_event` for the event, if it was
+        called before. Raises `InvalidEvent`."""
         if isinstance(event, CanonicalEvent):
             return ReadEvent(self._lowering.event(event), self, event, event)
         noted: tuple[Note, ...] = ()
@@ -273,9 +281,10 @@ class EventPlans:
         return read
 
     def planned(self, event: Any, noted: tuple[Note, ...] = ()) -> ReadEvent | None:
-        """`event` read by a plan, None where it cannot be: what `Lowering.event` makes of its canonical form. The tree
-        of a graph is read, its document is not; `noted` was said of the document."""
-        if self._asked != self._lowering.asked:  # somebody asks about more than when values were read
+        """Reads `event` by a plan, with the same result as `Lowering.event` of its canonical form. Returns None if that
+        is not possible. The tree of a graph can be read, its document cannot. `noted` are the notes about the
+        document."""
+        if self._asked != self._lowering.asked:  # subscriptions use more attributes than when values were cached
             self._forget()
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
         if type(data) is not dict and type(data) is not Node:
@@ -290,12 +299,12 @@ class EventPlans:
             return None
 
     def notes(self, event: Any, first: Sequence[Note], most: int) -> list[Note]:
-        """The notes of an event that was read by a plan, at most so many."""
+        """Returns at most `most` notes about an event that was read by a plan, with `first` before the others."""
         found = dict.fromkeys(first)
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
         groups = self._groups(data, context)
         for member, value, unit in self._values(groups):
-            is_kept = type(value) not in OBJECTS  # these hold an object, which has no hash
+            is_kept = type(value) not in OBJECTS  # these contain an object, which cannot be hashed
             noted = member.noted.get(value if unit is None else (value, unit)) if is_kept else None
             if noted is None:
                 noted = self._noted(member, value, unit)
@@ -309,7 +318,7 @@ class EventPlans:
         return list(found)[:most]
 
     def advice(self, event: CanonicalEvent) -> Iterator[Note]:
-        """What an event's publisher should know beside its notes."""
+        """Yields notes for the publisher of an event, in addition to the notes of its canonical form."""
         for number, (name, values) in enumerate(event.attributes.items()):
             if name.startswith(f"{CONTEXT}."):
                 continue
@@ -320,7 +329,7 @@ class EventPlans:
                 yield from advice_on_value(name, value, self.canonicaliser.vocabulary, readings)
 
     def _strange(self, member: _Member) -> tuple[Note, ...]:
-        """What is to be noted of a name."""
+        """Returns the notes about a name."""
         if member.strange is None:
             asked = member.attributes or any(map(self._lowering.may_ask, member.names))
             member.strange = () if asked else tuple(advice_on_name(member.names[0], self._known_names()))
@@ -334,7 +343,7 @@ class EventPlans:
         return member.lacks_unit
 
     def _known_names(self) -> NearNames:
-        """Names that a declaration, the vocabulary or a subscription has."""
+        """Returns the names in declarations, the vocabulary and subscriptions."""
         asked = self._lowering.asked
         if self._near is None or self._near[0] != asked:
             declared = self.canonicaliser.vocabulary.attributes.declarations
@@ -342,7 +351,7 @@ class EventPlans:
         return self._near[1]
 
     def _groups(self, data: Mapping[str, Any], context: Mapping[str, Any] | None) -> list[_Group]:
-        """Where the walk of an event begins. Raises `_Refused`."""
+        """Returns the objects at which the walk of an event begins: its data and its context. Raises `_Refused`."""
         groups: list[_Group] = [(self._shape(self._root, data), data, 0, None, ())]
         if context is not None:
             groups.append((self._shape(self._context, context), context, CONTEXT_DEPTH, None, ()))
@@ -351,11 +360,12 @@ class EventPlans:
     # ── the walk ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _lowered(self, groups: list[_Group]) -> LoweredEvent:
-        """The values of `groups`; the objects and arrays in them are put to its end. Raises `_Refused`."""
+        """Returns the lowered event of `groups`. The walk appends inner objects and arrays to `groups`. Raises
+        `_Refused`."""
         values: dict[ColumnId, tuple[Key, ...]] = {}
         several: dict[ColumnId, dict[Key, None]] = {}
         presents: list[Present] = []
-        seen: set[AttributeId] | Present = NONE  # what stands in `values` by now
+        seen: set[AttributeId] | Present = NONE  # the attributes whose keys are in `values`
         deepest = self._limits.depth
         self._left = self._limits.values
         for shape, data, depth, array, items in groups:
@@ -382,7 +392,7 @@ class EventPlans:
                         if not -EXACT < value < EXACT:
                             raise _Refused
                         value = float(value)
-                    elif value - value != 0.0:  # infinite, or no number
+                    elif value - value != 0.0:  # infinite or NaN
                         raise _Refused
                     if columns is None:
                         cell = self._number(member, value, shape, data)
@@ -447,7 +457,7 @@ class EventPlans:
         several: dict[ColumnId, dict[Key, None]],
         presents: list[Present],
     ) -> None:
-        """The scalars of an array, and what it makes present."""
+        """Reads the scalars of an array. Appends the attributes that the array makes present to `presents`."""
         self._enter(items, depth)
         scalars = objects = False
         for value in items:
@@ -499,7 +509,7 @@ class EventPlans:
     def _node(
         self, member: _Member, node: Node, several: dict[ColumnId, dict[Key, None]], presents: list[Present]
     ) -> None:
-        """What a node of a graph is worth under its own name."""
+        """Reads the value that a node of a graph has under its own name."""
         shape = self._shape(member, node)
         stated = self.canonicaliser.stated_by(node) if shape.may_state else None
         if stated is not None:
@@ -517,14 +527,14 @@ class EventPlans:
             _merge(several, cell)
 
     def _enter(self, container: Any, depth: int) -> None:
-        """Raises `_Refused` for more nesting or values than an event may have."""
+        """Raises `_Refused` if a container exceeds the maximum depth or the maximum number of values of an event."""
         self._left -= len(container)
         if self._left < 0 or (depth >= self._limits.depth and container):
             raise _Refused
 
     def _checked(self, data: Mapping[str, Any], context: Mapping[str, Any]) -> list[Note]:
-        """What is to be noted of the types that the event says it has. Raises `InvalidEvent` for what does not fit
-        them, `_Refused` where a derived attribute is asked about."""
+        """Returns the notes about the types of an event. Raises `InvalidEvent` if the data does not fit the types, and
+        `_Refused` if a subscription uses a derived attribute of such events."""
         said, own = [context.get("type")], data.get(TYPE)
         said += own if isinstance(own, list | tuple) else [own]
         typed = self.canonicaliser.typed
@@ -543,14 +553,14 @@ class EventPlans:
         if derives or any(isinstance(each, list | tuple) for each in said):
             raise _Refused
         notes: list[Note] = []
-        if type(data) is not Node:  # that of a graph was checked as it was published
+        if type(data) is not Node:  # a graph was checked in the form in which it was published
             typed.check(types, data, notes)
         return notes
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _shape(self, owner: _Member, data: Mapping[Any, Any]) -> _Shape:
-        """What is known of the names of an object under `owner`. Raises `_Refused`."""
+        """Returns the shape of an object under `owner`. Raises `_Refused`."""
         if len(data) > MOST_NAMES or owner.states:
             raise _Refused
         names = tuple(data)
@@ -596,7 +606,7 @@ class EventPlans:
         return member
 
     def _without(self, shape: _Shape, gaps: tuple[_Member, ...]) -> Present:
-        """What `shape` makes present where these members have no value of their own."""
+        """Returns the attributes that `shape` makes present if the members `gaps` have no scalar value."""
         found = shape.gaps.get(gaps)
         if found is None:
             found = NONE.union(*(each.present for each in shape.members if each not in gaps))
@@ -619,7 +629,7 @@ class EventPlans:
     # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _number(self, member: _Member, value: float, shape: _Shape, data: Mapping[str, Any]) -> Cell:
-        """A number under a name whose numbers do not, or not certainly, go into their columns unchanged."""
+        """Returns the keys of a number if the columns of its name do not, or may not, take it unchanged."""
         if member.raw == TYPE:
             raise _Refused
         if not member.attributes:
@@ -639,7 +649,7 @@ class EventPlans:
         return self._cell(member, value, unit) if found is None else found
 
     def _measure(self, measured: Measured | None, value: float) -> Cell | None:
-        """A number in its columns; None where it must be read by itself."""
+        """Returns the keys of a number in its columns; None if the number must be read by itself."""
         if measured is None:
             return None
         try:
@@ -674,7 +684,7 @@ class EventPlans:
         return cell
 
     def _quantity(self, shape: _Shape, data: Mapping[str, Any]) -> Cell | None:
-        """What an object is worth as a quantity (rule 15); None where it is none. Raises `_Refused`."""
+        """Returns the keys of an object that is a quantity (rule 15); None if it is not one. Raises `_Refused`."""
         number, unit = data["value"], data[shape.unit or ""]
         kind = type(number)
         if type(unit) is not str or not (kind is float or kind is int):
@@ -726,7 +736,8 @@ class EventPlans:
     # ── notes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _values(self, groups: list[_Group]) -> Iterator[tuple[_Member, Any, str | None]]:
-        """The values of which something may be noted, each with the unit beside it: texts, and what has a unit."""
+        """Yields the values about which a note is possible, each with the unit from a sibling attribute: texts,
+        quantities, and numbers that have or lack a unit."""
         names = self.canonicaliser.names
         for shape, data, depth, array, items in groups:
             pairs = zip(shape.members, data.values(), strict=True) if array is None else zip(repeat(array), items)
@@ -760,7 +771,7 @@ class EventPlans:
                     groups.append((shape, data, depth + 1, member, value))
 
     def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
-        """What is to be noted of one value."""
+        """Returns the notes about one value."""
         notes: list[Note] = []
         vocabulary, readings = self.canonicaliser.vocabulary, self._lowering.readings
         for name in member.names:
@@ -793,7 +804,7 @@ class EventPlans:
 
 
 def _copy(value: Any) -> Any:
-    """`value` with objects and arrays of its own; as deep as limits allow."""
+    """Returns `value` with copies of all objects and arrays. The recursion is bounded by the depth limit."""
     if isinstance(value, dict):
         return {key: _copy(each) if isinstance(each, dict | list) else each for key, each in value.items()}
     return [_copy(each) for each in value] if isinstance(value, list) else value
@@ -805,28 +816,28 @@ def _merge(several: dict[ColumnId, dict[Key, None]], cell: Cell) -> None:
 
 
 def _as_it_is(measured: Measured | None) -> tuple[ColumnId, ...] | None:
-    """The columns of numbers that stand in all of them as they are."""
+    """Returns the columns of a number if all of them take it unchanged; otherwise None."""
     if measured is None or any(unit is not None for _, unit in measured):
         return None
     return tuple(column for column, _ in measured)
 
 
-# ── notes to publishers about values and names that probably mean something else ──────────────────────────────────────
+# ── notes for publishers about values and names that probably have another meaning than intended ──────────────────────
 
-# Never part of the meaning of an event: it is asked for where somebody reads notes, and costs nothing otherwise.
+# These notes are never part of the meaning of an event. They are computed only when they are read.
 
 
 AMOUNT = "amount:"
 DATES = frozenset({"instant", "since", "until", "day", "month", "year"})
-"""Readings of date-times and dates."""
+"""The readings of date-times and dates."""
 LONGEST_TERM = 100
-"""Characters; a longer string is text and no name of a concept."""
+"""The maximum length in characters of the name of a concept. A longer string is a text."""
 NOT_NUMERIC = frozenset({"concept", "text", "version", "ip"})
 
 
 def advice_on_name(name: str, known: NearNames) -> Iterator[Note]:
-    """That an attribute is unknown and nearly the name of a known one."""
-    near = None if "@" in name else known.nearest(name)  # graphs have name.@type and the like, which nobody misspells
+    """Yields a note if an attribute is unknown and its name is similar to a known name."""
+    near = None if "@" in name else known.nearest(name)  # graphs have generated names such as name.@type
     if near is not None:
         detail = f"{name} is not an attribute of any subscription, declaration or vocabulary; did you mean {near}?"
         yield Note("near-attribute", name, detail)
@@ -835,8 +846,8 @@ def advice_on_name(name: str, known: NearNames) -> Iterator[Note]:
 def advice_on_value(
     name: str, value: Value, vocabulary: Vocabulary, readings: Collection[str] = (), unit: str | None = None
 ) -> Iterator[Note]:
-    """Notes about one value of `name`. `readings` are those that subscriptions ask of the attribute (`number`,
-    `amount:temperature`), `unit` is that of another attribute from which the value has it."""
+    """Yields notes about one value of `name`. `readings` are those in which subscriptions compare the attribute
+    (`number`, `amount:temperature`). `unit` is the unit that the value has from another attribute."""
     declaration = vocabulary.attributes.declaration(name)
     said = vocabulary.units.parse(value.text) if value.text is not None else None
     stated = unit or (said.unit if said is not None else _unit_of(value.published))
@@ -881,8 +892,8 @@ def advice_on_value(
 
 
 def advice_on_unit(name: str, unit: str, vocabulary: Vocabulary, written: str) -> Iterator[Note]:
-    """That a unit is read as another one than it may be meant, by its name. Nothing where the attribute is declared
-    with a unit of the same dimension: then it is meant."""
+    """Yields a note if the name of a unit is also used for another unit. No note if the declared unit of the attribute
+    has the same dimension: then the unit is intended."""
     surprising = surprising_unit(unit)
     if surprising is None:
         return
@@ -896,7 +907,7 @@ def advice_on_unit(name: str, unit: str, vocabulary: Vocabulary, written: str) -
 
 
 def published_in_words(value: Value | Any) -> str:
-    """A value as its publisher wrote it: texts and quantities without quotes, at most 60 characters."""
+    """Returns a value as it was published: texts and quantities without quotes, at most 60 characters."""
     published = value.published if isinstance(value, Value) else value
     if isinstance(published, Mapping):
         unit = _unit_of(published)
@@ -910,7 +921,7 @@ def published_in_words(value: Value | Any) -> str:
 
 
 def _unit_of(published: Any) -> str | None:
-    """The unit that an object states beside its value."""
+    """Returns the unit that an object states beside its value."""
     if not isinstance(published, Mapping):
         return None
     return next((each for key, each in published.items() if key != "value" and isinstance(each, str)), None)

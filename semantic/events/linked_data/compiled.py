@@ -1,16 +1,16 @@
-"""JSON-LD by compiled contexts: a document is read into trees directly, without the expanded form.
+"""Compilation of JSON-LD contexts: a document is read into trees directly, without the expanded form.
 
-A stream repeats its contexts, and the names of its objects. So what a context means is worked out once (by PyLD, which
-`reference` calls), and what the names of an object mean under it is worked out once for each set of names:
+A stream repeats its contexts, and the names of its objects. So each context is processed once (by PyLD, through
+`reference`), and the names of an object under a context are resolved once for each sequence of names:
 
-    the context of a document ──▶ terms: what names, types and scoped contexts mean
+    the context of a document ──▶ terms: the meaning of names, types and scoped contexts
     the names of an object, in order ──▶ a shape: its members with the IRIs of their properties, and how to read them
     {"@id": …, "weight": 12.5, …} ──▶ Node {"@id": …, "<http://…#weight>": 12.5, …}
 
-The trees are those that `graph.unfolded` makes of PyLD's expanded form. What is not read here is handed over: `trees`
-gives None, and the document goes that way. That is everything that is invalid, so that PyLD says what is wrong, and:
-`@reverse`, `@included`, `@nest`, named graphs, containers by id, type or graph, indexes that are properties, and nodes
-that are described at several places.
+The trees are those that `unfolded` builds from PyLD's expanded form. For a document that cannot be read here, `trees`
+returns None, and PyLD reads the document. These are all invalid documents, so that PyLD reports what is wrong, and
+documents with `@reverse`, `@included`, `@nest`, named graphs, containers by id, type or graph, indexes that are
+properties, or nodes that are described in several places.
 """
 
 import marshal
@@ -27,14 +27,14 @@ from kindcast.semantic.model import Node, Resource, TypedText
 __all__ = ["CompiledContexts"]
 
 KEPT = 1 << 16
-"""Names of shapes, types and contexts that are kept together; then all are forgotten. Some 30 MB at most, whatever
-publishers send."""
+"""The maximum number of cached names of shapes, types and contexts together. When it is exceeded, the caches are
+cleared. They take some 30 MB at most, whatever is published."""
 LONGEST_KEPT = 1_000
-"""Characters of a name or type that is kept."""
+"""The maximum length in characters of a cached name or type."""
 LARGEST_CONTEXT = 1 << 16
-"""Bytes of a context inside a document that is compiled: PyLD takes some 50 ms for so many."""
+"""The maximum size in bytes of a context inside a document that is compiled. PyLD takes some 50 ms for this size."""
 MOST_NAMES = 200
-"""Names of an object whose shape is kept."""
+"""The maximum number of names of an object whose shape is cached."""
 KEYWORDS: Final = frozenset(
     f"@{name}"
     for name in (
@@ -45,23 +45,23 @@ KEYWORDS: Final = frozenset(
 )  # fmt: skip
 READ_CONTAINERS: Final = frozenset({"@set", "@list", "@language", "@index"})
 ABSOLUTE: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+-.]*|_):[^\s]*$")
-"""An absolute IRI, as PyLD tests it."""
+"""Matches an absolute IRI, by the same test as PyLD."""
 CONTEXT: Final = "@context"
 NODE, VALUE, SET, LIST, GRAPH = range(5)
-"""What an object is, by its names."""
+"""The kinds of objects, determined by their names."""
 DIRECT: Final = frozenset({str, int, float, bool})
-"""Types of values."""
+"""The types of JSON scalars."""
 TEXTS_ONLY: Final = {str}
 SCALARS: Final = DIRECT | {type(None)}
 
 
 class _HandedOver(Exception):
-    """PyLD is to read the document."""
+    """The document must be read by PyLD."""
 
 
 class _Terms:
-    """What a context means. `active` is PyLD's form of it; `within` and the like are the contexts that come from it, by
-    what leads to them."""
+    """A processed context. `active` is PyLD's form of it. `within`, `scoped`, `typed` and `entered` cache the contexts
+    that result from it, by what leads to them."""
 
     __slots__ = (
         "active",
@@ -90,7 +90,7 @@ class _Terms:
         self.is_plain = self.previous is None and not any(
             mapping and mapping.get(CONTEXT) is not None for mapping in self.mappings.values()
         )
-        """No context is that of a term or type."""
+        """Whether no term or type has a context of its own."""
         self.shapes: dict[tuple[str, ...], _Shape] = {}
         self.types: dict[str, str | None] = {}
         self.iris: dict[str, str | None] = {}
@@ -100,19 +100,20 @@ class _Terms:
         self.entered: dict[tuple[str, bool], _Terms] = {}
 
     def scope(self, term: Any) -> Any:
-        """The context that a term has, as a name or as a type; None: none (one that is null is False)."""
+        """Returns the scoped context of a term, used as a name or as a type. None if it has none; False if its context
+        is null."""
         mapping = self.mappings.get(term)
         return mapping.get(CONTEXT) if mapping else None
 
 
 class _Member:
-    """How the values of one name are read. `coercion` and `language` are those of its term; `is_simple`: texts and
-    numbers are values as they are."""
+    """How the values of one name are read. `coercion` and `language` are those of its term. `is_simple` says that texts
+    and numbers are values without conversion."""
 
     __slots__ = ("coercion", "container", "is_simple", "key", "language", "name", "terms")
 
     def __init__(self, key: str, iri: str, container: frozenset[str], terms: _Terms) -> None:
-        """`terms` are in force in its values."""
+        """`terms` is the context of the values."""
         self.key = key
         self.name = f"<{iri}>"
         self.container = container
@@ -125,8 +126,8 @@ class _Member:
 
 
 class _Shape:
-    """What an object with these names is. `id`, `type`, `value`, `tag` are the names that stand for the keywords;
-    `content` is that of a set, list or graph."""
+    """The plan for an object with these names. `id`, `type`, `value` and `tag` are the names that are aliases of the
+    keywords. `content` is the name of the content of a set, list or graph."""
 
     __slots__ = ("content", "direction", "id", "index", "kind", "members", "overlaps", "tag", "type", "value")
 
@@ -141,17 +142,17 @@ class _Shape:
         self.content: str | None = None
         self.members: tuple[_Member, ...] = ()
         self.overlaps = False
-        """Two names are one property."""
+        """Whether two names mean the same property."""
 
 
 class CompiledContexts:
-    """Reads documents by compiled contexts. One thread at a time."""
+    """Reads documents by compiled contexts. Not thread-safe."""
 
     def __init__(
         self, expander: Callable[[], Expander], limits: EventLimits, values: int, deepest: int, others: Collection[str]
     ) -> None:
-        """`expander` knows the contexts; `limits` are those of an event, and a document may hold so many `values`,
-        nested so deep. Documents with one of the properties `others` are handed over."""
+        """`expander` returns the expander with the contexts. `limits` are those of one event. A document has at most
+        `values` values and `deepest` levels. Documents with one of the properties `others` are left to PyLD."""
         self._expander = expander
         self._limits = limits
         self._most = values
@@ -162,9 +163,9 @@ class CompiledContexts:
         self._initial: _Terms | None = None
 
     def trees(self, document: Any) -> list[tuple[str, Node]] | None:
-        """The events of a document, each its root (an IRI or a blank-node label) and its tree; None where PyLD is to
-        read it. Costs some 0.3 µs per value and 2 µs per object once shapes and contexts are known. Raises
-        `InvalidEvent` for what is too large."""
+        """Returns the events of a document, each with its root (an IRI or a blank-node label) and its tree; None if
+        PyLD must read it. Costs some 0.3 µs per value and 2 µs per object once shapes and contexts are cached. Raises
+        `InvalidEvent` if the document is too large."""
         if self._initial is None:
             self._initial = _Terms(self._expander().active([]))
         try:
@@ -175,12 +176,12 @@ class CompiledContexts:
     # ── contexts ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def local(self, terms: _Terms, context: Any) -> _Terms:
-        """What is in force in an object that states `context`. Raises `_HandedOver`."""
+        """Returns the context of an object that states `context`. Raises `_HandedOver`."""
         if isinstance(context, dict) and len(context) == 1 and CONTEXT in context:
             raise _HandedOver
         known = self._contexts if terms is self._initial else terms.within
         try:
-            key = marshal.dumps(context, 2)  # in this version the same for equal contexts, and quick
+            key = marshal.dumps(context, 2)  # fast, and in this version equal for equal contexts
         except ValueError:
             raise _HandedOver from None
         found = known.get(key)
@@ -193,7 +194,7 @@ class CompiledContexts:
         return found
 
     def scoped(self, terms: _Terms, term: str) -> _Terms:
-        """What is in force in the values of a term. Raises `_HandedOver`."""
+        """Returns the context of the values of a term. Raises `_HandedOver`."""
         if terms.is_plain or (context := terms.scope(term)) is None:
             return terms
         found = terms.scoped.get(term)
@@ -203,8 +204,8 @@ class CompiledContexts:
         return found
 
     def entered(self, terms: _Terms, term: str, element: Mapping[str, Any]) -> _Terms:
-        """What is in force in an object that is a value of `term`, before what it states itself: contexts of types end
-        where another node begins. Raises `_HandedOver`."""
+        """Returns the context of an object that is a value of `term`, before the object's own context is applied.
+        Contexts of types end where another node begins. Raises `_HandedOver`."""
         key = term, terms.previous is None or self._stays(terms, element)
         found = terms.entered.get(key)
         if found is None:
@@ -219,14 +220,14 @@ class CompiledContexts:
         return found
 
     def _stays(self, terms: _Terms, element: Mapping[str, Any]) -> bool:
-        """Whether an object is a value, or names a node only."""
+        """Whether an object is a value object, or only a reference to a node."""
         if len(element) > 2 or CONTEXT in element:
             return False
         names = [self.name(terms, each) for each in element]
         return "@value" in names or names == [ID]
 
     def typed(self, terms: _Terms, types: Any) -> _Terms:
-        """What is in force in a node of these types. Raises `_HandedOver`."""
+        """Returns the context of a node of these types. Raises `_HandedOver`."""
         listed = types if isinstance(types, list) else [types]
         having = (each for each in listed if isinstance(each, str) and terms.scope(each) not in (None, False))
         names = tuple(sorted(having))
@@ -251,19 +252,19 @@ class CompiledContexts:
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def name(self, terms: _Terms, key: str) -> str | None:
-        """The property or keyword that a name of an object means."""
+        """Returns the property or keyword that a name of an object means."""
         if key in terms.iris:
             return terms.iris[key]
         return self._remember(terms.iris, key, self._iri(terms, key, vocab=True, base=False))
 
     def type(self, terms: _Terms, text: str) -> str | None:
-        """The IRI of a type, or of a value that is a term of the vocabulary."""
+        """Returns the IRI of a type, or of a value that is a term of the vocabulary."""
         if text in terms.types:
             return terms.types[text]
         return self._remember(terms.types, text, self._iri(terms, text, vocab=True, base=True))
 
     def reference(self, terms: _Terms, text: str) -> str | None:
-        """The IRI of a node."""
+        """Returns the IRI of a node."""
         colon = text.find(":")
         if colon > 0:
             prefix = text[:colon]
@@ -291,7 +292,7 @@ class CompiledContexts:
     # ── shapes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def shape(self, terms: _Terms, element: Mapping[str, Any]) -> _Shape:
-        """What an object with the names of `element` is. Raises `_HandedOver`."""
+        """Returns the shape of an object with the names of `element`. Raises `_HandedOver`."""
         names = tuple(element)
         found = terms.shapes.get(names)
         if found is None:
@@ -307,7 +308,7 @@ class CompiledContexts:
         properties: set[str] = set()
         if not all(type(each) is str for each in names):
             raise _HandedOver
-        for key in sorted(names):  # as PyLD does, so that values of one property come in the same order
+        for key in sorted(names):  # the order of PyLD, so that values of one property have the same order
             iri = None if key == CONTEXT else self.name(terms, key)
             if iri is None:
                 continue
@@ -381,7 +382,7 @@ class CompiledContexts:
 
 
 class _Reading:
-    """The reading of one document."""
+    """The state of reading one document."""
 
     def __init__(self, contexts: CompiledContexts, limits: EventLimits, values: int, deepest: int) -> None:
         self._contexts = contexts
@@ -391,16 +392,16 @@ class _Reading:
         self._most = values
         self._deepest = deepest
         self._described: dict[str, Node] = {}
-        """The nodes of which something is stated, by IRI or label."""
+        """The nodes that have statements, by IRI or label."""
         self._labels: dict[int, str] = {}
         """Labels of blank nodes, by the identity of their nodes."""
         self._named: set[str] = set()
-        """What references name."""
+        """The IRIs that references name."""
         self._is_linked = False
-        """Whether a tree holds a `Link`."""
+        """Whether a tree contains a `Link`."""
 
     def trees(self, document: Any, initial: _Terms) -> list[tuple[str, Node]]:
-        """The events of the document. Raises `_HandedOver`, `InvalidEvent`."""
+        """Returns the events of the document. Raises `_HandedOver` and `InvalidEvent`."""
         roots: dict[str, Node] = {}
         if type(document) is dict:
             terms, types, shape = self._begun(document, initial, 0)
@@ -421,7 +422,7 @@ class _Reading:
         return list(roots.items())
 
     def _top(self, element: Any, terms: _Terms, level: int, roots: dict[str, Node]) -> None:
-        """The top-level node objects; scalars are none."""
+        """Reads the top-level node objects. Scalars are ignored."""
         if type(element) is list:
             self._enter(element, level)
             for each in element:
@@ -434,7 +435,7 @@ class _Reading:
     def _root(
         self, element: dict[str, Any], terms: _Terms, types: _Terms, shape: _Shape, level: int, roots: dict[str, Node]
     ) -> None:
-        """Adds a top-level node, unless nothing is stated in it."""
+        """Adds a top-level node, unless it has no statement."""
         if shape.kind != NODE:
             raise _HandedOver
         self._left = self._limits.values
@@ -446,7 +447,7 @@ class _Reading:
             roots[key] = node
 
     def _begun(self, element: dict[str, Any], terms: _Terms, level: int) -> tuple[_Terms, _Terms, _Shape]:
-        """What is in force in an object, and in its types; what it is."""
+        """Returns the context of an object, the context of its types, and its shape."""
         self._enter(element, level)
         if CONTEXT in element:
             terms = self._contexts.local(terms, element[CONTEXT])
@@ -474,8 +475,8 @@ class _Reading:
     def _node(
         self, element: dict[str, Any], terms: _Terms, types_in: _Terms, shape: _Shape, level: int, depth: int
     ) -> tuple[Node, str | None, bool, bool]:
-        """The tree of a node object, its IRI or label, whether something is stated of it, and whether the expanded form
-        has more of it than its `@id`. `depth` counts the nodes around it."""
+        """Returns the tree of a node object, its IRI or label, whether it has statements, and whether its expanded form
+        has more than an `@id`. `depth` is the number of nodes around it."""
         if shape.index is not None and type(element[shape.index]) is not str:
             raise _HandedOver
         key = iri = None
@@ -540,7 +541,7 @@ class _Reading:
                 raise InvalidEvent([Problem("too-many-values", detail)])
             if key is not None:
                 if key in self._described:
-                    raise _HandedOver  # what is stated at several places is one node
+                    raise _HandedOver  # descriptions in several places belong to one node
                 self._described[key] = node
                 if iri is None:
                     self._labels[id(node)] = key
@@ -559,7 +560,7 @@ class _Reading:
     # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _member(self, member: _Member, value: Any, found: "Statements", tags: "Tags", level: int, depth: int) -> None:
-        """Adds what a member states."""
+        """Adds the values that a member states."""
         container = member.container
         if member.coercion == "@json":
             self._json(value, found)
@@ -589,7 +590,7 @@ class _Reading:
         *,
         in_list: bool = False,
     ) -> None:
-        """Adds a value, or those of an array."""
+        """Adds a value, or the values of an array."""
         kind = type(value)
         if kind is list:
             self._enter(value, level)
@@ -620,7 +621,7 @@ class _Reading:
         return literal_of(value, coercion)
 
     def _reference(self, key: str | None) -> Any:
-        """A node of which nothing is stated here; an empty list where it has no name, either."""
+        """Returns a reference to a node without statements here; an empty list if the node has no name either."""
         if key is None:
             return []
         if key.startswith("_:"):
@@ -640,7 +641,7 @@ class _Reading:
         *,
         in_list: bool,
     ) -> None:
-        """Adds what an object is: a node, a value, or the values of a set or list."""
+        """Adds the value of an object: a node, a value, or the values of a set or list."""
         terms = member.terms
         if not terms.is_plain:
             terms = self._contexts.entered(terms, member.key, element)
@@ -669,7 +670,7 @@ class _Reading:
     def _value(
         self, member: _Member, element: dict[str, Any], terms: _Terms, types: _Terms, shape: _Shape, tags: "Tags"
     ) -> Any:
-        """What a value object is. Raises `_HandedOver` for what is not valid, and for null and JSON literals."""
+        """Returns the value of a value object. Raises `_HandedOver` if it is invalid, null or a JSON literal."""
         value = element[shape.value or ""]
         if type(value) not in DIRECT:
             raise _HandedOver
@@ -709,7 +710,8 @@ class _Reading:
                 _add(found, each)
 
     def _json(self, value: Any, found: "Statements") -> None:
-        """Adds a literal of JSON as it is. Raises `_HandedOver` for one that is deep or holds what is not JSON."""
+        """Adds a JSON literal unchanged. Raises `_HandedOver` if it is nested too deeply or holds a value that is not
+        JSON."""
         stack = [(value, 0)]
         while stack:
             each, level = stack.pop()
@@ -725,7 +727,7 @@ class _Reading:
 
 
 class _Unfolding:
-    """Puts described nodes where references name them, as `graph.unfolded` does."""
+    """Replaces references by the nodes that they name, as `reader.unfolded` does."""
 
     def __init__(
         self, limits: EventLimits, described: Mapping[str, Node], labels: Mapping[int, str], roots: Mapping[str, Node]
@@ -737,7 +739,7 @@ class _Unfolding:
         self._left = 0
 
     def root(self, key: str, node: Node) -> Node:
-        """The tree of a root. Raises `InvalidEvent` beyond the limits."""
+        """Returns the tree of a root. Raises `InvalidEvent` beyond the limits."""
         self._left = self._limits.values
         return self._node(node, key, ())
 
@@ -792,13 +794,14 @@ class _Unfolding:
 # ── statements ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Statements = dict[Any, Any]
-"""What is stated by one property, by what makes two statements the same; the members of a list are a list."""
+"""The values of one property, by a key that is equal for equal statements. A list value has the members of a JSON-LD
+list."""
 Tags = dict[str, dict[str, None]]
 """Name of a member → the language tags of its texts."""
 
 
 def _add(found: Statements, value: Any, *, in_list: bool = False, key: Any = None) -> None:
-    """Adds a value, unless it is stated already; members of lists may repeat."""
+    """Adds a value, unless it is already there. Members of lists may repeat."""
     if in_list or type(value) is list or (key is None and type(value) is Node):
         found[len(found), None] = value
         return
@@ -815,12 +818,13 @@ def _add(found: Statements, value: Any, *, in_list: bool = False, key: Any = Non
 
 
 def _add_list(found: Statements, members: Iterable[Any]) -> None:
-    """Adds a list, whose members may be lists, as one statement."""
+    """Adds a list as one statement. Its members may be lists, which are flattened."""
     _add(found, [inner for each in members for inner in (each if type(each) is list else (each,))])
 
 
 def _put(node: Node, name: str, found: Statements) -> int:
-    """Makes what a property states a member of the node; how many values that were, with one for the property."""
+    """Sets the values of a property as a member of the node. Returns the number of values, plus one for the
+    property."""
     values: list[Any] = []
     for value in found.values():
         if type(value) is list:
@@ -833,7 +837,7 @@ def _put(node: Node, name: str, found: Statements) -> int:
 
 
 def _flat(values: list[Any]) -> list[Any]:
-    """The members of arrays in arrays."""
+    """Returns the members of nested arrays."""
     return [inner for each in values for inner in (_flat(each) if type(each) is list else (each,))]
 
 

@@ -1,9 +1,9 @@
-"""Events whose data is a graph, as JSON-LD or RDF: the graph, and the tree of each event (rules 20, 21, 23).
+"""Events whose data is a graph, as JSON-LD or RDF: reading of the graph, and the tree of each event (rules 20, 21, 23).
 
-Event(data, context) ──is it one?──▶ JSON-LD ──compiled──────────────────────▶ Event(Node, context)
-                                       │ what that does not read
-                                       └──reference──▶ Graph ──unfolded──────▶ Event(Node, context)
-                                     RDF ──rdf──▶ Graph
+Event(data, context) ──a graph?──▶ JSON-LD ──compiled──────────────────────▶ Event(Node, context)
+                                     │ documents that `compiled` cannot read
+                                     └──reference──▶ Graph ──unfolded──────▶ Event(Node, context)
+                                   RDF ──rdf──▶ Graph
 """
 
 import contextlib
@@ -45,10 +45,10 @@ __all__ = [
     "within_contexts",
 ]
 
-# ── A graph: its nodes with what is stated of them, and the trees that unfold from its roots (rule 21) ────────────────
+# ── graphs: nodes with their statements, and the trees that unfold from the roots (rule 21) ───────────────────────────
 
-# Whatever wrote the graph (JSON-LD by PyLD's expanded form, RDF by pyoxigraph), its statements are kept here once each,
-# in the order in which they were first met.
+# Both sources of graphs (JSON-LD in PyLD's expanded form, RDF read by pyoxigraph) store each statement once, in the
+# order of its first occurrence.
 
 
 ID, TYPE, GRAPH, LANGUAGE = "@id", "@type", "@graph", "@language"
@@ -66,14 +66,14 @@ TEXTS = frozenset({XSD + "string", RDF + "langString", RDF + "dirLangString"})
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 INFINITIES = {"INF": math.inf, "+INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
 LONGEST_NUMBER = 400
-"""Digits of a number that is read as one; no double has more that count."""
+"""The maximum number of digits of a number. A longer one stays a text; no double has that many significant digits."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NO_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")
 
 
 UNNAMED = "_:-"
-"""How the labels of nodes begin that have none in their document; no label in a document begins so."""
+"""Prefix of the labels of nodes that have no label in their document. No label in a document begins with it."""
 
 
 class Link:
@@ -92,8 +92,9 @@ class Link:
 
 
 class Description:
-    """What is stated of one node: its types, and its values by property (`^` in front: by the property that leads to
-    it), each once but for the members of lists. `languages` are the tags of the texts of a property."""
+    """The statements about one node: its types, and its values by property (with the prefix `^`, by a property that
+    leads to this node). Each value occurs once, except in lists. `languages` are the language tags of the texts of a
+    property."""
 
     __slots__ = ("graph", "languages", "types", "values")
 
@@ -102,10 +103,10 @@ class Description:
         self.values: dict[str, dict[Any, Any]] = {}
         self.languages: dict[str, dict[str, None]] = {}
         self.graph: Graph | None = None
-        """The named graph that has this node's name."""
+        """The named graph that has the name of this node."""
 
     def add(self, property: str, value: Any) -> None:
-        """State a value; a second time it changes nothing."""
+        """Adds a value. Adding it again changes nothing."""
         self.values.setdefault(property, {}).setdefault(_key(value), value)
 
     def __bool__(self) -> bool:
@@ -122,7 +123,7 @@ class Graph:
         self.roots: dict[str, None] = {}
 
     def node(self, key: str) -> Description:
-        """The node of this name, a new one if need be."""
+        """Returns the node with this name; creates it if necessary."""
         found = self.nodes.get(key)
         if found is None:
             found = self.nodes[key] = Description()
@@ -130,15 +131,16 @@ class Graph:
 
 
 def _key(value: Any) -> Any:
-    """What makes a statement the same as another: 1 is not true, and lists and JSON are told apart by themselves."""
+    """Returns a key that is equal for equal statements. 1 and true are different; each list is different from all
+    others."""
     if isinstance(value, list | dict):
         return repr(value) if isinstance(value, dict) else id(value)
     return value if isinstance(value, Link | TypedText) else (type(value) is bool, isinstance(value, str), value)
 
 
 def checked_property(iri: str) -> str:
-    """The IRI of a property, if it can be one: it becomes a part of names. (An `@id` is a value, and stays as it was
-    published, whatever it is.) Raises `InvalidEvent`."""
+    """Returns the IRI of a property, which becomes a part of names. (An `@id` is a value and stays as published, valid
+    or not.) Raises `InvalidEvent` if it has a character that IRIs do not allow."""
     if NO_IRI.search(iri):
         detail = f"the property {iri[:200]!r} is not an IRI: it has a character that is not allowed"
         raise InvalidEvent([Problem("invalid-iri", detail)])
@@ -149,8 +151,8 @@ def checked_property(iri: str) -> str:
 
 
 def literal_of(text: str, datatype: str | None) -> str | int | float | bool | TypedText:
-    """A literal as a value: numbers and booleans by their XSD type, texts as texts; what its datatype does not allow,
-    or what JSON has no type for, keeps its text and its datatype.
+    """Returns the value of a literal: numbers and booleans by their XSD type, texts as texts. A literal that its
+    datatype does not allow, or for which JSON has no type, keeps its text and its datatype.
 
     >>> literal_of("12.50", "http://www.w3.org/2001/XMLSchema#decimal"), literal_of("x", None)
     (12.5, 'x')
@@ -175,7 +177,7 @@ def literal_of(text: str, datatype: str | None) -> str | int | float | bool | Ty
 
 
 def graph_of_expanded(document: Iterable[Any]) -> Graph:
-    """The graph of PyLD's expanded form; its roots are the top-level node objects. Linear in the document."""
+    """Returns the graph of PyLD's expanded form. Its roots are the top-level node objects. Linear in the document."""
     graph = Graph()
     labels = _Labels()
     for item in document:
@@ -185,7 +187,7 @@ def graph_of_expanded(document: Iterable[Any]) -> Graph:
 
 
 class _Labels:
-    """Blank-node labels for nodes without any."""
+    """Generates blank-node labels for nodes that have none."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -196,7 +198,7 @@ class _Labels:
 
 
 def _take(item: Mapping[str, Any], graph: Graph, labels: _Labels) -> str:
-    """Adds a node object with all that it holds; its name."""
+    """Adds a node object and everything in it to the graph. Returns its name."""
     key = item.get(ID)
     if key is None:
         key = labels.new()
@@ -229,7 +231,7 @@ def _take(item: Mapping[str, Any], graph: Graph, labels: _Labels) -> str:
 
 
 def _value(item: Any, property: str, node: Description, graph: Graph, labels: _Labels) -> Any:
-    """The value that a value object, list object or node object is; nodes are added."""
+    """Returns the value of a value object, list object or node object. Nodes are added to the graph."""
     if "@list" in item:
         return [_value(each, property, node, graph, labels) for each in item["@list"]]
     if "@value" not in item:
@@ -251,8 +253,8 @@ def _value(item: Any, property: str, node: Description, graph: Graph, labels: _L
 
 
 def unfolded(graph: Graph, root: str, limits: EventLimits, roots: Mapping[str, None] | None = None) -> Node:
-    """The tree of the event with this root. References are unfolded wherever the node is described, but not within
-    itself, nor through another of `roots`. Raises `InvalidEvent` beyond `limits`."""
+    """Returns the tree of the event with this root. A reference is replaced by the description of its node, except
+    within that node itself, and except if the node is another one of `roots`. Raises `InvalidEvent` beyond `limits`."""
     return _Unfolding(limits, graph.roots if roots is None else roots).node(graph, root, ())
 
 
@@ -290,7 +292,8 @@ class _Unfolding:
         return Node(members, Resource(iri, types) if iri is not None or types else None)
 
     def values(self, graph: Graph, value: Any, path: tuple[str, ...]) -> Iterable[Any]:
-        """What one stated value gives: itself, the members of a list, a node, its bare IRI, or nothing."""
+        """Returns what one stated value becomes in the tree: the value itself, the members of a list, a node, the IRI
+        of a node, or nothing."""
         if isinstance(value, list):
             return [found for each in value for found in self.values(graph, each, path)]
         if not isinstance(value, Link):
@@ -322,8 +325,8 @@ def _one_or_list(values: list[Any]) -> Any:
 
 
 def members_of(graph: Graph, properties: Collection[str], nodes: Iterable[str]) -> dict[str, None]:
-    """The described nodes that one of these properties of one of `nodes` leads to, in the order of the statements.
-    Linear."""
+    """Returns the described nodes that are values of one of these properties of one of `nodes`, in the order of the
+    statements. Linear."""
     found: dict[str, None] = {}
     for key in nodes if properties else ():
         for property in properties:
@@ -338,7 +341,7 @@ def members_of(graph: Graph, properties: Collection[str], nodes: Iterable[str]) 
 
 
 def reached(graph: Graph, roots: Iterable[str]) -> set[str]:
-    """The nodes that references lead to from `roots`, those included. Linear in the graph."""
+    """Returns the nodes that can be reached from `roots` by references, including the roots. Linear in the graph."""
     seen = set(roots)
     waiting = list(seen)
     while waiting:
@@ -359,18 +362,19 @@ def reached(graph: Graph, roots: Iterable[str]) -> set[str]:
 NAMESPACE = "https://uri.etsi.org/ngsi-ld/"
 HELD = ("Value", "Object", "LanguageMap", "ValueList", "ObjectList", "Values", "Objects", "JSON", "Vocab")
 HOLDERS = tuple(f"<{NAMESPACE}has{each}>" for each in HELD)
-"""The properties by which a member holds what it stands for."""
+"""The properties that hold the value of an NGSI-LD member."""
 _HOLDING = frozenset(HOLDERS)
 PREVIOUS = {f"<{NAMESPACE}hasPrevious{each}>": f"previous{each}" for each in HELD}
 UNIT = f"<{NAMESPACE}unitCode>"
 DELETED = "urn:ngsi-ld:null"
 TAGS = ".@language"
 _TOLD = frozenset({"@type", UNIT, *(holder + TAGS for holder in HOLDERS)})
-"""What is told with the value, or says only that it is one."""
+"""Properties that are read together with the value, or only mark it as a value."""
 
 
 def simplified(node: Node) -> Node:
-    """The tree of an entity with the values of its NGSI-LD members; the tree itself if it has none. Linear."""
+    """Returns the tree of an NGSI-LD entity with the values of its members in place of the member objects. Returns the
+    tree itself if it has no such member. Linear."""
     for values in node.values():
         if (type(values) is Node or type(values) is list) and any(map(_stands, _listed(values))):
             break
@@ -388,7 +392,7 @@ def _stands(value: Any) -> bool:
 
 
 def _read(name: str, value: Any, members: dict[str, list[Any]]) -> None:
-    """Adds what a member gives under dotted names: the values that it holds, and what is said of them."""
+    """Adds the values of a member under its name, and the other statements about it under dotted names."""
     if not _stands(value):
         if not _is_deleted(value):
             members.setdefault(name, []).append(value)
@@ -419,26 +423,26 @@ def _listed(values: Any) -> list[Any]:
 
 
 DOCUMENT_VALUES = 100_000
-"""JSON values of one document."""
+"""The maximum number of JSON values of one document."""
 QUICK_CHARACTERS = 1 << 15
-"""Of RDF that is read at once: some hundred statements, a millisecond."""
+"""The maximum length of an RDF document that is read at once: some hundred statements, about a millisecond."""
 ROOT = "graphroot"
-"""The context attribute that says which event of its document an event is: the IRI or label of its root."""
+"""The context attribute that identifies an event within its document: the IRI or label of its root."""
 LONGEST_ROOT = 1_000
-"""Characters of an `@id` that becomes a part of an event's id."""
+"""The maximum length in characters of an `@id` that becomes a part of an event's id."""
 DEEPEST = 100
-"""Levels of a document: those of an event and of its envelope."""
+"""The maximum depth of a document: that of an event and of its envelope."""
 
 
 def is_linked_data(data: Any, media_type: str) -> bool:
-    """Whether data of this type is read as a graph (rule 20)."""
+    """Whether data of this media type is read as a graph (rule 20)."""
     if media_type in GRAPH_TYPES:
         return True
     return isinstance(data, dict) and "@context" in data
 
 
 def may_be_graph(event: object) -> bool:
-    """Whether a `GraphReader` has to look at an event, or at the data of one: not if it is plain JSON for sure."""
+    """Whether a `GraphReader` must check an event, or the data of one. False if it is certainly plain JSON."""
     if not isinstance(event, Event):
         return isinstance(event, Mapping) and "@context" in event
     data = event.data
@@ -448,16 +452,16 @@ def may_be_graph(event: object) -> bool:
 
 
 def is_graph(event: Event) -> bool:
-    """Whether the data of an event is read as a graph (rule 20), unless settings say otherwise."""
+    """Whether the data of an event is read as a graph (rule 20), unless the settings exclude it."""
     return may_be_graph(event) and is_linked_data(event.data, media_type_of(event.context))
 
 
 class TakesLong(Exception):
-    """A graph was to be read quickly, and cannot be."""
+    """A graph that was to be read quickly cannot be read quickly."""
 
 
 class GraphReader:
-    """Reads graph events under one vocabulary's contexts. One thread at a time."""
+    """Reads graph events with the contexts of one vocabulary. Not thread-safe."""
 
     def __init__(
         self,
@@ -469,9 +473,10 @@ class GraphReader:
         plain_where_unknown: bool = False,
         members: Collection[str] = (),
     ) -> None:
-        """`contexts` are known ones by URL, each a document with `@context`; `is_event_class` says which classes make
-        a node of RDF an event. Without `reads_json` JSON-LD is plain JSON, and with `plain_where_unknown` it is
-        where it needs an unknown context. `members` are the properties whose values are the events of a document."""
+        """`contexts` are the known contexts by URL, each a document with `@context`. `is_event_class` returns whether
+        nodes of a class in RDF are events. Without `reads_json`, JSON-LD is read as plain JSON. With
+        `plain_where_unknown`, it is if it needs an unknown context. `members` are the properties whose values are the
+        events of a document."""
         self._contexts = contexts
         self._expander: Expander | None = None
         self._compiled: CompiledContexts | None = None
@@ -483,12 +488,13 @@ class GraphReader:
         self._member_names = [f"<{each}>" for each in members]
 
     def read(self, event: Event, *, quickly: bool = False) -> tuple[Event, tuple[Note, ...]]:
-        """`event` with the tree of its graph as data, and what is to be noted; itself where its data is no graph.
+        """Returns `event` with the tree of its graph as data, and the notes about it. Returns the event itself if its
+        data is no graph.
 
-        Raises `InvalidEvent`: `several-events` for a document of several, `no-event` for one of none, `unknown-context`
-        with all URLs, `invalid-json-ld`, `malformed-rdf`, `invalid-iri`, `unreachable-nodes`, `reading-too-slow`, and
-        what is beyond the limits. With `quickly` raises `TakesLong` for what compiled contexts do not read, and for
-        large RDF.
+        Raises `InvalidEvent`: `several-events` for a document with several events, `no-event` for a document without an
+        event, `unknown-context` with all URLs, `invalid-json-ld`, `malformed-rdf`, `invalid-iri`, `unreachable-nodes`,
+        `reading-too-slow`, and if the document exceeds the limits. With `quickly`, raises `TakesLong` for a document
+        that compiled contexts cannot read, and for large RDF.
         """
         data = event.data
         if isinstance(data, Node):
@@ -497,7 +503,7 @@ class GraphReader:
         if not self.is_graph(data, media_type):
             return event, ()
         chosen = str(event.context.get(ROOT, ""))
-        is_number = chosen.isdecimal() and len(chosen) < 8  # as earlier versions stored it
+        is_number = chosen.isdecimal() and len(chosen) < 8  # earlier versions stored the number of the event
         if quickly and isinstance(data, str | bytes) and len(data) > QUICK_CHARACTERS:
             raise TakesLong
         try:
@@ -517,12 +523,12 @@ class GraphReader:
         return Event(tree(number), event.context), ()
 
     def is_graph(self, data: Any, media_type: str) -> bool:
-        """Whether data of this type is read as a graph here."""
+        """Whether this reader reads data of this media type as a graph."""
         return is_linked_data(data, media_type) and (self._reads_json or not isinstance(data, dict | list))
 
     def roots(self, data: Any, media_type: str) -> list[str]:
-        """The names of the nodes of the events of a document; none where it is read as plain JSON, since it needs an
-        unknown context. Raises `InvalidEvent`."""
+        """Returns the names of the root nodes of the events of a document. Empty if the document is read as plain JSON
+        because it needs an unknown context. Raises `InvalidEvent`."""
         try:
             return self._events(data, media_type)[0]
         except InvalidEvent as error:
@@ -537,7 +543,8 @@ class GraphReader:
     def _events(
         self, data: Any, media_type: str, *, by_members: bool = True, quickly: bool = False
     ) -> tuple[list[str], Callable[[int], Node]]:
-        """The roots of the events of a document, and what makes the tree of one of them. Raises `InvalidEvent`."""
+        """Returns the roots of the events of a document, and a function from the number of an event to its tree. Raises
+        `InvalidEvent`."""
         trees = self._trees(data, media_type)
         if trees is not None and not (
             by_members and any(name in node for _, node in trees for name in self._member_names)
@@ -550,7 +557,7 @@ class GraphReader:
         return roots, lambda number: self.tree(graph, roots[number])
 
     def _trees(self, data: Any, media_type: str) -> list[tuple[str, Node]] | None:
-        """The events of a document of JSON-LD with their roots, where compiled contexts read it. Raises
+        """Returns the events of a JSON-LD document with their roots; None if compiled contexts cannot read it. Raises
         `InvalidEvent`."""
         if media_type in RDF_TYPES:
             return None
@@ -558,10 +565,10 @@ class GraphReader:
             from kindcast.semantic.events.linked_data.compiled import CompiledContexts
 
             self._compiled = CompiledContexts(self._reference, self._limits, DOCUMENT_VALUES, DEEPEST, ())
-        return self._compiled.trees(data) or None  # of no event PyLD says so
+        return self._compiled.trees(data) or None  # without any event, PyLD reports the problem
 
     def _reference(self) -> "Expander":
-        """PyLD, which is slow to import: only graphs need it."""
+        """Returns the PyLD expander. PyLD is slow to import, and only graphs need it."""
         if self._expander is None:
             from kindcast.semantic.events.linked_data.reference import Expander
 
@@ -569,8 +576,8 @@ class GraphReader:
         return self._expander
 
     def graph(self, data: Any, media_type: str, *, by_members: bool = True) -> Graph:
-        """The graph that a document states, with the roots of its events: with `by_members` those that a property of
-        envelopes leads to, where there is one. Raises `InvalidEvent`."""
+        """Returns the graph of a document with the roots of its events. With `by_members` and an envelope in the
+        document, these are the nodes that the envelope's property leads to. Raises `InvalidEvent`."""
         if media_type in RDF_TYPES:
             with _bounded_recursion():
                 graph = graph_of_rdf(_bytes_of(data, media_type), media_type, self._is_event_class)
@@ -581,7 +588,7 @@ class GraphReader:
                 graph = graph_of_expanded(self._reference().expanded(data))
             members = members_of(graph, self._members, graph.roots) if by_members else {}
         if members:
-            graph.roots = members  # the rest is the envelope
+            graph.roots = members  # the other nodes are the envelope
             return graph
         if not graph.roots:
             raise InvalidEvent([Problem("no-event", "the document has no statement, so no node of it can be an event")])
@@ -595,9 +602,9 @@ class GraphReader:
     def documents_of(
         self, data: Any, media_type: str, roots: list[str], take: Callable[[Any], None]
     ) -> list[Any] | None:
-        """The data of a document for each of `roots`, which by itself gives the event of this root; None where there is
-        none: where a node of a JSON-LD document is described for several of its events, or RDF has named graphs. `take`
-        is told each, before it is read, and may raise; so may reading."""
+        """Returns for each of `roots` the data of a document that contains only the event of this root. Returns None if
+        that is not possible: a node of a JSON-LD document is described for several of its events, or RDF has named
+        graphs. `take` is called with each document before it is read. It may raise, and so may reading."""
         if media_type in RDF_TYPES:
             return documents_of_rdf(_bytes_of(data, media_type), media_type, roots, self._members, take)
         parts = top_level(data)
@@ -615,7 +622,7 @@ class GraphReader:
         return parts
 
     def tree(self, graph: Graph, root: str) -> Node:
-        """The event that unfolds from `root`. Raises `InvalidEvent` beyond the limits."""
+        """Returns the event that unfolds from `root`. Raises `InvalidEvent` beyond the limits."""
         with _bounded_recursion():
             return simplified(unfolded(graph, root, self._limits))
 
@@ -627,7 +634,7 @@ def _bytes_of(data: Any, media_type: str) -> bytes:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two trees are equal, the values of their nodes too."""
+    """Whether two trees are equal, including the values of their nodes."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Node):
@@ -639,7 +646,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def top_level(data: Any) -> list[Any]:
-    """The top-level nodes of a JSON-LD document as documents, as far as its form shows them."""
+    """Returns the top-level nodes of a JSON-LD document as documents, as far as the form of the JSON shows them."""
     context: dict[str, Any] = {}
     if isinstance(data, Mapping) and data.keys() <= {"@context", "@graph"}:
         context = {name: value for name, value in data.items() if name == "@context"}
@@ -651,7 +658,7 @@ def top_level(data: Any) -> list[Any]:
 
 
 def within_contexts(around: Iterable[Mapping[str, Any]], node: Mapping[str, Any]) -> dict[str, Any]:
-    """A node object under the contexts of the objects around it, from the outside, and then its own."""
+    """Returns a node object with the contexts of the objects around it, outermost first, followed by its own."""
     contexts = [each["@context"] for each in (*around, node) if "@context" in each]
     if not contexts:
         return dict(node)
@@ -661,7 +668,7 @@ def within_contexts(around: Iterable[Mapping[str, Any]], node: Mapping[str, Any]
 
 
 def check_size(data: Any, most: int) -> None:
-    """Raises `InvalidEvent` for a document that is nested too deeply or holds too much. Linear; no recursion."""
+    """Raises `InvalidEvent` for a document that is nested too deeply or has too many values. Linear; not recursive."""
     left = most
     stack: list[tuple[Any, int]] = [(data, 0)]
     while stack:
@@ -688,18 +695,18 @@ def _bounded_recursion() -> Iterator[None]:
         raise InvalidEvent([Problem("too-deep", "the document is nested too deeply")]) from None
 
 
-# ── RDF in its four syntaxes to a `Graph`: lists become lists, and the roots are found (rule 21) ──────────────────────
+# ── RDF in its four syntaxes to a `Graph`: `rdf:List`s become lists, and the roots are determined (rule 21) ───────────
 
 
 MOST_STATEMENTS = 200_000
-"""Of one document."""
+"""The maximum number of statements of one document."""
 
 FIRST, REST, NIL, JSON_TYPE = RDF + "first", RDF + "rest", RDF + "nil", RDF + "JSON"
 
 
 def graph_of_rdf(data: bytes, media_type: str, is_event_class: Callable[[str], bool]) -> Graph:
-    """The graph that `data` states. Its roots are the nodes of event classes; where there are none, those to which no
-    other node refers. Costs some 3 µs per statement. Raises `InvalidEvent`."""
+    """Returns the graph of the RDF document `data`. Its roots are the nodes of event classes. If there are none, its
+    roots are the nodes to which no other node refers. Costs some 3 µs per statement. Raises `InvalidEvent`."""
     graph = Graph()
     named: dict[str, Graph] = {}
     counted = 0
@@ -739,9 +746,10 @@ def graph_of_rdf(data: bytes, media_type: str, is_event_class: Callable[[str], b
 def documents_of_rdf(
     data: bytes, media_type: str, roots: Collection[str], members: Collection[str], take: Callable[[str], None]
 ) -> list[str] | None:
-    """For each of `roots` the statements that are reached from it, not through another root, and those by which one of
-    `members` leads to it, as N-Triples, which all four syntaxes include; None where the document names graphs.
-    `data` was read before. `take` is told each, and may raise."""
+    """Returns a document in N-Triples for each of `roots`; N-Triples are valid in all four syntaxes. It has the
+    statements that are reached from the root, but not through another root, and the statements whose property in
+    `members` leads to the root. Returns None if the document names graphs. `data` must be valid. `take` is called with
+    each document and may raise."""
     about: dict[str, list[Statement]] = {}
     leading: dict[str, list[str]] = {}
     for statement in statements(data, RDF_TYPES[media_type]):
@@ -750,7 +758,7 @@ def documents_of_rdf(
         about.setdefault(statement[0], []).append(statement)
         if statement[1] in members and isinstance(statement[2], str):
             leading.setdefault(statement[2], []).append(ntriples_of(statement))
-    lines: dict[str, tuple[str, dict[str, None]]] = {}  # of each node, and what its statements lead to
+    lines: dict[str, tuple[str, dict[str, None]]] = {}  # node → its statements, and the nodes that they lead to
     for subject, stated in about.items():
         objects = {each[2]: None for each in stated if isinstance(each[2], str)}
         lines[subject] = "".join(map(ntriples_of, stated)), objects
@@ -778,7 +786,7 @@ def _literal(value: RdfLiteral) -> object:
 
 
 def _without_parent(graph: Graph) -> dict[str, None]:
-    """The described nodes to which no other node refers."""
+    """Returns the described nodes to which no other node refers."""
     children: set[str] = set()
     for key, node in graph.nodes.items():
         stack = [value for values in node.values.values() for value in values.values()]
@@ -792,7 +800,7 @@ def _without_parent(graph: Graph) -> dict[str, None]:
 
 
 def _fold_lists(graph: Graph) -> None:
-    """Every well-formed `rdf:List` of blank nodes that one statement points to becomes the list that it is."""
+    """Replaces every well-formed `rdf:List` of blank nodes to which exactly one statement refers by a list."""
     uses: dict[str, int] = {}
     for node in graph.nodes.values():
         for values in node.values.values():
@@ -819,7 +827,7 @@ def _fold_values(graph: Graph, found: dict[str, dict[object, object]], uses: dic
 
 
 def _members(graph: Graph, key: str, uses: dict[str, int], folded: set[str]) -> list[object] | None:
-    """The members of the list that starts at `key`; None where none starts."""
+    """Returns the members of the list that starts at `key`; None if it is not the start of a list."""
     members: list[object] = []
     cells: dict[str, None] = {}
     while key != NIL:

@@ -43,14 +43,15 @@ __all__ = [
 # ── the decision about one event: its candidates, what is undecided, and the calls that a strategy plans ──────────────
 
 
-# The answers of one event: every call is made at most once; bindings and negated groups are worked out here too.
+# The answers of one event. Every call is made at most once. Bindings and negated groups are evaluated here too.
 
 
 T = TypeVar("T")
 
 
 class Asking:
-    """The answers of one event: every call is made at most once. Without `learns` nothing is learned from them."""
+    """The answers for one event. Every call is made at most once. With `learns=False`, the statistics of the layer do
+    not change."""
 
     def __init__(self, layer: "OperatorLayer", event: CanonicalEvent, *, learns: bool = True) -> None:
         self.answers: dict[Call, Answer | OperatorFailed] = {}
@@ -61,12 +62,12 @@ class Asking:
         self.asked: list[Call] = []
 
     def answer(self, call: Call) -> Answer | OperatorFailed:
-        """The answer to a call; the operator is asked the first time only, and again after `NotAnswered`."""
+        """Returns the answer to a call. The operator is called only the first time, and again after `NotAnswered`."""
         found = self.kept(call)
         return self.note(call, *self._layer.ask(call, self.view)) if found is None else found
 
     def kept(self, call: Call) -> Answer | OperatorFailed | None:
-        """An answer that is there already: of this event, or of another one with the same key."""
+        """Returns an answer that exists already, for this event or for another event with the same cache key."""
         found: Answer | OperatorFailed | None = self.answers.get(call)
         if found is None:
             operator = self._layer.operator(call)
@@ -76,12 +77,12 @@ class Asking:
         return found
 
     def note(self, call: Call, answer: Answer | OperatorFailed, seconds: float) -> Answer | OperatorFailed:
-        """An operator was asked, and this is what it said."""
+        """Records the answer of an operator that was called."""
         if isinstance(answer, NotAnswered):
             return answer
         self.answers[call] = answer
         self.asked.append(call)
-        if all(name in self.view for name in call.attributes):  # else it was not called
+        if all(name in self.view for name in call.attributes):  # otherwise the operator was not called
             if self._learns:
                 self._layer.learn(call, answer, seconds)
             if isinstance(answer, Answer):
@@ -90,7 +91,7 @@ class Asking:
         return answer
 
     def bindings(self, part: ExpensiveClause) -> list[dict[str, Any]]:
-        """The joined bindings of a clause whose literals hold; one empty one where it has no variables."""
+        """Returns the joined bindings of a clause whose literals hold. Without variables this is one empty binding."""
         known: dict[Call, Answer] = {}
         for call, _ in part.sources:
             answer = self.answer(call)
@@ -100,12 +101,13 @@ class Asking:
         return self._layer.joined(part, known)
 
     def any_has_binding(self, groups: Sequence[Sequence[GroupClause]]) -> bool:
-        """Whether some negated group holds by itself. Raises `OperatorFailed` where none is known to, and one hangs on
-        a call that failed; `NotAnswered` as soon as a call has no answer yet: the others wait for it."""
+        """Whether one of the negated groups holds by itself. Raises `OperatorFailed` if none is known to hold and one
+        depends on a call that failed. Raises `NotAnswered` at the first call without an answer; the later groups are
+        not evaluated then."""
         return _some(self.has_binding, groups)
 
     def has_binding(self, group: Sequence[GroupClause]) -> bool:
-        """Whether some conjunction of a negated group holds by itself. Raises as `any_has_binding`."""
+        """Whether one conjunction of a negated group holds by itself. Raises the same errors as `any_has_binding`."""
         return _some(self._clause_holds, group)
 
     def _clause_holds(self, clause: GroupClause) -> bool:
@@ -126,7 +128,7 @@ class Asking:
 
 
 def _some(test: Callable[[T], bool], items: Iterable[T]) -> bool:
-    """Whether `test` holds for one of `items`; a failure counts only where it holds for none."""
+    """Whether `test` holds for one of `items`. A failure is raised only if it holds for none."""
     failure: OperatorFailed | None = None
     for item in items:
         try:
@@ -142,7 +144,7 @@ def _some(test: Callable[[T], bool], items: Iterable[T]) -> bool:
 
 
 NOBODY = -1
-"""Stands for the subscription of a candidate that is not decided by another clause."""
+"""The subscription of a candidate that no other clause can decide."""
 NOT_ANSWERED = Failure("waiting", "an operator has not answered yet")
 
 
@@ -152,25 +154,25 @@ class Step:
 
     call: Call
     chance: float
-    """Expected probability that it holds."""
+    """The estimated probability that it holds."""
     seconds: float
-    """Expected cost."""
+    """The estimated cost in seconds."""
     popularity: int
-    """Open candidates that held it."""
+    """The number of open candidates that contain the call."""
     work: int
-    """Literals that those had not evaluated yet: what it could settle at most."""
+    """The number of unevaluated literals of these candidates: the most that the call could settle."""
     outcome: bool | None = None
     settled: int = 0
-    """Candidates that its answer decided."""
+    """The number of candidates that the answer decided."""
     failure: Failure | None = None
-    """Why it has no outcome."""
+    """The reason why there is no outcome."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """What became of the candidates of one event: clause → its joined bindings; clause → why it is undecided; and the
-    calls that were made, in order. `literals`: how many calls there would have been with nothing shared and nothing
-    left out."""
+    """The result for the candidates of one event: matching clause → its joined bindings; undecided clause → the
+    failure; and the calls that were made, in order. `literals` is the number of calls if none were shared or
+    skipped."""
 
     matched: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     undecided: dict[int, Failure] = field(default_factory=dict)
@@ -189,14 +191,15 @@ class Waiting:
 
 
 class Deciding:
-    """The candidates of one event on their way to a decision.
+    """The evaluation of the candidates of one event.
 
-    `run` asks what the plan wants. A call that is asked elsewhere and has not answered yet (`NotAnswered`) is waited
-    for: no other call of its candidate, nor of another clause of its subscription that it may make superfluous, starts
-    meanwhile, except those of operators that `speculate`. When it has answered, `run` goes on.
+    `run` makes the calls that the plan chooses. A call that is made elsewhere may have no answer yet (`NotAnswered`).
+    Until it has, no other call of its candidate starts, and no call of another clause of the same subscription that the
+    answer may make superfluous. Operators that `speculate` are an exception. When the answer has arrived, `run`
+    continues.
 
-    `patient`: a call that failed, but may answer another time, leaves its candidates for later instead of asking their
-    other calls, which cannot make them match now.
+    `patient`: if a call failed but may succeed later, its candidates are left for later. Their other calls are not
+    made, because they cannot make the candidates match now.
     """
 
     def __init__(
@@ -215,16 +218,17 @@ class Deciding:
         self._subscription = self._group(waiting.subscriptions)
         self.asking = Asking(layer, waiting.event, learns=learns)
         self._plan = layer.plan(self._undecided, self._estimates, waiting.candidates)
-        self._started: dict[int, NotAnswered] = {}  # by predicate
-        self._unheld: set[int] = set()  # asked by a plan (`naive`) that asks what decided candidates hold
-        self._groups: dict[int, NotAnswered] = {}  # by candidate: a call of a negated group
-        self._matched: dict[int, list[dict[str, Any]]] = {}  # by candidate
+        self._started: dict[int, NotAnswered] = {}  # predicate → the pending call
+        self._unheld: set[int] = set()  # made although only decided candidates contain them (by the plan `naive`)
+        self._groups: dict[int, NotAnswered] = {}  # candidate → a pending call of a negated group
+        self._matched: dict[int, list[dict[str, Any]]] = {}  # candidate → bindings
         self._failures: dict[int, Failure] = {}
         self._concluded: set[int] = set()
         self.done = False
 
     def _group(self, subscriptions: Sequence[int] | None) -> Mapping[int, int]:
-        """Candidate → subscription, where one clause of it is enough; the planner knows then what is not needed."""
+        """Returns candidate → subscription for the subscriptions of which one matching clause is enough. Tells the
+        planner, so that it skips calls that are not needed."""
         if subscriptions is None:
             return {}
         members: dict[int, list[int]] = {}
@@ -246,7 +250,7 @@ class Deciding:
         return bool(self._started or self._groups)
 
     def run(self) -> None:
-        """Ask, one after another, all that the plan wants and nothing under way hinders."""
+        """Makes the calls that the plan chooses, one after another, until the plan must wait for pending answers."""
         for predicate in [each for each, hanging in self._started.items() if hanging.done()]:
             del self._started[predicate]
             self._take(predicate)
@@ -256,7 +260,8 @@ class Deciding:
         self._conclude()
 
     def take_known(self, knows: Callable[[str, tuple[object, ...]], bool]) -> None:
-        """Settle, before anything is asked, the calls whose answers `knows(operator, arguments)` are there."""
+        """Before any call is made, settles the calls for which `knows(operator, arguments)` says that an answer
+        exists."""
         view = self.asking.view
         for predicate in range(len(self._calls)):
             call = self.call(predicate)
@@ -264,7 +269,8 @@ class Deciding:
                 self._take(predicate)
 
     def choose(self, most: int) -> list[int]:
-        """At most so many predicates that are needed whatever the others come to; they are under way then."""
+        """Returns at most `most` predicates that are needed whatever the others result in, and marks them as under
+        way."""
         found: list[int] = []
         while len(found) < most:
             chosen = next(self._plan, None)
@@ -295,7 +301,7 @@ class Deciding:
             self._steps[at] = replace(self._steps[at], outcome=outcome, settled=settled, failure=failure)
 
     def decision(self) -> Decision:
-        """What is known by now. What waits for an answer is undecided."""
+        """Returns the current results. A candidate that waits for an answer is undecided."""
         found = Decision(asked=self.asking.asked, literals=self._literals, steps=self._steps)
         found.matched = {self._candidates[each]: bindings for each, bindings in self._matched.items()}
         undecided = dict(self._failures)
@@ -321,7 +327,7 @@ class Deciding:
     # ── one call ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, predicate: int) -> None:
-        """Make the call, and apply its answer or wait for it."""
+        """Makes the call, and applies its answer or records that it is pending."""
         self._note_step(predicate)
         answer = self.asking.answer(self.call(predicate))
         if isinstance(answer, NotAnswered):
@@ -341,14 +347,14 @@ class Deciding:
             self._steps.append(Step(self.call(predicate), chance, seconds, held, work))
 
     def _speculate(self) -> None:
-        """Ask what an open candidate holds and need not be waited with."""
+        """Makes the calls of speculating operators that an open candidate contains."""
         for predicate in range(len(self._calls)):
             unknown = self._undecided.outcome[predicate] == UNKNOWN
             if unknown and self._layer.operator(self.call(predicate)).speculate and self._undecided.is_held(predicate):
                 self._take(predicate)
 
     def _drop(self) -> bool:
-        """Cancel calls whose answers are no longer needed; returns whether there were any."""
+        """Cancels pending calls whose answers are no longer needed. Returns whether there were any."""
         held = self._undecided.is_held
         superfluous = [each for each in self._started if each not in self._unheld and not held(each)]
         for predicate in superfluous:
@@ -359,7 +365,7 @@ class Deciding:
     # ── conclusions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _conclude(self) -> None:
-        """What bindings and negated groups say of the candidates whose literals are settled."""
+        """Decides the candidates whose literals are settled, by their bindings and negated groups."""
         for satisfied, candidates in ((True, self._undecided.satisfied()), (False, self._undecided.undecidable())):
             for candidate in candidates:
                 hanging = self._groups.get(candidate)
@@ -383,7 +389,7 @@ class Deciding:
         self._concluded.add(candidate)
 
     def _finish(self, candidate: int) -> None:
-        """A candidate whose literals all came out as wanted."""
+        """Decides a candidate whose literals all have the wanted outcome."""
         part = self._layer.part(self._candidates[candidate])
         try:
             bindings = self.asking.bindings(part)
@@ -395,7 +401,8 @@ class Deciding:
             self._failures[candidate] = failed.failure
 
     def _leave(self, candidate: int) -> None:
-        """One that hangs on a call that failed, unless one of its negated groups decides it all the same."""
+        """Records the failure of a candidate that depends on a failed call, unless one of its negated groups excludes
+        it anyway."""
         part = self._layer.part(self._candidates[candidate])
         known = (self.asking.answers.get(call) for call, _ in part.literals)
         failures = [each.failure for each in known if isinstance(each, OperatorFailed)]
@@ -413,28 +420,28 @@ class Deciding:
         return self._subscription.get(candidate, NOBODY)
 
     def _has_matched(self, candidate: int) -> bool:
-        """Whether another clause, of which one is enough, matched."""
+        """Whether another clause of the same subscription has matched, where one is enough."""
         members = self._members.get(self._of(candidate), ())
         return any(each in self._matched for each in members)
 
     def _siblings_hang(self, candidate: int) -> bool:
-        """Whether another clause, of which one is enough, waits for an answer."""
+        """Whether another clause of the same subscription, where one is enough, waits for an answer."""
         members = self._members.get(self._of(candidate), ())
         state = self._undecided.state
         return any(each != candidate and (each in self._groups or state[each] == OPEN) for each in members)
 
 
-# The literals of all clauses as flat arrays, so that those of ten thousand candidates are gathered in one step.
+# The literals of all clauses are in flat arrays, so that those of ten thousand candidates are gathered in one step.
 
 FIRST_ROOM = 64
 
 
 class LiteralStore:
-    """Numbers of calls and wanted outcomes, by clause. One owner.
+    """The numbers of calls and the wanted outcomes of each clause. Has a single owner; not thread-safe.
 
         begin, length   by clause                      number, wanted   int32, int8: clause after clause, with gaps
 
-    A clause that goes leaves a gap; when gaps are half of all, everything moves together.
+    A removed clause leaves a gap. When half of the array consists of gaps, it is compacted.
     """
 
     def __init__(self) -> None:
@@ -446,7 +453,7 @@ class LiteralStore:
         self._gaps = 0
 
     def add(self, clause: int, numbers: Sequence[int], wanted: Sequence[bool]) -> None:
-        """Amortised constant for each literal; memory goes by the largest clause number."""
+        """Adds a clause. Amortised constant per literal. The memory depends on the largest clause number."""
         if clause >= len(self._begin):
             room = 2 * clause + 2 - len(self._begin)
             self._begin = np.concatenate([self._begin, np.zeros(room, dtype=np.int64)])
@@ -461,14 +468,14 @@ class LiteralStore:
         self._end = end
 
     def remove(self, clause: int) -> None:
-        """Forget a clause that is there."""
+        """Removes a clause, which must exist."""
         self._gaps += int(self._length[clause])
         self._length[clause] = -1
         if self._gaps > FIRST_ROOM and 2 * self._gaps > self._end:
             self._close_gaps()
 
     def of(self, clauses: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int8]]:
-        """(first, number, wanted): those of `clauses[c]` at `first[c] : first[c + 1]`."""
+        """Returns (first, number, wanted). The literals of `clauses[c]` are at `first[c] : first[c + 1]`."""
         chosen = np.asarray(clauses, dtype=np.int64)
         length = self._length[chosen]
         first = np.zeros(len(chosen) + 1, dtype=np.int32)
@@ -485,12 +492,12 @@ class LiteralStore:
 
 
 def distinct(numbers: npt.NDArray[np.int32], below: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """(the distinct numbers, ascending; the place of each of `numbers` among them). Linear in `below`.
+    """Returns (the distinct numbers in ascending order; the index of each of `numbers` among them). Linear in `below`.
 
     >>> [each.tolist() for each in distinct(np.array([7, 3, 7], dtype=np.int32), 10)]
     [[3, 7], [1, 0, 1]]
     """
-    if below > 16 * len(numbers) + 1024:  # few of many: sorting them is less
+    if below > 16 * len(numbers) + 1024:  # few numbers of a large range: sorting is faster
         found, places = np.unique(numbers, return_inverse=True)
         return found, places.astype(np.int32)
     there = np.zeros(below, dtype=np.int32)
@@ -500,16 +507,18 @@ def distinct(numbers: npt.NDArray[np.int32], below: int) -> tuple[npt.NDArray[np
     return found, there[numbers]
 
 
-# The answer cache: answers of operators that declare what their answer depends on (`cache_key`).
+# The answer cache, for operators that declare what their answers depend on (`cache_key`).
 
 MOST_ANSWERS = 20_000
-"""Answers kept, those used longest ago go first. Some tens of megabytes where images are arguments' digests."""
+"""The maximum number of cached answers. The least recently used one is dropped. They take some tens of megabytes if the
+keys contain digests of images."""
 LONGEST_KEY = 200
-"""Characters of a text in a key that are kept as they are; of a longer one, its hash and its length."""
+"""The maximum length in characters of a text in a key that is kept as it is. For a longer text, its prefix, hashes and
+length are kept."""
 
 
 class Answers:
-    """Answers by call and key. One owner."""
+    """The answer cache: answers by call and key. Has a single owner; not thread-safe."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[Answer, float]] = {}
@@ -519,17 +528,17 @@ class Answers:
         return len(self._kept)
 
     def key(self, call: Call, operator: Operator, event: EventView) -> Hashable | None:
-        """Under what the answer of this call is kept; None where it is not."""
+        """Returns the cache key of a call; None if its answer is not cached."""
         if operator.cache_key is None or any(name not in event for name in call.attributes):
             return None
         try:
             key = operator.key(event, call.given(event))
             return None if key is None else (call, _exact(key))
-        except Exception:  # a function of a plug-in, which has no answer here: the call itself will tell
+        except Exception:  # a function of a plug-in failed: the call itself reports it
             return None
 
     def get(self, key: Hashable | None) -> Answer | None:
-        """A kept answer, as one from which nothing is learned."""
+        """Returns a cached answer. It has no duration, so nothing is learned from it."""
         if key is None:
             return None
         found = self._kept.pop(key, None)
@@ -540,7 +549,7 @@ class Answers:
         return found[0]
 
     def keep(self, key: Hashable | None, answer: Answer, operator: Operator) -> None:
-        """Note an answer that was just found."""
+        """Stores a new answer."""
         if key is None:
             return
         until = float("inf") if operator.cache_seconds is None else time.monotonic() + operator.cache_seconds
@@ -550,7 +559,7 @@ class Answers:
 
 
 def _exact(key: Any) -> Hashable:
-    """A key in which 1, 1.0 and true differ, and long texts take little room. Raises TypeError."""
+    """Returns a key in which 1, 1.0 and true differ, and which is short for long texts. Raises TypeError."""
     if isinstance(key, str) and len(key) > LONGEST_KEY:
         return "long text", len(key), key[:LONGEST_KEY], hash(key), hash(key[::-1])
     if isinstance(key, Sequence) and not isinstance(key, str | bytes):
@@ -573,13 +582,13 @@ class Link:
 
     @property
     def passing(self) -> float:
-        """The probability that it comes out as wanted."""
+        """The probability that the call has the wanted outcome."""
         return self.chance if self.wanted else 1.0 - self.chance
 
 
 @dataclass(slots=True)
 class _Known:
-    """A call that some clause holds: its number, its text, and how many hold it."""
+    """A call that a clause contains: its number, its text, and the number of clauses that contain it."""
 
     number: int
     text: str
@@ -587,11 +596,11 @@ class _Known:
 
 
 class OperatorLayer:
-    """The expensive parts of all clauses, by clause number. One owner.
+    """The expensive parts of all clauses, by clause number. Has a single owner; not thread-safe.
 
-    `decide` costs one call for each predicate that the strategy has to ask, and some 10 µs for choosing it. With
-    `threads` above 1, so many calls of an event that are needed anyway run at once, each operator in as many threads
-    as it allows.
+    `decide` makes one call for each predicate that the strategy chooses; choosing costs some 10 µs. With `threads`
+    above 1, up to that number of calls of one event that are needed in any case run at the same time. Each operator
+    runs in as many threads as it allows.
     """
 
     def __init__(self, operators: Mapping[str, Operator], planner: str, units: Units, *, threads: int = 1) -> None:
@@ -617,16 +626,16 @@ class OperatorLayer:
         return clause in self._clauses
 
     def holders(self, call: Call) -> int:
-        """How many clauses hold a call."""
+        """Returns the number of clauses that contain a call."""
         known = self._known.get(call)
         return 0 if known is None else known.holders
 
     def has_variables(self, clause: int) -> bool:
-        """Whether its matches carry bindings."""
+        """Whether the matches of a clause have bindings."""
         return self._clauses[clause].has_variables
 
     def add(self, clause: int, part: ExpensiveClause) -> None:
-        """A clause came."""
+        """Adds a clause."""
         numbers = [self._hold(call) for call, _ in part.literals]
         wanted = [wanted for _, wanted in part.literals]
         self._clauses[clause] = part
@@ -634,7 +643,7 @@ class OperatorLayer:
         self._strategy.add(clause, numbers, wanted)
 
     def remove(self, clause: int) -> None:
-        """Raises KeyError for a clause that is not there."""
+        """Removes a clause. Raises KeyError if it does not exist."""
         part = self._clauses.pop(clause)
         self._literals.remove(clause)
         self._strategy.remove(clause)
@@ -647,14 +656,14 @@ class OperatorLayer:
                 self._free.append(known.number)
 
     def learned(self, experience: Experience) -> None:
-        """Know from now on what `experience` says, and nothing else."""
+        """Replaces everything learned so far by `experience`."""
         self.experience = experience
         for call, known in self._known.items():
             self._estimate(call, known)
 
     def chain(self, clause: int) -> list[Link]:
-        """The calls of a clause in the order in which the strategy asks them about an event that has no other
-        candidate, for as long as each comes out as wanted."""
+        """Returns the calls of a clause in the order of the strategy, for an event without other candidates, if each
+        call has the wanted outcome."""
         wanted = dict(self._clauses[clause].literals)
         literals, calls, estimates = self.problem([clause])
         undecided = Undecided(literals, len(calls))
@@ -674,13 +683,13 @@ class OperatorLayer:
         *,
         steps: bool = False,
     ) -> Decision:
-        """Which of these clauses, whose cheap atoms hold already, `event` matches. `subscriptions[c]` is whose clause
-        candidate `c` is: where no clause of a subscription has variables, one that matches is enough, and the others
-        are not in the answer. With `steps` the plan is told."""
+        """Returns which of these clauses `event` matches. Their cheap atoms must hold already. `subscriptions[c]` is
+        the subscription of candidate `c`. If no clause of a subscription has variables, one matching clause is enough,
+        and its others are not in the result. With `steps`, the result includes the plan."""
         return self.decide_several([Waiting(candidates, event, subscriptions)], steps=steps)[0]
 
     def decide_several(self, waiting: Sequence[Waiting], *, steps: bool = False) -> list[Decision]:
-        """The same for several events; operators that answer in batches are asked about all of them together."""
+        """Decides several events. An operator that answers in batches is called for all of them together."""
         deciding = [Deciding(self, each, steps=steps) for each in waiting]
         if self._threads == 1 and not (len(waiting) > 1 and any(each.batch for each in self._operators.values())):
             for each in deciding:
@@ -688,11 +697,11 @@ class OperatorLayer:
         else:
             self._rounds(deciding)
             for each in deciding:
-                each.run()  # what is left beside the literals
+                each.run()  # bindings and negated groups
         return [each.decision() for each in deciding]
 
     def open(self, waiting: Waiting, *, steps: bool = False, patient: bool = False, learns: bool = True) -> Deciding:
-        """The way to the decision on one event, for who does not wait for its answers: see `Deciding`."""
+        """Starts the evaluation of one event for a caller that does not wait for answers; see `Deciding`."""
         return Deciding(self, waiting, steps=steps, patient=patient, learns=learns)
 
     def _rounds(self, deciding: Sequence[Deciding]) -> None:
@@ -710,7 +719,7 @@ class OperatorLayer:
     def _answers(
         self, asked: Sequence[tuple[Call, Asking]], pool: ThreadPoolExecutor | None
     ) -> list[Answer | OperatorFailed]:
-        """The answers to calls that were not made before, in their order."""
+        """Returns the answers to calls in their order; makes the calls that have no cached answer."""
         found: dict[int, Answer | OperatorFailed] = {}
         waiting: dict[str, list[int]] = {}
         for number, (call, asking) in enumerate(asked):
@@ -730,21 +739,21 @@ class OperatorLayer:
                 found[number] = asking.note(call, answer, seconds / len(numbers))
         return [found[number] for number in range(len(asked))]
 
-    # ── what is known of calls ──────────────────────────────────────────────────────────────────────────────────────
+    # ── estimates of calls ──────────────────────────────────────────────────────────────────────────────────────────
 
     def ask(self, call: Call, view: EventView) -> tuple[Answer | OperatorFailed, float]:
-        """(what the operator says, the seconds it took)."""
+        """Returns (the answer of the operator, the seconds that it took)."""
         answers, seconds = self._timed([(call, view)])
         return answers[0], seconds
 
     def _timed(self, asked: Sequence[tuple[Call, EventView]]) -> tuple[list[Answer | OperatorFailed], float]:
-        """Calls of one operator. Touches nothing of this object: any thread may."""
+        """Makes calls of one operator. Does not change this object, so any thread may call it."""
         began = time.perf_counter()
         answers = ask_several(asked, self._operators[asked[0][0].operator], self._units)
         return answers, time.perf_counter() - began
 
     def learn(self, call: Call, answer: Answer | OperatorFailed, seconds: float) -> None:
-        """Note what a call that was really made came to, and what it took."""
+        """Records the result and the duration of a call that was made."""
         known = self._known.get(call)
         text = str(call) if known is None else known.text
         if isinstance(answer, OperatorFailed):
@@ -759,15 +768,15 @@ class OperatorLayer:
 
     @property
     def speculates(self) -> bool:
-        """Whether calls of some operator start before it is known that they are needed."""
+        """Whether an operator's calls may start before it is known that they are needed."""
         return any(each.speculate for each in self._operators.values())
 
     def operator(self, call: Call) -> Operator:
         return self._operators[call.operator]
 
     def problem(self, candidates: Sequence[int]) -> tuple[Literals, npt.NDArray[np.int32], Estimates]:
-        """The literals of these clauses over predicates numbered from 0; the number of each one's call here; what is
-        known of it."""
+        """Returns the literals of these clauses with predicates numbered from 0, the number of each predicate's call in
+        this layer, and the estimates of the calls."""
         first, numbers, wanted = self._literals.of(candidates)
         calls, local = distinct(numbers, len(self._call_of))
         return Literals(first, local, wanted), calls, Estimates(self._holds[calls], self._cost[calls])

@@ -1,10 +1,11 @@
-"""Templates: shapes compiled once, with the clauses of their trees and the positions of their constants.
+"""Templates of subscriptions: shapes compiled once, with the clauses of their trees and the positions of their
+constants.
 
     a tree of the shape ──compile──▶ clauses of atoms ──▶ ClausePlan: attributes, and for each atom the slots it reads
                                └──▶ resolved expression ──▶ skeleton of the stored tree
 
-The normal form never looks at constants except for equality, so trees whose constants are equal at the same places
-become the same clauses. A template is made only where an index decides every atom and there is nothing to tell.
+The normal form compares constants only for equality. So trees of one shape whose constants are equal at the same places
+become the same clauses. A template is made only if an index decides every atom and compilation gives no notes.
 """
 
 import math
@@ -57,27 +58,30 @@ from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 __all__ = ["Operands", "ShapeKey", "Template", "Templates"]
 
 
-# A tree → its shape and its constants: what two trees must share to be compiled as one.
+# Shapes and constants of trees. Trees of one shape can be compiled together.
 #
 #     {"all": [{"isa": ["target", {"iri": "…#Laptop"}]}, {"<=": ["price", 400]}]}
 #         ──▶  ("all", ("isa", "target", ("iri",)), ("<=", "price", ("number",)))   and   ["…#Laptop", 400]
 #
-# A shape holds operators, attributes, units and the kinds of constants. Trees without one (relations, texts that are
-# searched, operators, whatever is odd or wrong) are compiled one by one, which also says what is wrong with them.
+# A shape holds operators, attributes, units and the kinds of constants. Trees without a shape (with relations, text
+# search or operators, unusual ones, and invalid ones) are compiled one by one, which also reports what is wrong with
+# them.
 
 NUMBER, STRING, INSTANT, IRI, INSTANCE = "number", "string", "instant", "iri", "instance"
-"""Kinds of constants; a quantity is `"unit:"` and its unit, true and false stand in the shape themselves."""
+"""Kinds of constants. The kind of a quantity is `"unit:"` and its unit. True and false are part of the shape."""
 OBJECTS = (INSTANT, IRI, INSTANCE)
-"""Kinds of texts that stand in an object whose key is the kind."""
+"""Kinds of texts that are written as an object whose key is the kind."""
 TEXTS = (STRING, *OBJECTS)
 DATE = len("2026-01-31")
-"""Characters of a date; a date-time has more."""
+"""The number of characters of a date. A date-time has more."""
 MOST_PARTS = 64
-"""Predicates of a tree that has a shape, and constants of a predicate: larger ones are seldom alike."""
+"""The maximum number of predicates of a tree with a shape, and of constants of a predicate. Larger trees seldom share a
+shape."""
 LONGEST_TEXT = 1_000
-"""Characters of a constant or an attribute: so the bounds of `kindcast.semantic.language.literals` cannot be met."""
+"""The maximum length in characters of a constant or an attribute. It is below the limits of
+`kindcast.semantic.language.literals`."""
 DEEPEST = 8
-"""Levels of groups."""
+"""The maximum depth of groups."""
 
 Shape = tuple[Any, ...]
 
@@ -89,8 +93,8 @@ _ENDS = frozenset(("[]", "[)", "(]", "()"))
 
 
 def shape_of(tree: Any, constants: list[Any], depth: int = 0) -> Shape | None:
-    """The shape of `tree`, with its constants added to `constants` in the order of the tree; None if it has none.
-    Linear, about 1 µs per predicate."""
+    """Returns the shape of `tree`, and appends its constants to `constants` in the order of the tree. None if it has no
+    shape. Linear, about 1 µs per predicate."""
     if type(tree) is not dict or len(tree) != 1 or depth > DEEPEST:
         return None
     ((key, body),) = tree.items()
@@ -125,8 +129,8 @@ def shape_of(tree: Any, constants: list[Any], depth: int = 0) -> Shape | None:
 
 
 def equalities(constants: list[Any]) -> tuple[int, ...] | None:
-    """Which constants are equal: for each the place of the first like it; None if all differ. Where two predicates ask
-    one attribute, that decides whether they are one, or contradict each other."""
+    """Returns for each constant the index of the first equal constant; None if all differ. If two predicates test the
+    same attribute, this determines whether they are the same or contradict each other."""
     if len(set(constants)) == len(constants):
         return None
     first: dict[Any, int] = {}
@@ -157,7 +161,8 @@ def _between(body: list[Any], constants: list[Any]) -> Shape | None:
 
 
 def _kind(operand: Any, constants: list[Any], *, ordered: bool = False, term: bool = False) -> str | None:
-    """The kind of an operand, which joins `constants` unless it stands in the shape; None for what has no kind."""
+    """Returns the kind of an operand, and appends it to `constants` unless it is part of the shape. None if it has no
+    kind."""
     of = type(operand)
     if of is int or of is float:
         if term:
@@ -184,7 +189,7 @@ def _object_kind(operand: dict[Any, Any], constants: list[Any], *, ordered: bool
         if key == "iri" and not ordered:
             constants.append(text)
             return IRI
-        if key == "instant" and not term and len(text) > DATE:  # the bound of a date depends on how it is compared
+        if key == "instant" and not term and len(text) > DATE:  # the bound of a date depends on the comparison
             constants.append(text)
             return INSTANT
         if key == "instance" and not ordered and not term:
@@ -204,23 +209,23 @@ def _is_name(name: Any) -> bool:
     return type(name) is str and len(name) <= LONGEST_TEXT and name[:1] != "?"
 
 
-# Constants of one slot → what the index compares with, once per distinct value.
+# Reading of the constants of one slot as operands of the index, once per distinct value.
 #
-# What a constant means depends on the attribute, on how it is compared and on its kind. `OperandReader` reads each
-# distinct constant as the compiler would, in an expression of one predicate; plain numbers are taken as they are. A
-# constant that is refused, or that has a note, does not enter a column: its tree is compiled by itself.
+# The meaning of a constant depends on the attribute, the comparison and the kind of the constant. `OperandReader` reads
+# each distinct constant as the compiler would, in an expression of one predicate. Plain numbers are taken unchanged. If
+# a constant is refused or has a note, its tree is compiled individually.
 
 UPPER = "until"
-"""The reading of a date-time in `ORDERED`."""
+"""The reading of a date-time in an `ORDERED` comparison."""
 EQUAL, ORDERED, KIND = "=", "<=", "isa"
-"""How a constant is compared, as the operator that is asked what it means."""
+"""How a constant is compared: the operator with which its meaning is determined."""
 EXACT = float(1 << 53)
-"""Integers below are doubles, each of its own; larger ones are looked at one by one."""
+"""All integers below this are exact as doubles. Larger ones are checked one by one."""
 
 Use = tuple[str, str, str]
-"""How it is compared, the attribute as written, the kind of the constant."""
+"""The comparison, the attribute as written, and the kind of the constant."""
 Sort = tuple[str, str]
-"""The reading, and `key` or `concept`: constants of one column are of one sort."""
+"""The reading, and `key` or `concept`. All constants of a column have the same sort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,18 +240,18 @@ class Operands:
     places: npt.NDArray[np.int32]
 
     def key(self, number: int) -> Key:
-        """What operand `number` compares with."""
+        """Returns the key of operand `number`."""
         return self.keys[self.places[number]] if self.places.size else float(self.numbers[number])
 
     def taken(self, places: npt.NDArray[np.int64]) -> "Operands":
-        """Those at `places`."""
+        """Returns the operands at `places`."""
         numbers = self.numbers[places] if self.numbers.size else self.numbers
         own = self.places[places] if self.places.size else self.places
         return Operands(self.good[places], self.stored.taken(places), numbers, self.keys, own)
 
     @classmethod
     def joined(cls, operands: Sequence["Operands"]) -> "Operands":
-        """Those of one slot, one after the other."""
+        """Concatenates operands of one slot."""
         return cls(
             np.concatenate([each.good for each in operands]),
             joined([each.stored for each in operands]),
@@ -257,7 +262,7 @@ class Operands:
 
 
 class OperandReader:
-    """Reads the constants of one use. Remembers every distinct one, so it is for one bulk."""
+    """Reads the constants of one use. Caches every distinct constant, so a reader serves only one bulk operation."""
 
     def __init__(self, use: Use, vocabulary: Vocabulary, operators: Mapping[str, Operator], *, stored: bool) -> None:
         self._how, self._attribute, self._kind = use
@@ -272,12 +277,12 @@ class OperandReader:
         self._plain = self._kind == NUMBER and self.sort(1) == ("number", "key")
 
     def sort(self, constant: Any) -> Sort | None:
-        """What sort `constant` is of, None if it is none for a column."""
+        """Returns the sort of `constant`; None if it cannot be in a column."""
         number = self._sorts[self._place(constant)]
         return next((sort for sort, known in self._numbered.items() if known == number), None)
 
     def operands(self, constants: Sequence[Any], sort: Sort) -> Operands:
-        """The operands for `constants`; good are those of this `sort`."""
+        """Returns the operands for `constants`. Those of `sort` are good."""
         if self._plain:
             try:
                 numbers = np.array(constants, dtype=np.float64)
@@ -305,7 +310,7 @@ class OperandReader:
         return Operands(good, stored, numbers, self._keys, places)
 
     def operand(self, constant: Any, sort: Sort) -> tuple[Key, Any] | None:
-        """What one constant compares with, and what stands for it in the stored tree; None if it is not of `sort`."""
+        """Returns the key of one constant and its form in the stored tree; None if it is not of `sort`."""
         if self._plain:
             good = abs(constant) < EXACT if type(constant) is int else math.isfinite(constant)
             return (float(constant), constant) if good else None
@@ -316,7 +321,7 @@ class OperandReader:
 
     @property
     def remembered(self) -> int:
-        """How many distinct constants it remembers."""
+        """The number of distinct constants in the cache."""
         return len(self._places)
 
     def _place(self, constant: Any) -> int:
@@ -330,7 +335,7 @@ class OperandReader:
         return found
 
     def _meaning(self, constant: Any) -> tuple[Sort | None, Key, str]:
-        """Its sort, what it compares with, and the text that stands in the stored tree."""
+        """Returns the sort of a constant, its key, and its text in the stored tree."""
         nothing = None, 0.0, ""
         if type(constant) is int and abs(constant) >= EXACT:
             return nothing
@@ -346,9 +351,9 @@ class OperandReader:
         text = next(iter(body[1].values())) if isinstance(body[1], dict) else body[1]
         ((reading, test),) = checks
         if reading == "ip":
-            return nothing  # a key that is not a number, in a column that is not that of texts
+            return nothing  # keys of addresses are no numbers, and their column is not one of texts
         match test:
-            case KeyTest(keys):  # several where aliases give the constant several forms
+            case KeyTest(keys):  # several if aliases give the constant several forms
                 return ((reading, "key"), next(iter(keys)), text) if len(keys) == 1 else nothing
             case IntervalTest(_, high):
                 return (reading, "key"), high, text
@@ -367,23 +372,24 @@ class OperandReader:
 
 
 TRIES = 3
-"""Trees of a shape that are tried as its example; the first may be odd in its constants alone."""
+"""The number of trees of a shape that are tried as its example. Only the constants of the first may be unusual."""
 TYPE = "ce.type"
-"""Where event types are declared, clauses that ask for one are compared with them by their constants."""
+"""If event types are declared, clauses with this attribute are checked against them by their constants."""
 
 ShapeKey = tuple[Shape, tuple[int, ...] | None]
-"""A shape, and which of its constants are equal where that matters."""
+"""A shape, and which of its constants are equal if that matters."""
 Example = tuple[Any, Sequence[Any]]
 """A tree and its constants."""
 
 IN_COLUMNS = frozenset({("isa", 1), ("is", 1), ("=", 1), ("<", 1), ("<=", 1), (">", 1), (">=", 1), ("between", 2)})
-"""Operators, with so many constants, whose operands an engine takes as columns, unless they are negated."""
+"""Operators with their number of constants, for which an engine takes the operands as columns if they are not
+negated."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtomPlan:
-    """One atom: `form` is its operator, `closed` the ends of `between`, `slots` its constants, and `sorts` of what sort
-    each is."""
+    """The plan of one atom. `form` is its operator, `closed` the ends of `between`, `slots` its constants, and `sorts`
+    the sort of each."""
 
     attribute: str
     form: str
@@ -392,7 +398,7 @@ class AtomPlan:
     closed: str
     negated: bool
     truths: tuple[bool, ...] = ()
-    """True and false, which stand in the shape: those of `in`, or the operand of `=`."""
+    """The constants true and false of `in` or `=`, which are part of the shape."""
 
     @property
     def in_columns(self) -> bool:
@@ -400,7 +406,7 @@ class AtomPlan:
         return (self.form, len(self.slots)) in IN_COLUMNS and not self.negated and not self.truths
 
     def column(self, lowering: Lowering, operands: Sequence[Operands]) -> OperandColumn:
-        """The tests of many clauses. `operands` are those of all slots."""
+        """Returns the tests of many clauses. `operands` are those of all slots."""
         of = [operands[slot] for slot in self.slots]
         reading, sort = self._reading(), self.sorts[0][1]
         attribute, column = lowering.attribute(self.attribute), lowering.column(self.attribute, reading)
@@ -413,19 +419,19 @@ class AtomPlan:
         return IntervalOperands(attribute, column, low, high, is_key=self.form == "=")
 
     def _reading(self) -> str:
-        """What is read; of a date-time, which was asked as the upper end, the other end where the order is the other
-        one."""
+        """Returns the reading of the atom. A date-time was read as an upper end; for the orders `>` and `>=` the lower
+        end is used."""
         reading = self.sorts[0][0]
         return "since" if reading == UPPER and self.form in (">", ">=") else reading
 
     def predicate(self, lowering: Lowering, keys: Sequence[Key]) -> Predicate:
-        """The predicate of one clause. `keys` are what the constants of all slots compare with."""
+        """Returns the predicate of one clause. `keys` are the keys of the constants of all slots."""
         found = [keys[slot] for slot in self.slots]
         tests = tuple([(lowering.column(self.attribute, reading), test) for reading, test in self._tests(found)])
         return Predicate(lowering.attribute(self.attribute), tests, self.negated)
 
     def _tests(self, keys: Sequence[Key]) -> Iterator[tuple[str, ClauseTest]]:
-        """As `kindcast.semantic.conditions.predicates.checks_of` has them."""
+        """Yields the same tests as `kindcast.semantic.conditions.predicates.checks_of`."""
         if self.form in ("isa", "below", "is"):
             concepts = frozenset(cast(Sequence[ConceptId], keys))
             name = {"isa": "within", "below": "below", "is": "exactly"}[self.form]
@@ -445,7 +451,7 @@ class AtomPlan:
             yield self._reading(), self._interval(cast(float, keys[0]), cast(float, keys[-1]))
 
     def _interval(self, first: float, last: float) -> IntervalTest:
-        """`_ends` of one clause."""
+        """Returns the interval of one clause, with the same ends as `_ends`."""
         low = -math.inf if self.form in ("<", "<=") else first
         high = math.inf if self.form in (">", ">=") else last
         if self.form == ">" or self.closed[0] == "(":
@@ -457,7 +463,7 @@ class AtomPlan:
     def _ends(
         self, first: npt.NDArray[np.float64], last: npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Closed ends of intervals, as `kindcast.semantic.conditions.predicates` makes them."""
+        """Returns the closed ends of intervals, in the same way as `kindcast.semantic.conditions.predicates`."""
         low, high = first, last
         if self.form in ("<", "<="):
             low = np.full_like(first, -np.inf)
@@ -472,7 +478,7 @@ class AtomPlan:
 
 @dataclass(frozen=True, slots=True)
 class ClausePlan:
-    """One clause; `required` includes the attributes of its atoms."""
+    """The plan of one clause. `required` includes the attributes of its atoms."""
 
     atoms: tuple[AtomPlan, ...]
     required: frozenset[str]
@@ -480,21 +486,21 @@ class ClausePlan:
 
     @property
     def in_columns(self) -> bool:
-        """Whether an engine may take such clauses as columns."""
+        """Whether an engine can take clauses of this plan as columns."""
         return all(atom.in_columns for atom in self.atoms)
 
     def columns(self, lowering: Lowering, operands: Sequence[Operands], places: npt.NDArray[np.int64]) -> ClauseColumns:
-        """Many such clauses, at these places of a bulk."""
+        """Returns many clauses of this plan, at these places of a bulk."""
         tests = tuple(atom.column(lowering, operands) for atom in self.atoms)
         return ClauseColumns(places, *self._attributes(lowering), tests)
 
     def clauses(self, lowering: Lowering, operands: Sequence[Operands], count: int) -> Iterator[Clause]:
-        """The same one by one, whatever their atoms are."""
+        """Yields clauses of this plan one by one; works for all atoms."""
         for number in range(count):
             yield self.clause(lowering, [each.key(number) for each in operands])
 
     def clause(self, lowering: Lowering, keys: Sequence[Key]) -> Clause:
-        """One such clause. `keys` are what the constants of all slots compare with."""
+        """Returns one clause of this plan. `keys` are the keys of the constants of all slots."""
         predicates = tuple([atom.predicate(lowering, keys) for atom in self.atoms])
         return Clause(predicates, *self._attributes(lowering))
 
@@ -505,8 +511,8 @@ class ClausePlan:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Trees of one shape whose constants are equal at the same places. `readers` and `sorts` have an entry a slot;
-    `text` prints the trees."""
+    """The template of trees of one shape whose constants are equal at the same places. `readers` and `sorts` have one
+    entry per slot. `text` prints the trees."""
 
     skeleton: Any
     text: "SlottedText"
@@ -518,10 +524,10 @@ class Template:
 
 
 class Templates:
-    """The templates that trees of one vocabulary have, each made once. One thread at a time."""
+    """The templates of trees under one vocabulary, each made once. Not thread-safe."""
 
     def __init__(self, vocabulary: Vocabulary, operators: Mapping[str, Operator], *, stored: bool) -> None:
-        """`stored`: the trees were compiled before (rule 14)."""
+        """`stored` says that the trees were compiled before (rule 14)."""
         self._vocabulary = vocabulary
         self._operators = operators
         self._stored = stored
@@ -532,12 +538,12 @@ class Templates:
 
     @property
     def remembered(self) -> int:
-        """How many shapes and constants it remembers."""
+        """The number of cached shapes and constants."""
         return len(self._templates) + len(self._waiting) + sum(reader.remembered for reader in self._readers.values())
 
     def key(self, tree: Any, constants: list[Any]) -> ShapeKey | None:
-        """What trees share that have the same template; the constants of `tree` are added to `constants`. None where
-        it has no template whatever its constants are."""
+        """Returns the key of the template of `tree`, and appends the constants of `tree` to `constants`. None if the
+        shape of the tree has no template, whatever its constants are."""
         shape = shape_of(tree, constants)
         watched = None if shape is None else self._is_watched(shape)
         if shape is None or watched is None:
@@ -545,8 +551,8 @@ class Templates:
         return shape, equalities(constants) if watched else None
 
     def template(self, key: ShapeKey, examples: Iterable[Example], least: int) -> Template | None:
-        """The template of `key`, to which these trees belong. It is made when `least` trees of the key were given, in
-        all calls; None before, and where there is none."""
+        """Returns the template of `key`. `examples` are trees with this key. The template is made once `least` trees
+        were given in all calls. Returns None before, and if there is no template."""
         if key in self._templates:
             return self._templates[key]
         waiting = self._waiting.setdefault(key, [])
@@ -557,7 +563,7 @@ class Templates:
         return self._make(key, waiting[-TRIES:])
 
     def _make(self, key: ShapeKey, examples: Iterable[Example]) -> Template | None:
-        """From the first of these trees that gives one."""
+        """Makes the template from the first of these trees for which it is possible."""
         for use in _uses_of(key[0]):
             if use not in self._readers:
                 self._readers[use] = OperandReader(use, self._vocabulary, self._operators, stored=self._stored)
@@ -575,8 +581,8 @@ class Templates:
         return found
 
     def _is_watched(self, shape: Shape) -> bool | None:
-        """Whether two predicates of `shape` ask one attribute, so that it matters which constants are equal; None where
-        it has no template whatever its constants are."""
+        """Whether two predicates of `shape` test the same attribute, so that it matters which constants are equal. None
+        if the shape has no template, whatever its constants are."""
         if shape not in self._watched:
             asked = [self._vocabulary.attributes.asked(name, "") for name in _attributes(shape)]
             judged = bool(self._vocabulary.schemas) and TYPE in asked
@@ -593,7 +599,7 @@ def _attributes(shape: Any) -> Iterator[str]:
 
 
 def _uses_of(shape: Any) -> Iterator[Use]:
-    """How the constants of a shape are used, in the order of the tree."""
+    """Yields the uses of the constants of a shape, in the order of the tree."""
     key = shape[0]
     if key in ("all", "any", "not"):
         for inner in shape[1:]:
@@ -608,8 +614,8 @@ def _uses_of(shape: Any) -> Iterator[Use]:
 def _template_of(
     shape: Any, constants: Sequence[Any], compiled: Compiled, readers: Mapping[Use, OperandReader]
 ) -> Template | None:
-    """The template of the shape of one tree with these `constants`, which was compiled the ordinary way; None where
-    trees of this shape, or with such constants, must all go that way."""
+    """Returns the template of a shape, from one tree with these `constants` that was compiled individually. None if all
+    trees of this shape, or with such constants, must be compiled individually."""
     if compiled.notes or not compiled.clauses:
         return None
     own = tuple(readers[use] for use in _uses_of(shape))
@@ -618,7 +624,7 @@ def _template_of(
         return None
     slotting = _Slotting()
     slotting.expression(compiled.expression)
-    stored = parse_tree(compiled.tree)  # its names may differ from those that were asked
+    stored = parse_tree(compiled.tree)  # its names may differ from the names as written
     skeleton = to_tree(_Slotting().expression(stored))
     plans: list[ClausePlan] = []
     for atoms in compiled.clauses:
@@ -658,17 +664,17 @@ def _clause_plan(
             case _:
                 return None
         if plan.form == "between" and (len(set(of)) > 1 or of[0][0] == UPPER):
-            return None  # never holds, or asks for dates of every length
+            return None  # never holds, or compares dates of any precision
         plans.append(plan)
     return ClausePlan(tuple(plans), frozenset(required), frozenset(forbidden))
 
 
 class _Slotting:
-    """Puts slots where an expression has constants, in the order of the tree; `slots` then tells which constants each
-    predicate has, as the normal form writes it."""
+    """Replaces the constants of an expression by slots, in the order of the tree. `slots` then has the slots of each
+    predicate, in the form that the normal form gives the predicate."""
 
     def __init__(self, mark: str | None = None) -> None:
-        """`mark`: a text that stands in place of each constant, before the number of its slot."""
+        """`mark` is a text that is written in place of each constant, before the number of its slot."""
         self._next = 0
         self._mark = mark
         self.slots: dict[Expression, tuple[int, ...]] = {}
@@ -722,18 +728,18 @@ class SlottedText:
     """The canonical text of the trees of one template, printed once: pieces with the constants between them."""
 
     def __init__(self, expression: Expression) -> None:
-        """Of an expression with any constants."""
+        """`expression` may have any constants."""
         plain, mark = to_text(expression), "slot"
         while mark in plain:
             mark += "_"
         marked = to_text(_Slotting(mark).expression(expression))
-        # What stands around a slot says what it is: "string or number", 'number' unit, <IRI>, or a date-time.
+        # The characters around a slot show its kind: "string or number", 'number' unit, <IRI>, or a date-time.
         pieces = re.split(rf"""(["'<]?){mark}(\d+)\.["'>]?""", marked)
         self._pieces = pieces[::3]
         self._slots = [(int(slot), _PRINTED[around]) for around, slot in zip(pieces[1::3], pieces[2::3], strict=True)]
 
     def filled(self, constants: Sequence[Any]) -> str:
-        """The text with these constants in the slots."""
+        """Returns the text with these constants in the slots."""
         found = [self._pieces[0]]
         for (slot, printed), piece in zip(self._slots, self._pieces[1:], strict=True):
             found += (printed(constants[slot]), piece)

@@ -1,16 +1,16 @@
-"""Tables of events → columns of the index. Each distinct value is read once.
+"""Tables of events: conversion to columns of the index. Each distinct value is read once.
 
-Columns are shredded to leaves (`kindcast.semantic.events.leaf_columns`); those under names that no subscription uses
-are only checked. A table holds few distinct values many times over: a value is read and lowered the first time it is
-seen, and what became of it stays with the matcher, for later tables.
+Columns are shredded to leaves (`kindcast.semantic.events.leaf_columns`). Leaves whose names no subscription uses are
+only checked. A table has few distinct values, each many times. A value is read and lowered at its first occurrence, and
+its keys are cached by the matcher, also for later tables.
 
     leaf of numbers ────────────────▶ the same numbers, or their amounts in base units, one unit at a time
     leaf of date-times ─────────────▶ microseconds, where no subscription reads them as texts
     leaf of other cells ──CellIndex─▶ places in a table of distinct values ──▶ a table of keys for each column read
                                                                            ColumnBatch ──▶ engine
 
-Rows are canonicalised one by one, as `Matcher.match` would, only where a value cannot be read without the event around
-it: one that other attributes are derived from, or the type of an event where types are declared.
+A row is canonicalised by itself, as `Matcher.match` would do it, only if one of its values cannot be read without the
+whole event: a value from which other attributes are derived, or the type of an event if types are declared.
 """
 
 import threading
@@ -35,19 +35,22 @@ from kindcast.semantic.units.kinds import parse_instant
 __all__ = ["EXACT", "Table", "TableReader", "attributes_of", "read_plain"]
 
 CACHED_CELLS = 1 << 16
-"""Distinct cells that are remembered for an attribute: a column of measurements may hold as many as it has rows."""
+"""The maximum number of distinct cells that are cached for an attribute. A column of measurements may have as many as
+rows."""
 CACHED_NAMES = 1 << 14
-"""Names of columns, and names of numbers with their units, that are remembered."""
+"""The maximum number of cached names of columns, and of names of numbers with their units."""
 CACHED_TABLES = 64
-"""Tables with other attributes, whose sets of attributes are remembered."""
+"""The maximum number of tables with different attributes whose sets of attributes are cached."""
 FEW_COLUMNS = 12
-"""Which attributes a row has is counted in a table of 2^columns for so many, else looked up row by row."""
+"""Up to this number of columns, the sets of attributes of rows are counted in a table of size 2^columns; above, rows
+are looked up one by one."""
 PROBES = (1.5, 1e6 + 0.25, -3.0)
-"""Numbers are taken as they are if these are read as themselves: no unit converts them all to themselves."""
+"""If these numbers are read as themselves, all numbers are taken unchanged. No unit converts all of them to
+themselves."""
 MOMENTS = ("2026-01-31T12:30:00Z", "1999-12-31T23:59:59.999999Z")
-"""Date-times are taken as their microseconds if these are."""
+"""If these date-times are read as their microseconds, all date-times are."""
 EXACT = 1 << 53
-"""Integers beyond are not exact as doubles; they go cell by cell, where they are refused."""
+"""Integers beyond this are not exact as doubles. They are read cell by cell and refused there."""
 MISSING, UNSEEN = -1, -2
 CONTENT = "ce.datacontenttype"
 
@@ -56,11 +59,11 @@ Places = npt.NDArray[np.int32]
 
 
 class _NotScalar(Exception):
-    """A column that seemed to hold texts holds more than that."""
+    """A column that was assumed to hold texts has other cells."""
 
 
 class _Known(dict[Any, int]):
-    """Cells → their places; `UNSEEN` for others."""
+    """Cells → their places; `UNSEEN` for unknown cells."""
 
     def __missing__(self, cell: Any) -> int:
         return UNSEEN
@@ -68,8 +71,8 @@ class _Known(dict[Any, int]):
 
 @dataclass(slots=True)
 class _CellIndex:
-    """What became of the distinct cells of one attribute. Each has a place, and further ones (`more`) for further keys
-    in one column; keys of `tables` are by place."""
+    """The cached distinct cells of one attribute. Each cell has a place, and further places (`more`) if it has further
+    keys in one column. The keys in `tables` are indexed by place."""
 
     places: _Known = field(default_factory=lambda: _Known({None: MISSING}))
     others: dict[Any, int] = field(default_factory=dict)
@@ -78,7 +81,7 @@ class _CellIndex:
     tables: dict[ColumnId, KeyTable] = field(default_factory=dict)
 
     def learn(self, keys: Mapping[ColumnId, tuple[Key, ...]]) -> int:
-        """The place of a new cell with these keys."""
+        """Adds a new cell with these keys. Returns its place."""
         place, width = self.size, max(map(len, keys.values()), default=1)
         for column in keys:
             if column not in self.tables:
@@ -94,8 +97,8 @@ class _CellIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """What is known of a raw dotted name: the attributes that a value makes present, of those that somebody asks about;
-    whether it can be read without the event around it; and whether objects in an array of it are asked about."""
+    """The meaning of a raw dotted name: the attributes used by subscriptions that a value makes present, those that an
+    object in an array of this name makes present, and whether a value can only be read with its whole event."""
 
     attributes: Mapping[str, AttributeId]
     present: frozenset[AttributeId]
@@ -108,14 +111,14 @@ class _Name:
 
 
 class TableReader:
-    """Reads tables for one matcher, and remembers what it has read. One thread at a time."""
+    """Reads tables for one matcher, and caches what it has read. Not thread-safe."""
 
     def __init__(self, canonicaliser: Canonicaliser, lowering: Lowering, units: Units) -> None:
         self._canonicaliser = canonicaliser
         self._units = units
         self.lowering = lowering
         self.depth = canonicaliser.limits.depth
-        """Of values in one another, in one event."""
+        """The maximum depth of nested values in one event."""
         self._asked = 0
         self._names: dict[str, _Name] = {}
         self._cells: dict[tuple[str, str | None], _CellIndex] = {}
@@ -123,27 +126,28 @@ class TableReader:
         self._moments: dict[str, tuple[ColumnId, ...] | None] = {}
         self._presents: dict[tuple[frozenset[AttributeId], ...], dict[int, frozenset[AttributeId]]] = {}
         self.reading = threading.RLock()
-        """Of the thread that reads: what is remembered has one owner at a time."""
+        """Held by the thread that reads, because the caches have one owner at a time."""
 
     def read(self, columns: Any) -> "Table":
-        """`columns` is a `pyarrow.Table`, or a mapping of attribute → numpy array, array of Arrow or list. Raises
-        `InvalidEvent`, ValueError for columns of different lengths."""
+        """Reads a table. `columns` is a `pyarrow.Table`, or a mapping of attribute → numpy array, Arrow array or list.
+        Raises `InvalidEvent`, and ValueError for columns of different lengths."""
         self.renew()
         return Table(columns, self)
 
     def states(self, content: Any) -> bool:
-        """Whether every object of an event with this content type is asked what it states."""
+        """Whether every object of an event with this content type may state a quantity or a code."""
         return self._canonicaliser.states({"datacontenttype": content})
 
     def renew(self) -> None:
-        """Forget what was read before somebody asked about more."""
+        """Clears the caches if subscriptions use more attributes since they were filled."""
         if self._asked != self.lowering.asked:
             self._asked = self.lowering.asked
             for known in (self._names, self._cells, self._measured, self._moments, self._presents):
                 known.clear()
 
     def canonical(self, data: Mapping[str, Any]) -> CanonicalEvent:
-        """One row as a canonical event; columns `ce.…` are its context attributes. Raises `InvalidEvent`."""
+        """Returns one row as a canonical event. The columns `ce.…` are its context attributes. Raises
+        `InvalidEvent`."""
         context = {name[3:]: data[name] for name in data if name.startswith("ce.")}
         if not context:
             return self._canonicaliser.canonicalise(data)
@@ -154,7 +158,7 @@ class TableReader:
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def name(self, raw: str) -> _Name:
-        """What is known of a raw dotted name."""
+        """Returns the meaning of a raw dotted name."""
         found = self._names.get(raw)
         if found is None:
             names = self._canonicaliser.names(raw)
@@ -172,7 +176,7 @@ class TableReader:
         return found
 
     def shredder(self, count: int) -> Shredder:
-        """What shreds a table of so many rows."""
+        """Returns a shredder for a table of `count` rows."""
         return Shredder(count, self._canonicaliser.limits, lambda raw: self.name(raw).is_wanted, self._beside)
 
     def _needs_event(self, names: Iterable[str]) -> bool:
@@ -183,8 +187,8 @@ class TableReader:
         return not TYPES.isdisjoint(names) or any(self.lowering.known(each) is not None for each in derived)
 
     def _is_stated(self, raw: str) -> bool:
-        """Whether this is a member of an object that is declared to state a quantity or a code, of which somebody asks
-        something."""
+        """Whether this is a member of an object that is declared to state a quantity or a code, and a subscription uses
+        the object or the member."""
         if not self._canonicaliser.some_state:
             return False
         steps = raw.split(".")
@@ -204,7 +208,7 @@ class TableReader:
         return lambda each: names(each)[0].rpartition(".")[2] == sibling
 
     def is_simple(self, raw: str) -> bool:
-        """Whether a text under this name is read by itself, whatever else stands in its column."""
+        """Whether a text under this name can be read by itself, without the other cells of its row."""
         known = self.name(raw)
         return raw != "@type" and not known.needs_event and self._beside(raw) is None
 
@@ -213,8 +217,8 @@ class TableReader:
     def measured(
         self, name: str, unit: str | None, *, quantities: bool = False
     ) -> tuple[tuple[ColumnId, str | None], ...] | None:
-        """The columns in which numbers of this unit stand: as they are, or as what they measure in a unit. None where
-        only one by one can tell."""
+        """Returns the columns of numbers with this unit, each with the unit from which they are converted (None:
+        unchanged). Returns None if the numbers must be read one by one."""
         key = name, unit, quantities
         if key not in self._measured:
             if len(self._measured) >= CACHED_NAMES:
@@ -244,7 +248,8 @@ class TableReader:
         return tuple(found)
 
     def moments(self, name: str) -> tuple[ColumnId, ...] | None:
-        """The columns in which a date-time stands as its microseconds, if nothing else is asked of it."""
+        """Returns the columns that take a date-time as its microseconds; None if subscriptions use other readings of it
+        too."""
         if name not in self._moments:
             attributes = self.name(name).attributes
             instants = [float(parse_instant(text) or 0) for text in MOMENTS]
@@ -253,7 +258,7 @@ class TableReader:
                 [each.get(column) for each in read] == [(instant,) for instant in instants]
                 for column in {column for each in read for column in each}
             )
-            # That some text is not a concept does not say that none is.
+            # The probes are not concepts, but other texts may be.
             asked = any(self.lowering.asks(attribute, "concept") for attribute in attributes)
             self._moments[name] = tuple(read[0]) if exact and not asked else None
         return self._moments[name]
@@ -263,7 +268,7 @@ class TableReader:
     def present(
         self, attributes: tuple[frozenset[AttributeId], ...], codes: Sequence[int]
     ) -> list[frozenset[AttributeId]]:
-        """For each code the union of the sets whose bits it has."""
+        """Returns for each code the union of the sets whose bits it has."""
         known = self._presents.get(attributes)
         if known is None or len(known) + len(codes) > CACHED_CELLS:
             if len(self._presents) >= CACHED_TABLES:
@@ -281,8 +286,8 @@ class TableReader:
     def looked_up(
         self, name: str, cells: CodedCells | list[Any], unit: str | None = None, *, checked: bool = True
     ) -> tuple[_CellIndex, Places]:
-        """What is known of the cells under a name, and the place of each there, `MISSING` for none. Raises
-        `_NotScalar`, if they were not `checked` to be scalars."""
+        """Returns the cache for the cells under a name, and the place of each cell in it, `MISSING` for an empty cell.
+        Without `checked`, the cells may be other than scalars; then it raises `_NotScalar`."""
         room = len(cells.distinct) if isinstance(cells, CodedCells) else len(cells)
         index = self._cells.get((name, unit))
         if index is None or index.size + room > CACHED_CELLS:
@@ -297,10 +302,10 @@ class TableReader:
     def _places(
         self, index: _CellIndex, name: str, unit: str | None, cells: list[Any], *, checked: bool = True
     ) -> Places:
-        """Some 40 ns per cell; a cell never seen costs its reading."""
+        """Returns the places of cells. Costs some 40 ns per cell; a new cell is also read."""
         try:
             places = np.fromiter(map(index.places.__getitem__, cells), np.int32, len(cells))
-        except TypeError:  # a list or a dict has no hash
+        except TypeError:  # a list or a dict cannot be hashed
             raise _NotScalar from None
         for row in np.flatnonzero(places == UNSEEN).tolist():
             cell = cells[row]
@@ -324,7 +329,7 @@ class TableReader:
         return place
 
     def amounts(self, numbers: Floats, unit: str | None) -> Floats:
-        """Numbers as they are, or what they measure in a unit; NaN for none."""
+        """Returns numbers unchanged, or their amounts in base units; NaN stays NaN."""
         return numbers if unit is None else self._units.amounts(numbers, unit)
 
 
@@ -346,18 +351,18 @@ class Table:
         return self._length
 
     def canonical(self, row: int) -> CanonicalEvent:
-        """One row as a canonical event. Raises `InvalidEvent`."""
+        """Returns one row as a canonical event. Raises `InvalidEvent`."""
         cells = ((name, _cell(cells, row)) for name, cells in self._columns.items())
         data = {name: plain(cell, self._reader.depth) for name, cell in cells}
         with self._reader.reading:
             return self._reader.canonical(data)
 
     def lowered(self, row: int) -> LoweredEvent:
-        """One row, lowered by itself. Raises `InvalidEvent`."""
+        """Returns one row as a lowered event, read by itself. Raises `InvalidEvent`."""
         return self._reader.lowering.event(self.canonical(row))
 
     def batch(self, start: int, stop: int) -> ColumnBatch:
-        """The rows `start … stop-1` in columns. Any thread may call this. Raises `InvalidEvent`."""
+        """Returns the rows `start … stop-1` as columns. Thread-safe. Raises `InvalidEvent`."""
         with self._reader.reading:
             try:
                 return self._read(start, stop)
@@ -366,7 +371,8 @@ class Table:
                 return self._read(start, stop)
 
     def _rows_that_state(self) -> npt.NDArray[np.bool_] | None:
-        """The rows all of whose objects may state something (rule 22), by their content type; None for none."""
+        """Returns the rows whose objects may all state something, because of their content type (rule 22); None if
+        there are none."""
         cells = self._columns.get(CONTENT)
         if cells is None:
             return None
@@ -375,8 +381,8 @@ class Table:
         return found if found.any() else None
 
     def _shred(self, texts: Collection[str]) -> None:
-        """Find the leaves. Columns `texts` are taken to hold texts only until another cell is met: to look at all cells
-        before costs nearly as much as reading them. Raises `InvalidEvent`."""
+        """Determines the leaves. The columns `texts` are assumed to hold only texts until another cell is found,
+        because checking all cells first costs nearly as much as reading them. Raises `InvalidEvent`."""
         shredder = self._reader.shredder(self._length)
         try:
             if self._length and "ce" in self._columns:
@@ -411,7 +417,7 @@ class Table:
 
 
 class _Part:
-    """Some rows of a table on their way into columns of the index."""
+    """Reads some rows of a table into columns of the index."""
 
     def __init__(self, reader: TableReader, count: int) -> None:
         self._reader = reader
@@ -419,12 +425,12 @@ class _Part:
         self._present: dict[frozenset[AttributeId], npt.NDArray[np.bool_]] = {}
         self._found: list[ColumnValues] = []
         self.whole = np.zeros(count, dtype=np.bool_)
-        """Which rows can only be read as whole events."""
+        """The rows that can only be read as whole events."""
 
     # ── leaves ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, leaf: Leaf, cells: Cells, rows: Rows | None, units: CodedCells | None) -> None:
-        """Read some cells of a leaf; `rows` are counted from the first of these."""
+        """Reads some cells of a leaf. `rows` are relative to the first row of this part."""
         known = self._reader.name(leaf.name)
         if known.needs_event:
             self.whole |= self._rows_with(_there(cells), rows)
@@ -436,7 +442,7 @@ class _Part:
             self._numbers(leaf, cells, rows, units)
 
     def note(self, there: npt.NDArray[np.bool_], attributes: frozenset[AttributeId]) -> None:
-        """These rows have these attributes."""
+        """Records that these rows have these attributes."""
         if attributes:
             before = self._present.get(attributes)
             self._present[attributes] = there if before is None else before | there
@@ -481,7 +487,7 @@ class _Part:
         self._cells(leaf, CodedCells([as_json(each) for each in distinct], all_codes), rows, None)
 
     def _cells(self, leaf: Leaf, cells: CodedCells | list[Any], rows: Rows | None, units: CodedCells | None) -> None:
-        if units is not None and isinstance(cells, list):  # integers that only Python holds, and doubles among them
+        if units is not None and isinstance(cells, list):  # integers too large for numpy, and doubles among them
             numbers = np.array([type(cell) in (int, float) for cell in cells], dtype=np.bool_)
             self.whole |= self._rows_with(numbers, rows)
         index, places = self._reader.looked_up(leaf.name, cells, checked=leaf.is_checked)
@@ -503,7 +509,7 @@ class _Part:
     def _add(
         self, column: ColumnId, rows: Rows | None, values: npt.NDArray[Any], table: KeyTable | None = None
     ) -> None:
-        """Values of a column: one per row, or of `rows`, ascending."""
+        """Adds the values of a column: one per row, or those of `rows` in ascending order."""
         offsets: Rows | None = None
         if rows is not None:
             if rows.size < 2 or (rows[1:] > rows[:-1]).all():
@@ -518,7 +524,7 @@ class _Part:
             self._found.append(ColumnValues(column, np.zeros(0), table, values, offsets))
 
     def _rows_with(self, there: npt.NDArray[np.bool_], rows: Rows | None) -> npt.NDArray[np.bool_]:
-        """The rows of the cells in `there`."""
+        """Returns the rows of the cells in `there`."""
         if rows is None:
             return there
         found = np.zeros(self._count, dtype=np.bool_)
@@ -528,7 +534,7 @@ class _Part:
     # ── together ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def batch(self, whole: Mapping[int, LoweredEvent]) -> ColumnBatch:
-        """The columns; `whole` are those rows that were read as whole events."""
+        """Returns the columns. `whole` are the rows that were read as whole events."""
         kinds, presents = self._kinds()
         if not whole:
             return ColumnBatch(kinds, presents, self._found, {})
@@ -540,7 +546,7 @@ class _Part:
         return ColumnBatch(kinds, presents, [_without(each, rows) for each in self._found], whole)
 
     def _kinds(self) -> tuple[npt.NDArray[np.int32], list[frozenset[AttributeId]]]:
-        """Which attributes each row has: the number of a set, and the sets."""
+        """Returns the number of the attribute set of each row, and the sets."""
         attributes, columns = tuple(self._present), list(self._present.values())
         if all(bits.all() for bits in columns):
             present = self._reader.present(attributes, [(1 << len(columns)) - 1])
@@ -561,7 +567,7 @@ class _Part:
 
 
 def attributes_of(canonicaliser: Canonicaliser, lowering: Lowering, name: str) -> dict[str, AttributeId]:
-    """The attributes that a value under this name makes present, of those that somebody asks about."""
+    """Returns the attributes used by subscriptions that a value under this name makes present."""
     numbers = ((each, lowering.known(each)) for each in canonicaliser.names(name))
     return {each: number for each, number in numbers if number is not None}
 
@@ -569,7 +575,8 @@ def attributes_of(canonicaliser: Canonicaliser, lowering: Lowering, name: str) -
 def read_plain(
     canonicaliser: Canonicaliser, lowering: Lowering, attributes: Iterable[str], value: Any, unit: str | None = None
 ) -> dict[ColumnId, tuple[Key, ...]]:
-    """What a plain value becomes in the columns of its attributes, with no event around it but its unit."""
+    """Returns the keys of a plain value in the columns of its attributes. It is read without an event; only its unit is
+    given."""
     keys: dict[ColumnId, dict[Key, None]] = {}
     for attribute in attributes:
         for column, key in lowering.columns(attribute, canonicaliser.read(attribute, value, unit, [])):
@@ -578,7 +585,7 @@ def read_plain(
 
 
 def _columns(columns: Any) -> dict[str, Any]:
-    """The columns by name: arrays of numbers and dates of numpy, those of Arrow, and lists."""
+    """Returns the columns by name: numpy arrays of numbers and dates, Arrow arrays, and lists."""
     if not isinstance(columns, Mapping):
         columns = {name: columns.column(name) for name in columns.column_names}
     found: dict[str, Any] = {}
@@ -595,18 +602,18 @@ def _begins_with_text(cells: list[Any]) -> bool:
 
 
 def _cell(cells: Any, row: int) -> Any:
-    """One cell of a column."""
+    """Returns one cell of a column."""
     cell = cells[row]
     if not hasattr(cells, "null_count"):
         return cell
-    if str(cells.type).startswith("timestamp["):  # to the microsecond, whatever library reads nanoseconds
+    if str(cells.type).startswith("timestamp["):  # converted to microseconds, independent of the library
         value = cell.value
         return None if value is None else np.datetime64(value, cells.type.unit)
     return cell.as_py()
 
 
 def _there(cells: Cells) -> npt.NDArray[np.bool_]:
-    """Which cells hold a value."""
+    """Returns which cells hold a value."""
     if isinstance(cells, CodedCells):
         return cells.codes >= 0
     if isinstance(cells, list):
@@ -618,7 +625,7 @@ def _there(cells: Cells) -> npt.NDArray[np.bool_]:
 def _by_unit(
     there: npt.NDArray[np.bool_], units: CodedCells | None
 ) -> Iterator[tuple[str | None, npt.NDArray[np.bool_] | None]]:
-    """The units beside some numbers, and which of these have each; None: all."""
+    """Yields the units of some numbers, each with the numbers that have it; None if all have it."""
     if units is None:
         yield None, None
         return
@@ -628,12 +635,12 @@ def _by_unit(
 
 
 def _of(rows: Rows | None, chosen: Rows) -> Rows:
-    """The rows of some cells."""
+    """Returns the rows of the chosen cells."""
     return chosen if rows is None else rows[chosen]
 
 
 def _without(values: ColumnValues, rows: Rows) -> ColumnValues:
-    """The same values, none in `rows`."""
+    """Returns the same values without those in `rows`."""
     own: npt.NDArray[Any] = rows
     if values.offsets is not None:
         own = np.isin(np.repeat(np.arange(values.offsets.size - 1), np.diff(values.offsets)), rows)

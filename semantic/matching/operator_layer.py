@@ -150,7 +150,7 @@ NOT_ANSWERED = Failure("waiting", "an operator has not answered yet")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a plan, for explanations: what was expected of it, and what came of it."""
+    """One call of a plan, for explanations: the estimates before it, and its result."""
 
     call: Call
     chance: float
@@ -183,7 +183,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The candidates of one event, and the subscription of each where one clause of it is enough."""
+    """The candidates of one event. `subscriptions` holds the subscription of each, if one matching clause per
+    subscription is enough."""
 
     candidates: Sequence[int]
     event: CanonicalEvent
@@ -573,7 +574,7 @@ def _exact(key: Any) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A call of a clause, whether it must hold, how likely it does, and what it is expected to take."""
+    """A call of a clause: whether it must hold, its estimated probability, and its estimated duration."""
 
     call: Call
     wanted: bool

@@ -1,9 +1,10 @@
-"""Verification, the last step of matching: rows that an engine found → results, of one event, a batch or a table.
+"""Verification, the last step of matching: converts rows that an engine found to results, for one event, a batch or a
+table.
 
     rows ─▶ any residual predicates? ─no─▶ slots
               └─yes─▶ atoms that no column decides ─▶ operators, for all events together ─▶ slots, bindings, undecided
 
-Only rows that were found are verified, so the residual predicates of a subscription cost nothing for events that do not
+Only rows that were found are verified. So the residual predicates of a subscription cost nothing for events that do not
 reach it. A *screened* event has passed the index and the cheap predicates; its candidates wait for operators.
 """
 
@@ -59,8 +60,8 @@ __all__ = [
 
 @dataclass(slots=True)
 class Statistics:
-    """What a matcher has done: events seen, rows that its engine returned, matches after verification, clauses that no
-    one could decide because an operator failed; and, by operator predicate, how often it was asked."""
+    """Counters of a matcher: events; rows that its engine returned; matches after verification; clauses left undecided
+    because an operator failed; and, by operator predicate, the number of its evaluations."""
 
     events: int = 0
     candidates: int = 0
@@ -70,16 +71,17 @@ class Statistics:
 
 
 Failures = Mapping[SubscriptionSlot, Failure]
-"""Undecided slots, with the reason for each."""
+"""Undecided slots, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchTable:
-    """The matches of events: event `i` matched `slots[offsets[i] : offsets[i + 1]]`, each once, in no order.
+    """The matches of events. Event `i` matched `slots[offsets[i] : offsets[i + 1]]`, each slot once, in no particular
+    order.
 
-    `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`; `bindings` is None where no match has any, else those
-    of each match, and `truncated` are the matches that had more. `undecided` tells of events, by their number, which
-    slots may match: they hang on operators that failed or were not asked.
+    `offsets` is `int64[events + 1]`, `slots` is `int32[matches]`. `bindings` is None if no match has bindings;
+    otherwise it has the bindings of each match, and `truncated` are the matches that had more. `undecided` maps the
+    number of an event to the slots that may match it, because operators failed or were not called.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -94,17 +96,17 @@ class MatchTable:
 
     @property
     def names(self) -> Mapping[int, str]:
-        """Slot → id, of every subscription."""
+        """Slot → id, for every subscription."""
         return self._names
 
     def subscriptions(self, slots: Iterable[int]) -> list[str]:
-        """The ids of subscriptions by their slots."""
+        """Returns the ids of subscriptions by their slots."""
         return [self._names[int(slot)] for slot in slots]
 
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """The matches of some events, one after the other, as `MatchTable` has them."""
+    """The matches of some consecutive events, in the same form as in `MatchTable`."""
 
     offsets: npt.NDArray[np.int64]
     slots: npt.NDArray[np.int32]
@@ -114,7 +116,7 @@ class TablePart:
 
 
 def part_of(found: Sequence["Found"], units: Units) -> TablePart:
-    """What was found for one event after the other."""
+    """Returns the results of consecutive events as one part."""
     offsets = np.zeros(len(found) + 1, dtype=np.int64)
     np.cumsum([len(each.slots) for each in found], out=offsets[1:])
     slots = np.concatenate([np.zeros(0, dtype=np.int32), *(each.slots for each in found)])
@@ -127,8 +129,8 @@ def part_of(found: Sequence["Found"], units: Units) -> TablePart:
 
 
 def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) -> MatchTable:
-    """The parts of a table of so many events, in one. Each is let go when it is copied: its memory then serves the
-    next."""
+    """Joins the parts of a table of `events` events. Each part is released when it is copied, so that its memory can be
+    used for the next one."""
     offsets = np.zeros(events + 1, dtype=np.int64)
     slots = np.zeros(0, dtype=np.int32)
     bindings: list[Any] | None = None
@@ -147,7 +149,7 @@ def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) 
         if at == 0 and count == events:
             slots = part.slots
         else:
-            if used + part.slots.size > slots.size:  # as many for the events to come as so far, and an eighth
+            if used + part.slots.size > slots.size:  # sized for the remaining events at the rate so far, plus an eighth
                 expected = (used + part.slots.size) * events // max(at + count, 1)
                 larger = np.empty(expected + expected // 8, dtype=np.int32)
                 larger[:used] = slots[:used]
@@ -159,32 +161,32 @@ def table_of(parts: Iterable[TablePart], events: int, names: Mapping[int, str]) 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A subscription that may match: it hangs on an operator that has no answer."""
+    """A subscription that may match: it depends on an operator that has no answer."""
 
     subscription: str
     failure: Failure
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """The reason in words."""
         return self.failure.reason
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The result for one event: who gets it, and which subscriptions are undecided."""
+    """The result for one event: its matches, and the undecided subscriptions."""
 
     matches: list[Match]
     undecided: list[Undecided]
 
 
 Bindings = Mapping[SubscriptionSlot, list[dict[str, Any]]]
-"""The joined bindings of subscriptions with variables."""
+"""Slot → joined bindings, for subscriptions with variables."""
 
 
 @dataclass(slots=True)
 class Found:
-    """The slots that one event matches, ascending: `int32[matches]`."""
+    """The slots that one event matches, in ascending order: `int32[matches]`."""
 
     slots: npt.NDArray[np.int32]
     bindings: Bindings = field(default_factory=dict)
@@ -192,12 +194,12 @@ class Found:
 
 
 def ascending(slots: Iterable[SubscriptionSlot]) -> npt.NDArray[np.int32]:
-    """Slots as `Found` has them."""
+    """Returns slots in the form that `Found` has."""
     return np.array(sorted(slots), dtype=np.int32)
 
 
 def matches_of(found: Found, names: SlotNames | NamesView, units: Units) -> list[Match]:
-    """The matches of one event."""
+    """Returns the matches of one event."""
     if not found.bindings:
         return names.matches(found.slots)
     bindings = found.bindings
@@ -206,15 +208,15 @@ def matches_of(found: Found, names: SlotNames | NamesView, units: Units) -> list
 
 
 def undecided_of(failures: Failures, names: SlotNames | NamesView) -> list[Undecided]:
-    """What no one could decide of one event, in the order of the slots."""
+    """Returns the undecided subscriptions of one event, in the order of their slots."""
     return [Undecided(names[slot], failures[slot]) for slot in sorted(failures)]
 
 
 class Matches(Sequence[list[Match]]):
-    """The matches of a batch, event by event; lists and `Match` objects are made when an item is read."""
+    """The matches of a batch, by event. Lists and `Match` objects are created when an item is read."""
 
     def __init__(self, table: MatchTable, names: NamesView) -> None:
-        """`names` are those of the table; the slots of each of its events ascend."""
+        """`names` are those of the table. The slots of each event must be in ascending order."""
         self.table = table
         self._names = names
 
@@ -222,7 +224,7 @@ class Matches(Sequence[list[Match]]):
         return len(self.table)
 
     def undecided(self, index: int) -> list[Undecided]:
-        """What no one could decide of the event at `index`, because an operator failed or was not asked."""
+        """Returns the undecided subscriptions of the event at `index`, because an operator failed or was not called."""
         return undecided_of(self.table.undecided.get(range(len(self))[index], {}), self._names)
 
     @overload
@@ -244,9 +246,9 @@ class Matches(Sequence[list[Match]]):
 
 @dataclass(slots=True)
 class Screened:
-    """One event: the slots that match already, the rows that hang on operators, and the slot of each of these; `event`
-    is needed where there are such rows. `costly`: rows whose tests of text were too costly to be asked at once, and
-    what asks them; `rows` has them too."""
+    """One event after the index and the cheap predicates: the slots that match already, and the rows that depend on
+    operators with their slots. `event` is set if there are such rows. `costly` are the rows whose text predicates were
+    too costly to evaluate at once, with their tests; `rows` includes them."""
 
     slots: set[SubscriptionSlot]
     rows: dict[int, SubscriptionSlot]
@@ -256,15 +258,15 @@ class Screened:
 
 @dataclass(frozen=True, slots=True)
 class CostlyTest:
-    """The residual predicates of one clause on one event. `steps`: what the costliest may cost, as in `TooCostlyNow`.
-    Any thread may ask."""
+    """The residual predicates of one clause for one event. `steps` is the cost of the costliest, as in `TooCostlyNow`.
+    Thread-safe."""
 
     atoms: tuple[AtomEvaluator, ...]
     event: CanonicalEvent
     steps: int
 
     def holds(self) -> bool:
-        """Whether all hold, at whatever cost."""
+        """Whether all of them hold, at any cost."""
         with searching_within(None):
             return all(atom.holds(self.event) for atom in self.atoms)
 
@@ -272,9 +274,9 @@ class CostlyTest:
 def decide_screened(
     layer: OperatorLayer, screened: Sequence[Screened], evaluations: Counter[str], deferred: Failure | None
 ) -> list[Found]:
-    """What each event matches, slots ascending. Operators are asked about all events together; with `deferred` they are
-    not asked at all, and what hangs on them is undecided for that reason. Where no clause of a subscription has
-    variables, one clause that matches is enough."""
+    """Returns the matching slots of each event, in ascending order. Operators are called for all events together. With
+    `deferred` they are not called, and candidates that depend on them are undecided for that reason. If no clause of a
+    subscription has variables, one matching clause is enough."""
     needed = [_needed(layer, each) for each in screened]
     if deferred is not None:
         return [_deferred(each, rows, deferred) for each, rows in zip(screened, needed, strict=True)]
@@ -290,8 +292,8 @@ def decide_screened(
 
 
 class OpenDecision:
-    """What one event matches, for a caller that does not wait for operators: `advance` asks what can be asked now, and
-    goes on each time an answer has come. One thread at a time. `Deciding` says what the flags mean."""
+    """The matching of one event for a caller that does not wait for operators. `advance` makes the calls that are
+    possible now; call it again when an answer arrives. Not thread-safe. See `Deciding` for the flags."""
 
     def __init__(
         self,
@@ -314,11 +316,12 @@ class OpenDecision:
 
     @property
     def costly(self) -> dict[int, CostlyTest]:
-        """By row, tests of text to be asked elsewhere; `settle` takes what they say."""
+        """Text predicates by row, to be evaluated elsewhere. `settle` takes their results."""
         return self._screened.costly
 
     def settle(self, verdicts: Mapping[int, bool]) -> None:
-        """What the costly tests said, before anything else is asked. Those that are not told are undecided."""
+        """Takes the results of the costly tests, before any operator is called. Tests without a result leave their
+        candidates undecided."""
         screened = self._screened
         for row, holds in verdicts.items():
             slot = screened.rows[row]
@@ -332,22 +335,23 @@ class OpenDecision:
             self._deciding = self._opened(_waiting(screened, asked))
 
     def take_known(self, knows: Callable[[str, tuple[object, ...]], bool]) -> None:
-        """Take first what was answered in an earlier try: `knows(operator, arguments)`."""
+        """Uses answers from an earlier attempt first, where `knows(operator, arguments)` is true."""
         if self._deciding is not None:
             self._deciding.take_known(knows)
 
     @property
     def candidates(self) -> int:
-        """How many clauses hang on operators."""
+        """The number of clauses that depend on operators."""
         return len(self._rows)
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is yet to come."""
+        """Whether an answer is still pending."""
         return self._deciding is not None and self._deciding.pending
 
     def advance(self) -> Found:
-        """What is known now; what waits for an answer is undecided, and its failure is of the kind `waiting`."""
+        """Returns the current result. A candidate that waits for an answer is undecided, with a failure of the kind
+        `waiting`."""
         if self._deciding is not None:
             self._deciding.run()
             self.decision = self._deciding.decision()
@@ -357,7 +361,8 @@ class OpenDecision:
 
 
 def _needed(layer: OperatorLayer, screened: Screened) -> dict[int, SubscriptionSlot]:
-    """The rows to be decided: those of slots that match already only where their matches carry bindings."""
+    """Returns the rows that must be decided. Rows of slots that match already are decided only if their matches have
+    bindings."""
     carrying = {slot for row, slot in screened.rows.items() if row in layer and layer.has_variables(row)}
     return {row: slot for row, slot in screened.rows.items() if slot not in screened.slots - carrying}
 
@@ -368,7 +373,8 @@ def _waiting(screened: Screened, rows: dict[int, SubscriptionSlot]) -> Waiting:
 
 
 def _deferred(screened: Screened, rows: dict[int, SubscriptionSlot], why: Failure) -> Found:
-    """A match that hangs on operators is to carry the bindings of all its clauses."""
+    """Returns the result without calling operators. A slot with open rows is undecided even if it matches, because its
+    match must have the bindings of all its clauses."""
     waiting = {slot: NOT_SEARCHED if row in screened.costly else why for row, slot in rows.items()}
     return Found(ascending(screened.slots - waiting.keys()), undecided=waiting)
 
@@ -388,7 +394,7 @@ def _decided(screened: Screened, rows: dict[int, SubscriptionSlot], decision: De
     return Found(ascending(slots), {slot: bindings[slot] for slot in bindings.keys() & slots}, undecided)
 
 
-# A table, part by part: what the engine finds in some of its rows becomes slots while it searches the next.
+# Matching of a table in parts: the rows of one part are converted to slots while the engine searches the next part.
 #
 # Table ─batch─▶ engine.match_columns (both in several threads) ─▶ RowTable ─▶ TablePart (the caller's thread)
 
@@ -396,9 +402,9 @@ def _decided(screened: Screened, rows: dict[int, SubscriptionSlot], decision: De
 def parts_of(
     engine: Engine, table: Table, part: Callable[[RowTable, Table, int], TablePart], *, size: int, threads: int
 ) -> Iterator[TablePart]:
-    """The matches of `table`, in parts of at most `size` events, which `part` makes in this thread of what is found
-    from a first event on. With several threads each reads some rows, in turn, and then searches the index for them
-    while another reads."""
+    """Yields the matches of `table` in parts of at most `size` events. `part` converts the rows that were found, from a
+    first event on, in this thread. With several threads, each thread reads some rows and then searches the index for
+    them, while another thread reads."""
     step = min(size, -(-len(table) // max(threads, 1))) or 1
     spans = [(start, min(start + step, len(table))) for start in range(0, len(table), step)]
 
@@ -413,7 +419,7 @@ def parts_of(
     with ThreadPoolExecutor(threads, "kindcast-match") as pool:
         for span in spans:
             waiting.append((pool.submit(search, span), span[0]))
-            if len(waiting) > 2 * threads:  # results wait for this thread: not too many
+            if len(waiting) > 2 * threads:  # limits the number of results that wait for this thread
                 found, start = waiting.popleft()
                 yield part(found.result(), table, start)
                 del found
@@ -422,16 +428,16 @@ def parts_of(
 
 
 DEFERRED = Failure("waiting", "its operators were not called yet")
-"""Why a candidate is undecided where operators are left to another."""
+"""The reason for an undecided candidate if operators are called elsewhere."""
 
 NOT_SEARCHED = Failure("waiting", "a text predicate takes too long to be evaluated at once")
-"""Why a candidate is undecided whose texts are long, or whose patterns are large."""
+"""The reason for an undecided candidate with long texts or large patterns."""
 
 SEARCH_SECONDS = 0.05
-"""Of all tests of text of one event, where what is costly is left to another."""
+"""The time limit in seconds for all text predicates of one event, if costly ones are evaluated elsewhere."""
 
 Readable = Callable[[], CanonicalEvent]
-"""What reads an event whole, when the first row needs it."""
+"""Reads the whole event; called when the first row needs it."""
 
 Rows = npt.NDArray[np.int32]
 
@@ -446,14 +452,14 @@ class Verification:
         units: Units,
         parts_of: Callable[[SubscriptionSlot], ClauseParts],
     ) -> None:
-        """`parts_of` compiles and lowers a stored subscription again: the residual predicates of a loaded one
-        are determined when its first row is a candidate."""
+        """`parts_of` compiles and lowers a stored subscription again. The residual predicates of a loaded subscription
+        are determined when one of its rows is a candidate for the first time."""
         self.subscriptions = subscription_table
         self.layer = layer
         self.statistics = Statistics()
         self.defers = False
-        """Whether operators and costly tests of text are left to another: their candidates come out undecided, and
-        nothing is waited for here."""
+        """Whether operators and costly text predicates are evaluated elsewhere. Then their candidates are undecided,
+        and nothing waits here."""
         self._units = units
         self._parts_of = parts_of
         self._rest_of_row: dict[int, tuple[AtomEvaluator, ...]] = {}
@@ -461,7 +467,7 @@ class Verification:
     # ── residual predicates ─────────────────────────────────────────────────────────────────────────────────────
 
     def remain(self, rows: Sequence[int], parts: ClauseParts) -> None:
-        """Note the residual predicates of the candidates in `rows`."""
+        """Stores the residual predicates of the candidates in `rows`."""
         for row, (_, lowered, expensive) in zip(rows, parts, strict=True):
             if lowered is not None and lowered.rest:
                 self._rest_of_row[row] = lowered.rest
@@ -470,13 +476,13 @@ class Verification:
             self.subscriptions.mark(row, asked=is_asked(lowered, expensive))
 
     def forget(self, row: int) -> None:
-        """Drop the residual predicates of `row`, which is free now."""
+        """Drops the residual predicates of `row`, which was freed."""
         self._rest_of_row.pop(row, None)
         if row in self.layer:
             self.layer.remove(row)
 
     def check_invariants(self, rows: set[int]) -> None:
-        """Raise AssertionError if this disagrees with the subscription table; `rows` are all that are taken."""
+        """Raises AssertionError if this disagrees with the subscription table. `rows` are all rows in use."""
         unsettled = {row for row in rows if self.subscriptions.unsettled[row] not in (0, LATER)}
         assert unsettled == {row for row in rows if row in self._rest_of_row or row in self.layer}, unsettled
         assert self._rest_of_row.keys() <= rows, self._rest_of_row
@@ -484,7 +490,7 @@ class Verification:
     # ── candidates ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def of_event(self, rows: Rows, event: Readable) -> Found:
-        """What one event matches, of which the engine found `rows`, ascending."""
+        """Returns the result for one event, for which the engine found `rows`, in ascending order."""
         if self._asks(rows):
             return self._asked([(rows, event)])[0]
         slots = rows
@@ -494,8 +500,8 @@ class Verification:
         return Found(slots)
 
     def of_events(self, found: RowTable, event: Callable[[int], CanonicalEvent]) -> TablePart:
-        """What several events match; `event` gives one by its number. Operators are asked about all of them together.
-        Slots ascend where the engine's rows do."""
+        """Returns the results for several events; `event` returns an event by its number. Operators are called for all
+        of them together. Slots are in ascending order if the engine's rows are."""
         if self._asks(found.rows):
             bounds = enumerate(pairwise(found.offsets.tolist()))
             each = ((np.sort(found.rows[low:high]), partial(event, number)) for number, (low, high) in bounds)
@@ -519,7 +525,7 @@ class Verification:
         self.statistics.matches += matches
 
     def _asked(self, events: Iterable[tuple[Rows, Readable]]) -> list[Found]:
-        """What several events match, after asking what remains."""
+        """Returns the results for several events after evaluating residual predicates."""
         found_by_engine = list(events)
         screened = [self.screened(rows, event) for rows, event in found_by_engine]
         deferred = DEFERRED if self.defers else None
@@ -530,8 +536,8 @@ class Verification:
         return found
 
     def screened(self, rows: Rows, event: Readable, *, within: SearchBudget | None = None) -> Screened:
-        """The slots that `rows` decide without operators and costly tests of text, and the rows that hang on them. All
-        tests of text are asked here unless there is a budget."""
+        """Returns the slots that match without operators and costly text predicates, and the rows that depend on these.
+        Without a budget, all text predicates are evaluated here."""
         if self.defers:
             within = SearchBudget(SEARCH_SECONDS)
         costly: dict[int, CostlyTest] = {}
@@ -559,8 +565,8 @@ class Verification:
 
 
 def _asked_within(atoms: Iterable[AtomEvaluator], event: CanonicalEvent, budget: SearchBudget | None) -> int | None:
-    """0 if all hold, None if one does not; else what the costliest of those would take that the budget forbids: one
-    that does not hold decides, whatever the others are."""
+    """Returns 0 if all atoms hold and None if one does not, whatever the others are. Otherwise returns the cost of the
+    costliest atom that exceeds the budget."""
     steps = 0
     with searching_within(budget):
         for atom in atoms:

@@ -230,8 +230,8 @@ Sort = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """n operands of one slot. `good` is `bool[n]`; the others are not to be used. Either `numbers` (`float64[n]`), or
-    `keys[places[i]]` (`int32[n]`)."""
+    """The operands of one slot for n trees. `good` is `bool[n]`; operands that are not good must not be used. The
+    operands are either `numbers` (`float64[n]`) or `keys[places[i]]` (`int32[n]`)."""
 
     good: npt.NDArray[np.bool_]
     stored: ConstantColumn

@@ -4,7 +4,7 @@
                                └─ no shape, few like it, constants that need resolution ─▶ compiled one by one
 
 The result is the same as that of compiling one by one: the same clauses and notes. The first invalid subscription ends
-the bulk; the subscriptions before it are kept. Up to `CHUNK` items of the input may have been read beyond it.
+the bulk, and the subscriptions before it are kept. Up to `CHUNK` items of the input may have been read beyond it.
 """
 
 import gc
@@ -46,9 +46,11 @@ __all__ = [
 
 
 CHUNK = 1 << 16
-"""Subscriptions that are read before they are compiled: enough for thousands of shapes to be worth it."""
+"""The number of subscriptions that are read before they are compiled: enough to make templates useful for thousands of
+shapes."""
 LEAST = 4
-"""Trees of one shape in a chunk from which a template pays: making one costs about as much as two trees."""
+"""The least number of trees of one shape in a chunk for which a template is made. Making one costs about as much as
+compiling two trees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +64,21 @@ class Piece:
 
     @property
     def part(self) -> Part:
-        """Their trees."""
+        """The trees of the subscriptions."""
         return Part(self.template.skeleton, tuple(each.stored for each in self.operands))
 
 
 @dataclass(slots=True)
 class _Group:
-    """Trees of one shape and their constants, by their numbers."""
+    """Trees of one shape: their numbers and their constants."""
 
     numbers: list[int] = field(default_factory=list)
     constants: list[list[Any]] = field(default_factory=list)
 
 
 class Bulk:
-    """Collects subscriptions; `names`, `singles` and `pieces()` are the results. `names` has None for those
-    that were refused."""
+    """Collects and compiles subscriptions. The results are `names`, `singles` and `pieces()`. `names` has None for
+    those that were refused."""
 
     def __init__(
         self,
@@ -87,8 +89,9 @@ class Bulk:
         refused: Callable[[str, InvalidSubscription], None] | None = None,
         templates: Templates | None = None,
     ) -> None:
-        """`stored`: they are trees that were compiled before (rule 14). `refused` is told of those that are invalid;
-        without it the first ends the bulk. `templates`: those of earlier bulks of the same kind."""
+        """`stored` says that the subscriptions are trees that were compiled before (rule 14). `refused` is called for
+        each invalid subscription; without it, the first one ends the bulk. `templates` are the templates of earlier
+        bulks of the same kind."""
         self.names: list[str | None] = []
         self.singles: dict[int, Compiled] = {}
         self._vocabulary = vocabulary
@@ -99,8 +102,8 @@ class Bulk:
         self._pieces: dict[int, list[Piece]] = {}
 
     def take(self, subscriptions: Iterable[tuple[str, Any]]) -> None:
-        """Compile all. Raises `InvalidSubscription` for the first that is invalid, those before it being kept, and
-        whatever `subscriptions` raises, after what it gave."""
+        """Compiles all subscriptions. Raises `InvalidSubscription` for the first invalid one; those before it are kept.
+        If `subscriptions` itself raises an error, the subscriptions before it are compiled first."""
         given = iter(subscriptions)
         more = True
         while more:
@@ -108,24 +111,24 @@ class Bulk:
             with _uncollected():
                 try:
                     for each in islice(given, CHUNK):
-                        chunk.append(each)  # what was given before an error is kept
+                        chunk.append(each)  # kept if a later item raises an error
                 finally:
                     self._compile(chunk)
             more = len(chunk) == CHUNK
 
     def name(self, number: int) -> str:
-        """The name of one that was not refused."""
+        """Returns the name of a subscription that was not refused."""
         name = self.names[number]
         assert name is not None, number
         return name
 
     def pieces(self) -> Iterator[Piece]:
-        """The pieces, one for each template."""
+        """Yields the pieces, one per template."""
         for found in self._pieces.values():
             yield found[0] if len(found) == 1 else _together(found)
 
     def selected(self, names: Mapping[str, str]) -> "Bulk":
-        """Those whose name is in `names`, under the name that it has there."""
+        """Returns a bulk of those whose name is in `names`, under the new name that is given there."""
         chosen = Bulk(self._vocabulary, self._operators, stored=self._stored)
         chosen.names = [None if name is None else names.get(name) for name in self.names]
         kept = np.array([name is not None for name in chosen.names], dtype=np.bool_)
@@ -173,8 +176,8 @@ class Bulk:
     def _compile_alone(
         self, chunk: list[tuple[str, Any]], alone: list[int], start: int
     ) -> tuple[int, InvalidSubscription | None]:
-        """Compile those that have no template, and enter the names of all. Returns how many of the chunk are taken, and
-        the error of the next one, if there is one."""
+        """Compiles the subscriptions that have no template, and adds the names of all. Returns how many of the chunk
+        are accepted, and the error of the next one, if there is one."""
         self.names += [name for name, _ in chunk]
         compile_one = restore_expression if self._stored else compile_expression
         for number in alone:
@@ -200,7 +203,8 @@ class Bulk:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Around a chunk: all its objects are reachable until it is done, and the collector would walk them many times."""
+    """Disables the garbage collector for a chunk. All its objects are reachable until it is done, and the collector
+    would traverse them many times."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -211,7 +215,8 @@ def _uncollected() -> Iterator[None]:
 
 
 def _piece(template: Template, group: _Group, alone: list[int]) -> Piece:
-    """The trees of `group` whose constants are as those of the template; the numbers of the others join `alone`."""
+    """Returns the trees of `group` whose constants fit the template. The numbers of the others are appended to
+    `alone`."""
     columns = zip(*group.constants, strict=True)
     operands = (
         tuple(
@@ -236,7 +241,7 @@ def _taken(piece: Piece, places: npt.NDArray[np.int64]) -> Piece:
 
 
 def _together(pieces: list[Piece]) -> Piece:
-    """Pieces of one template, one after the other."""
+    """Concatenates pieces of one template."""
     numbers = np.concatenate([each.numbers for each in pieces])
     slots = zip(*(each.operands for each in pieces), strict=True)
     return Piece(pieces[0].template, numbers, tuple(Operands.joined(each) for each in slots))
@@ -252,7 +257,7 @@ def _together(pieces: list[Piece]) -> Piece:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What there is to store of a compiled subscription; see `Compiled`."""
+    """The stored properties of a compiled subscription; see `Compiled`."""
 
     canonical: str
     tree: dict[str, Any]
@@ -267,15 +272,15 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMany:
-    """One result for each expression. `bulk` has the clauses of those that are valid, each named by its place."""
+    """One result for each expression. `bulk` has the clauses of the valid ones; their names are their positions."""
 
     results: list[Described | InvalidSubscription]
     bulk: Bulk
 
 
 class BulkCompiler:
-    """Compiles bulk after bulk, and remembers the shapes of one vocabulary between them. One thread at a time; whoever
-    has it decides how long it remembers."""
+    """Compiles bulks, and caches the shapes of one vocabulary between them. Not thread-safe. The cache lives as long as
+    this object."""
 
     def __init__(self) -> None:
         self._known: _Known | None = None
@@ -283,14 +288,15 @@ class BulkCompiler:
     def compile(
         self, expressions: Sequence[str | Mapping[str, Any]], vocabulary: Vocabulary, operators: Mapping[str, Operator]
     ) -> DescribedMany:
-        """One result each; where shapes come again, some 20 µs each, and 10 µs more for text."""
+        """Returns one result per expression. If the shapes are cached, each costs some 20 µs, and 10 µs more for
+        text."""
         if self._known is None or not self._known.holds_for(vocabulary, operators):
             self._known = _Known(vocabulary, operators)
         return _compile_many(expressions, self._known)
 
 
 class _Known:
-    """Shapes of texts and of trees that were compiled under one vocabulary."""
+    """The cached shapes of texts and trees that were compiled under one vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> None:
         self.vocabulary = vocabulary
@@ -299,7 +305,7 @@ class _Known:
         self.templates = Templates(vocabulary, operators, stored=False)
 
     def holds_for(self, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> bool:
-        """Whether it is of these."""
+        """Whether the cache belongs to this vocabulary and these operators."""
         return vocabulary is self.vocabulary and operators == self.operators
 
 
@@ -340,20 +346,21 @@ def _alone(
         return error
 
 
-# What adding many gives back: each `Compiled` when it is read, and what was to be told of stored trees.
+# Results of adding many subscriptions: each `Compiled` when it is read, and the notes about stored trees.
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Of stored subscriptions, by name: what there is to tell of them, and why some have no meaning any more."""
+    """The results for stored subscriptions, by name: their notes, and the errors of those that can no longer be
+    compiled."""
 
     notes: dict[str, tuple[Note, ...]] = field(default_factory=dict)
     refused: dict[str, InvalidSubscription] = field(default_factory=dict)
 
 
 class CompiledTrees(Sequence[Compiled]):
-    """The subscriptions of a bulk, in order. Those that were compiled together are made again when they are read; later
-    changes of the matcher change nothing here."""
+    """The subscriptions of a bulk, in order. Those that were compiled together are compiled again when they are read.
+    Later changes of the matcher do not affect them."""
 
     def __init__(
         self,
@@ -363,7 +370,8 @@ class CompiledTrees(Sequence[Compiled]):
         vocabulary: Vocabulary,
         operators: Mapping[str, Operator],
     ) -> None:
-        """`parts`: the numbers of the trees of each part, ascending; `singles` has the others by number."""
+        """`parts` has each part with the numbers of its trees, in ascending order. `singles` has the other
+        subscriptions by number."""
         self._singles = singles
         self._parts = [part for _, part in parts]
         self._part_of = np.full(count, -1, dtype=np.int32)
@@ -392,16 +400,16 @@ class CompiledTrees(Sequence[Compiled]):
         return compiled_again(tree, (), self._vocabulary, self._operators)
 
 
-# A bulk → what an engine takes, and where the rows of each subscription then stand.
+# Lowering of a bulk to the input of an engine, and the rows of each subscription.
 #
 # singles ─▶ clauses one by one          rows of the bulk:  | 0: row row | 1: row | 2: row …
 # pieces  ─▶ columns, or clauses                              offsets[0]   [1]      [2]
 
 IMPOSSIBLE = Clause(required=frozenset([AttributeId(0)]), forbidden=frozenset([AttributeId(0)]))
-"""Keeps a slot for a subscription that can never match."""
+"""The clause of a subscription that can never match. It occupies a slot."""
 
 ClauseParts = Sequence[tuple[Clause, LoweredClause | None, ExpensiveClause | None]]
-"""The clauses of one subscription, each with the residual predicates of its candidates; at least one."""
+"""The clauses of one subscription, each with the residual predicates of its candidates. At least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,14 +425,14 @@ class LoweredBulk:
 
     @property
     def count(self) -> int:
-        """How many places there are."""
+        """The number of places."""
         return int(self.offsets[-1])
 
 
 def lower_one(
     lowering: Lowering, operators: Mapping[str, Operator], vocabulary: Vocabulary, compiled: Compiled
 ) -> ClauseParts:
-    """The clauses of one subscription, without those that can never hold."""
+    """Returns the clauses of one subscription, without those that can never hold."""
     parts: list[tuple[Clause, LoweredClause | None, ExpensiveClause | None]] = []
     for atoms in compiled.clauses:
         expensive = expensive_clause(atoms, operators, vocabulary)
@@ -435,7 +443,8 @@ def lower_one(
 
 
 def lower_bulk(bulk: Bulk, lowering: Lowering, lower_one: Callable[[Compiled], ClauseParts]) -> LoweredBulk:
-    """Lower all of `bulk`. Linear; a column costs some ns per constant, what cannot stand in one some µs per clause."""
+    """Lowers all of `bulk`. Linear: some ns per constant in a column, and some µs per clause that cannot be in
+    columns."""
     pieces = list(bulk.pieces())
     singles = {number: lower_one(compiled) for number, compiled in bulk.singles.items()}
     offsets = np.zeros(len(bulk.names) + 1, dtype=np.int64)
@@ -462,15 +471,15 @@ def lower_bulk(bulk: Bulk, lowering: Lowering, lower_one: Callable[[Compiled], C
 
 
 def is_asked(lowered: LoweredClause | None, expensive: ExpensiveClause | None) -> bool:
-    """Whether there are residual predicates for the candidates of a clause."""
+    """Whether the candidates of a clause have residual predicates."""
     return expensive is not None or (lowered is not None and bool(lowered.rest))
 
 
 def enter_bulk(
     bulk: Bulk, lowered: LoweredBulk, rows: npt.NDArray[np.int32], subscription_table: SubscriptionTable
 ) -> list[tuple[npt.NDArray[np.int64], Part]]:
-    """Enter all in the subscription table of a matcher; `rows` are those that the engine gave the places. Returns the
-    numbers and trees of those that were compiled together."""
+    """Adds all subscriptions to the subscription table of a matcher. `rows` are the rows that the engine assigned to
+    the places. Returns the numbers and trees of those that were compiled together."""
     counts = np.diff(lowered.offsets)
     kept = np.flatnonzero(counts)
     slots = np.zeros(counts.size, dtype=np.int32)
@@ -483,19 +492,19 @@ def enter_bulk(
     return parts
 
 
-# Subscriptions that are added one by one, compiled by the template of their shape, if there is one.
+# Subscriptions that are added one by one: compiled by the template of their shape, if there is one.
 #
 # tree ──▶ shape, constants ──template of the shape──▶ clauses, stored tree
 #                 └─ no template, or a constant that needs a word ─▶ None: compile it by itself
 
 MOST_REMEMBERED = 200_000
-"""Shapes and constants that are remembered; beyond it all are forgotten: some 50 MB."""
+"""The maximum number of cached shapes and constants, some 50 MB. When it is exceeded, the cache is cleared."""
 LOOK = 100
-"""Subscriptions after which that is looked at again."""
+"""The size of the cache is checked after this number of subscriptions."""
 
 
 class RepeatedShapes:
-    """Remembers the shapes of trees that one matcher was given. The outcome is that of compiling each by itself."""
+    """Caches the shapes of trees for one matcher. The result is the same as that of compiling each tree by itself."""
 
     def __init__(self, vocabulary: Vocabulary, operators: Mapping[str, Operator], lowering: Lowering) -> None:
         self._vocabulary = vocabulary
@@ -505,8 +514,8 @@ class RepeatedShapes:
         self._given = 0
 
     def compiled(self, tree: Any) -> tuple[Compiled, list[Clause]] | None:
-        """The subscription and its clauses, which an index decides alone; None for what is to be compiled by itself.
-        About a third of what that takes."""
+        """Returns the subscription and its clauses, which an index decides completely. None if it must be compiled by
+        itself. Takes about a third of the time of that."""
         constants: list[Any] = []
         key = self._templates.key(tree, constants)
         self._given += 1

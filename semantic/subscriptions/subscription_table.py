@@ -4,7 +4,8 @@
              slot ──▶ its tree: an index into a `Part` of many trees of one shape, or JSON of its own; its notes
              row  ──▶ the slot it belongs to; whether it has residual predicates
 
-Flat arrays and shared parts: a subscription costs its name and a few bytes. A part is kept while a tree uses it.
+The table consists of flat arrays and shared parts, so a subscription costs its name and a few bytes. A part is kept
+while a tree uses it.
 
 Trees of one shape are stored in columns, one narrow column for each constant, and are rebuilt from them:
 
@@ -45,15 +46,15 @@ __all__ = [
 
 
 SLOT = "slot"
-"""Key of the place of a constant in a skeleton; no operator is named so."""
+"""The key that marks the place of a constant in a skeleton. No operator has this name."""
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
-    """n numbers. `values` are integers where all were written so, else doubles; `whole` (`uint8[n]`, or empty: none)
-    says which of the doubles were written as integers."""
+    """A column of n numbers. `values` are integers if all were written as integers, otherwise doubles. `whole`
+    (`uint8[n]`, or empty if none) marks the doubles that were written as integers."""
 
     values: Array
     whole: Array
@@ -63,7 +64,7 @@ class NumberColumn:
         return int(value) if self.whole.size and self.whole[place] else value
 
     def taken(self, places: Array) -> "NumberColumn":
-        """Those at `places`."""
+        """Returns the numbers at `places`."""
         return NumberColumn(self.values[places], self.whole[places] if self.whole.size else self.whole)
 
     @property
@@ -73,7 +74,7 @@ class NumberColumn:
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """n texts: `texts[places[i]]`; columns may share their texts."""
+    """A column of n texts: `texts[places[i]]`. Columns may share their texts."""
 
     places: Array
     texts: Sequence[str]
@@ -82,12 +83,12 @@ class TextColumn:
         return self.texts[int(self.places[place])]
 
     def taken(self, places: Array) -> "TextColumn":
-        """Those at `places`."""
+        """Returns the texts at `places`."""
         return TextColumn(self.places[places], self.texts)
 
     @property
     def nbytes(self) -> int:
-        """Without the texts."""
+        """The size in bytes, without the texts."""
         return self.places.nbytes
 
 
@@ -96,28 +97,28 @@ ConstantColumn = NumberColumn | TextColumn
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """n trees of one shape; immutable."""
+    """n trees of one shape. Immutable."""
 
     skeleton: Any
     columns: tuple[ConstantColumn, ...]
 
     def tree(self, place: int) -> dict[str, Any]:
-        """Tree number `place`. Some µs."""
+        """Returns tree number `place`. Takes some µs."""
         tree: dict[str, Any] = filled(self.skeleton, [column[place] for column in self.columns])
         return tree
 
     def taken(self, places: Array) -> "Part":
-        """The trees at `places`."""
+        """Returns the trees at `places`."""
         return Part(self.skeleton, tuple(column.taken(places) for column in self.columns))
 
     @property
     def nbytes(self) -> int:
-        """Of the columns."""
+        """The size of the columns in bytes."""
         return sum(column.nbytes for column in self.columns)
 
 
 def filled(node: Any, constants: Sequence[Any]) -> Any:
-    """`node` with every `{"slot": k}` replaced by constant k; all containers are new."""
+    """Returns `node` with every `{"slot": k}` replaced by constant k. All containers are copied."""
     if type(node) is dict:
         if SLOT in node:
             return constants[node[SLOT]]
@@ -128,7 +129,7 @@ def filled(node: Any, constants: Sequence[Any]) -> Any:
 
 
 def number_column(written: Sequence[int | float], values: npt.NDArray[np.float64]) -> NumberColumn:
-    """The column of numbers as `written`, which `values` are as doubles, exactly."""
+    """Returns the column of the numbers `written`; `values` are the same numbers as doubles, exactly."""
     none = np.zeros(0, dtype=np.uint8)
     types = set(map(type, written))
     if types == {int}:
@@ -139,7 +140,7 @@ def number_column(written: Sequence[int | float], values: npt.NDArray[np.float64
 
 
 def joined(columns: Sequence[ConstantColumn]) -> ConstantColumn:
-    """Columns of one slot, one after the other; those of texts share them."""
+    """Concatenates columns of one slot. Columns of texts must share their texts."""
     if len(columns) == 1:
         return columns[0]
     first = columns[0]
@@ -154,7 +155,7 @@ def joined(columns: Sequence[ConstantColumn]) -> ConstantColumn:
 
 
 def narrowed(whole: Array) -> Array:
-    """The same integers in the narrowest type that holds them."""
+    """Returns the same integers in the narrowest type that holds them."""
     if not whole.size:
         return whole.astype(np.uint8)
     low, high = int(whole.min()), int(whole.max())
@@ -174,18 +175,18 @@ def _whole(column: NumberColumn) -> Array:
     return column.whole if column.whole.size else np.zeros(column.values.size, dtype=np.uint8)
 
 
-# The names of subscriptions by slot, as results go on knowing them.
+# The names of subscriptions by slot, also for results that are read later.
 #
-# A result holds slots and is read later, when a slot may belong to another subscription. So results look names up in a
-# `NamesView`, which is told the old name when a slot that had one is used again; it costs nothing until then.
+# A result holds slots. When it is read, a slot may belong to another subscription. So results look up names in a
+# `NamesView`. When a slot is reused, its old name is stored in the views; until then a view costs nothing.
 
 KEPT = 1 << 20
-"""The first so many slots have their `Match` ready: events may match hundreds, and looking one up costs a tenth of
-making it. 48 bytes each, 50 MB at most."""
+"""The `Match` objects of the first `KEPT` slots are created in advance, because an event may match hundreds, and
+looking one up costs a tenth of creating it. They take 48 bytes each, 50 MB at most."""
 
 
 class NamesView(Mapping[int, str]):
-    """Slot → name, as it was when this view was made."""
+    """Slot → name, as it was when this view was created."""
 
     __slots__ = ("__weakref__", "_now", "_owner", "past")
     __hash__ = object.__hash__
@@ -208,14 +209,14 @@ class NamesView(Mapping[int, str]):
         return sum(1 for _ in self)
 
     def matches(self, slots: npt.NDArray[np.int32]) -> list[Match]:
-        """`SlotNames.matches`, with the names as they were."""
+        """Returns the same as `SlotNames.matches`, with the names of this view."""
         if not self.past:
             return self._owner.matches(slots)
         return [Match(self[slot]) for slot in slots.tolist()]
 
 
 class SlotNames:
-    """Slot → the name of the subscription that has it, or had it last."""
+    """Slot → the name of its subscription, or of its last subscription if the slot is free."""
 
     def __init__(self) -> None:
         self._names: list[str | None] = []
@@ -229,8 +230,8 @@ class SlotNames:
         return name
 
     def matches(self, slots: npt.NDArray[np.int32]) -> list[Match]:
-        """A match without bindings for each of `slots`, which are taken and ascend. Some 15 ns each among the first
-        `KEPT` slots, 100 ns elsewhere."""
+        """Returns a match without bindings for each of `slots`, which must be in use and in ascending order. Costs some
+        15 ns per slot among the first `KEPT`, and 100 ns above."""
         kept = self._matches
         if not slots.size or slots[-1] < kept.size:
             return cast(list[Match], kept.take(slots).tolist())
@@ -239,7 +240,7 @@ class SlotNames:
         return [*kept.take(slots[:split]).tolist(), *map(Match, names)]
 
     def assign(self, slot: int, name: str) -> None:
-        """Give `slot` to `name`. Costs a step for each view that is still in use, where the slot had a name."""
+        """Assigns `slot` to `name`. If the slot had a name, each view in use is updated."""
         if slot >= len(self._names):
             self._names += [None] * (slot + 1 - len(self._names))
         before = self._names[slot]
@@ -252,7 +253,7 @@ class SlotNames:
             self._matches[slot] = Match(name)
 
     def assign_many(self, slots: Sequence[int], names: Sequence[str]) -> None:
-        """`assign` each; quick where they are new slots in one row."""
+        """Assigns many slots. Fast if they are consecutive new slots."""
         start = len(self._names)
         if slots and slots[0] == start and slots[-1] == start + len(slots) - 1:
             self._names += names
@@ -264,7 +265,7 @@ class SlotNames:
             self.assign(slot, name)
 
     def restore(self, count: int, slots: Sequence[int], names: Sequence[str]) -> None:
-        """Enter so many slots, of which these have names. Only for a table that is not in use yet."""
+        """Adds `count` slots, some of which have names. Only for a table that is not in use yet."""
         self._names += [None] * count
         self._keep(count)
         for slot, name in zip(slots, names, strict=True):
@@ -273,13 +274,13 @@ class SlotNames:
                 self._matches[slot] = Match(name)
 
     def view(self) -> NamesView:
-        """The names as they are now."""
+        """Returns a view of the current names."""
         view = NamesView(self, self._names)
         self._views.add(view)
         return view
 
     def _keep(self, count: int) -> None:
-        """Room for the matches of the first `count` slots, within the bound; it doubles."""
+        """Makes room for the matches of the first `count` slots, up to `KEPT`. The room is at least doubled."""
         count = min(count, KEPT)
         if count > self._matches.size:
             wider = np.empty(min(max(count, 2 * self._matches.size), KEPT), dtype=object)
@@ -288,65 +289,67 @@ class SlotNames:
 
 
 class OwnTrees:
-    """Trees that are kept one by one, as JSON: number i is `text[ends[i - 1] : ends[i]]`."""
+    """Trees that are stored one by one as JSON. Number i is `text[ends[i - 1] : ends[i]]`."""
 
     def __init__(self, text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> None:
         self._text = text
         self._ends = ends
 
     def packed(self, place: int) -> bytes:
-        """The JSON of one."""
+        """Returns the JSON of one tree."""
         begin = int(self._ends[place - 1]) if place else 0
         return self._text[begin : int(self._ends[place])].tobytes()
 
 
 LATER = 2
-"""In `unsettled` of a loaded table: the residual predicates are determined when the row is first a candidate."""
+"""Mark in `unsettled` for rows of a loaded table. Their residual predicates are determined when the row is a candidate
+for the first time."""
 
 Tree = Part | OwnTrees | bytes | None
-"""Where the tree of a slot is kept; None where the slot is free."""
+"""The storage of the tree of a slot; None if the slot is free."""
 
 
 def packed(tree: dict[str, Any]) -> bytes:
-    """A stored tree as compact JSON."""
+    """Returns a stored tree as compact JSON."""
     return json.dumps(tree, separators=(",", ":")).encode()
 
 
 class SubscriptionTable:
-    """One owner. Invariant: a slot that is taken is the first row of its subscription, and `further[row]` leads from
-    there through its other rows to -1."""
+    """Has a single owner; not thread-safe. Invariant: a slot in use is the first row of its subscription, and
+    `further[row]` leads from there through its other rows to -1."""
 
     def __init__(self) -> None:
         self.slots: dict[str, SubscriptionSlot] = {}
         self.names = SlotNames()
         self.slot_of_row = array("i")
-        """-1 where a row is free."""
+        """-1 for a free row."""
         self.further = array("i")
         self.unsettled = bytearray()
-        """1 where the row has residual predicates, `LATER` where that is not determined yet."""
+        """1 if the row has residual predicates, `LATER` if that is not determined yet."""
         self.asking = 0
-        """How many rows are unsettled."""
+        """The number of rows with a mark in `unsettled`."""
         self.changes = 0
-        """Subscriptions that were entered or left."""
+        """The number of subscriptions that were added or removed so far."""
         self.foreign = 0
-        """Rows whose number is not the slot of their subscription: none, unless one has several clauses."""
+        """The number of rows that differ from the slot of their subscription. 0 if every subscription has one
+        clause."""
         self.trees: list[Tree] = []
         self.places = array("i")
-        """By slot: the place in the part."""
+        """Slot → the place of its tree in the part."""
         self._notes: dict[int, tuple[Note, ...]] = {}
 
     def __len__(self) -> int:
         return len(self.slots)
 
     def slot(self, name: str) -> SubscriptionSlot:
-        """The slot of a subscription. Raises `UnknownSubscription`."""
+        """Returns the slot of a subscription. Raises `UnknownSubscription`."""
         try:
             return self.slots[name]
         except KeyError:
             raise UnknownSubscription(name) from None
 
     def tree(self, slot: SubscriptionSlot) -> dict[str, Any]:
-        """The stored tree of a slot that is taken. Some µs."""
+        """Returns the stored tree of a slot in use. Takes some µs."""
         kept = self.trees[slot]
         if isinstance(kept, Part):
             return kept.tree(self.places[slot])
@@ -354,24 +357,24 @@ class SubscriptionTable:
         return tree
 
     def packed(self, slot: SubscriptionSlot) -> bytes:
-        """The tree of a slot as JSON, where it is kept by itself."""
+        """Returns the tree of a slot as JSON, if it is stored by itself."""
         kept = self.trees[slot]
         assert isinstance(kept, bytes | OwnTrees), (slot, kept)
         return kept if isinstance(kept, bytes) else kept.packed(self.places[slot])
 
     def notes(self, slot: SubscriptionSlot) -> tuple[Note, ...]:
-        """The notes of a subscription from when it was added."""
+        """Returns the notes that a subscription had when it was added."""
         return self._notes.get(slot, ())
 
     def rows(self, slot: SubscriptionSlot) -> Iterator[int]:
-        """The rows of a slot that is taken."""
+        """Yields the rows of a slot in use."""
         row: int = slot
         while row >= 0:
             yield row
             row = self.further[row]
 
     def new(self, subscriptions: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Each (name, …) of them. Raises `DuplicateSubscription` at the first whose name is taken."""
+        """Yields each (name, …). Raises `DuplicateSubscription` at the first name that is in use."""
         seen: set[str] = set()
         for name, expression in subscriptions:
             if name in self.slots or name in seen:
@@ -380,7 +383,7 @@ class SubscriptionTable:
             yield name, expression
 
     def enter(self, name: str, rows: Sequence[int], tree: bytes, notes: tuple[Note, ...]) -> SubscriptionSlot:
-        """A new subscription; its slot is its first row, so that slots need no search."""
+        """Adds a subscription. Its slot is its first row, so slots need no search."""
         self.changes += 1
         slot = SubscriptionSlot(rows[0])
         self._reserve(max(rows) + 1)
@@ -396,8 +399,8 @@ class SubscriptionTable:
     def enter_many(
         self, names: Sequence[str], rows: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int32]:
-        """Many at once: each of the `names` has as many of the `rows` as `counts` says, one at least. Returns their
-        slots, `int32[n]`; their trees are to be kept by `keep_part` and `keep_tree`."""
+        """Adds many subscriptions. Each of `names` gets as many of `rows` as `counts` says, at least one. Returns their
+        slots, `int32[n]`. Store their trees with `keep_part` and `keep_tree`."""
         if not rows.size:
             return rows
         self.changes += len(names)
@@ -416,29 +419,29 @@ class SubscriptionTable:
         return slots
 
     def keep_part(self, slots: npt.NDArray[np.int32], part: Part) -> None:
-        """The trees of `part`, in order, are those of these slots."""
+        """Stores the trees of `part`, in order, for these slots."""
         np.frombuffer(self.places, dtype=np.int32)[slots] = np.arange(slots.size, dtype=np.int32)
         trees = self.trees
         for slot in slots.tolist():
             trees[slot] = part
 
     def keep_tree(self, slot: int, tree: bytes, notes: tuple[Note, ...]) -> None:
-        """The tree of one slot."""
+        """Stores the tree and the notes of one slot."""
         self.trees[slot] = tree
         self.keep_notes(slot, notes)
 
     def keep_notes(self, slot: int, notes: tuple[Note, ...]) -> None:
-        """Store the notes of one slot."""
+        """Stores the notes of one slot."""
         if notes:
             self._notes[slot] = notes
 
     def mark(self, row: int, *, asked: bool) -> None:
-        """Whether there are residual predicates for the candidates of a row that is taken."""
+        """Records whether a row in use has residual predicates."""
         self.asking += asked - (self.unsettled[row] != 0)
         self.unsettled[row] = asked
 
     def leave(self, name: str) -> list[int]:
-        """Forget a subscription; returns the rows that it had. Raises `UnknownSubscription`."""
+        """Removes a subscription and returns its rows. Raises `UnknownSubscription`."""
         slot = self.slot(name)
         rows = list(self.rows(slot))
         self.changes += 1
@@ -453,7 +456,7 @@ class SubscriptionTable:
         return rows
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the table is inconsistent. Slow; for tests."""
+        """Raises AssertionError if the table is inconsistent. Slow; for tests."""
         rows = {row: slot for slot in self.slots.values() for row in self.rows(slot)}
         assert rows == {row: slot for row, slot in enumerate(self.slot_of_row) if slot >= 0}, (rows, self.slot_of_row)
         assert self.foreign == sum(row != slot for row, slot in rows.items()), (self.foreign, rows)

@@ -1,11 +1,11 @@
 """Splitting of documents with several events (docs/matching-semantics.md, rule 21), and corrections of earlier events.
 
-    document ─▶ declared envelope?        ─▶ elements with what they inherit ─┐
-                several nodes of a graph? ─▶ a document for each node ────────┴▶ events, each with an id
+    document ─▶ declared envelope?        ─▶ elements with their inherited members ─┐
+                several nodes of a graph? ─▶ a document for each node ──────────────┴▶ events, each with an id
 
-An event of several is a document of its own, which alone states that event: its element as it was published with what
-it inherits, or the statements that are reached from its node, in N-Triples. Where a part of a JSON-LD document would
-not say all by itself, because others describe its nodes too, the event is the whole document with `graphroot`.
+Each of several events becomes a document that states only this event: its element as published with its inherited
+members, or the statements that are reached from its node, in N-Triples. If a part of a JSON-LD document would be
+incomplete, because other parts describe its nodes too, the event is the whole document with `graphroot`.
 """
 
 import hashlib
@@ -47,18 +47,19 @@ __all__ = [
 ]
 
 MOST_TOGETHER = 64 << 20
-"""Bytes of all events of one document as they are stored, with what they inherit: a large context for each of many
-events, or a whole document that is repeated. An envelope within an envelope counts beside its own events."""
+"""The maximum size in bytes of all events of one document as they are stored, with their inherited members. It can be
+large if each of many events has a large context, or repeats the whole document. An envelope within an envelope counts
+in addition to its own events."""
 MOST_SECONDS = 5.0
-"""Processor time for taking one document apart."""
+"""The maximum processor time in seconds for splitting one document."""
 LONGEST_ID = 2_000
-"""Characters of an id; that of an envelope that is longer counts by its digest."""
+"""The maximum length in characters of an id. A longer id of an envelope is replaced by its digest."""
 CONTEXT = "@context"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class _Part(NamedTuple):
-    """One event of a document: its `@id` and revision, if it says them."""
+    """One event of a document, with its `@id` and revision if it has them."""
 
     event: Event
     name: str | None
@@ -66,7 +67,7 @@ class _Part(NamedTuple):
 
 
 class _Allowance:
-    """What taking a document apart may cost: bytes of events, and seconds of this thread."""
+    """The remaining cost that splitting a document may have: bytes of events, and seconds of this thread."""
 
     def __init__(self, seconds: float) -> None:
         self._bytes = MOST_TOGETHER
@@ -74,7 +75,7 @@ class _Allowance:
         self._until = time.thread_time() + seconds
 
     def take(self, data: Any) -> None:
-        """One more event. Raises `InvalidEvent`: `too-many-values`, `reading-too-slow`."""
+        """Counts one more event. Raises `InvalidEvent`: `too-many-values`, `reading-too-slow`."""
         self._bytes -= len(data) if isinstance(data, str) else len(msgspec.json.encode(data, enc_hook=str))
         if self._bytes < 0:
             detail = f"the split events of the document have more than {MOST_TOGETHER:,} bytes: send smaller documents"
@@ -85,7 +86,7 @@ class _Allowance:
 
 
 class DocumentReader:
-    """Takes documents apart under one vocabulary. One thread at a time."""
+    """Splits documents under one vocabulary. Not thread-safe."""
 
     def __init__(self, graphs: GraphReader, splits: Splits, schemas: EventSchemas) -> None:
         self._graphs = graphs
@@ -94,12 +95,12 @@ class DocumentReader:
         self._names = splits.names.union(path[0] for each in schemas.splits for path in each.members)
 
     def may_split(self, data: object) -> bool:
-        """Whether data may be an envelope: one look at its names."""
+        """Whether data may be an envelope. Only checks its top-level names."""
         return type(data) is dict and not self._names.isdisjoint(data)
 
     def single(self, event: Event) -> Event:
-        """The one event of an envelope; `event` itself where it is none. Raises `InvalidEvent`: `several-events`,
-        `no-event`."""
+        """Returns the only event of an envelope, or `event` itself if it is no envelope. Raises `InvalidEvent`:
+        `several-events`, `no-event`."""
         while self.may_split(event.data):
             parts = self._elements(event)
             if parts is None:
@@ -111,8 +112,8 @@ class DocumentReader:
         return event
 
     def published(self, event: Event) -> Event:
-        """The event as its publisher wrote it, without what is around it in its document: a JSON object, or the tree of
-        RDF. Raises `InvalidEvent` for a document of several."""
+        """Returns the event in its published form, without the rest of its document: a JSON object, or the tree of RDF.
+        Raises `InvalidEvent` for a document of several events."""
         event = self.single(event)
         if media_type_of(event.context) in RDF_TYPES:
             return self._graphs.read(event)[0]
@@ -120,12 +121,12 @@ class DocumentReader:
         return Event(nodes[0], event.context) if len(nodes) == 1 else event
 
     def events_of(self, event: Event, digest: str | None = None, *, seconds: float = MOST_SECONDS) -> list[Event]:
-        """The events of a document, in order; `event` itself where it is one.
+        """Returns the events of a document, in order, or `event` itself if it is a single event.
 
-        Where `event` has an `id`, theirs are that id, `#`, and their `@id` with the declared revision, else their
-        position. Without it they are `@id` and revision, else the digest of the document (`digest`, by default that of
-        its content) and the position. Linear, but where events share statements or a context; within `seconds` of this
-        thread's processor time. Raises `InvalidEvent`.
+        If `event` has an `id`, the ids of its events are that id, `#`, and their `@id` with the declared revision, or
+        else their position. Without it, their ids are `@id` and revision, or else the digest of the document and the
+        position; `digest` is by default the digest of its content. Linear, unless events share statements or a context.
+        Limited to `seconds` of processor time of this thread. Raises `InvalidEvent`.
         """
         if isinstance(event.data, Node) or ROOT in event.context:
             return [event]
@@ -146,7 +147,7 @@ class DocumentReader:
     # ── envelopes ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _taken(self, event: Event, depth: int, allowed: _Allowance) -> Iterator[_Part]:
-        """The events of a document, through envelopes within envelopes."""
+        """Yields the events of a document, including those of envelopes within envelopes."""
         if depth > DEEPEST:
             raise InvalidEvent([Problem("too-deep", f"more than {DEEPEST} nested envelopes")])
         parts = self._elements(event) if self.may_split(event.data) else None
@@ -156,21 +157,21 @@ class DocumentReader:
         for part in parts:
             allowed.take(part.event.data)
             within = list(self._taken(part.event, depth + 1, allowed))
-            if len(within) == 1:  # a graph says its IRI, however it is written
+            if len(within) == 1:  # a graph states its IRI in any syntax
                 yield part._replace(name=within[0].name or part.name)
             else:
                 yield from within
 
     def _elements(self, event: Event) -> list[_Part] | None:
-        """The elements of an envelope, each with what it inherits; None where `event` is none. Raises `InvalidEvent`
-        for an empty envelope, and for one that holds anything but objects."""
+        """Returns the elements of an envelope, each with its inherited members; None if `event` is no envelope. Raises
+        `InvalidEvent` for an empty envelope, and for one with elements that are not objects."""
         for split in self._applying(event):
             for path in split.members:
                 found = list(_walk(event.data, path, ()))
                 if not found and not _is_there(event.data, path):
                     continue
                 if found and not any(isinstance(element, Mapping) for element, _ in found):
-                    continue  # references only: a collection that names its members
+                    continue  # only references: a collection that names its members
                 where = ".".join(path)
                 if not found:
                     raise InvalidEvent([Problem("no-event", f"the document has no event: {where} is empty")])
@@ -180,7 +181,7 @@ class DocumentReader:
         return None
 
     def _applying(self, event: Event) -> Iterator[Split]:
-        """Declared envelopes that this may be: those of its types first."""
+        """Yields the declared envelopes that this may be, those of its types first."""
         if self._schemas.splits:
             types = types_of(event)
             yield from (each for each in self._schemas.splits if each.name in types and _holds(each, event))
@@ -200,7 +201,8 @@ class DocumentReader:
         return self._named(part, text_at(part, names), text_at(part, split.revision))
 
     def _named(self, part: Event, name: str | None, revision: str | None) -> _Part:
-        """With what the declared types of the event say of its revision (`x-kindcast-revision`)."""
+        """Returns the part with its name and revision. Declared types may state the revision
+        (`x-kindcast-revision`)."""
         if self._schemas.corrects:
             said = correction_of(part, self._schemas.types)
             if said is not None:
@@ -211,7 +213,7 @@ class DocumentReader:
     # ── graphs ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _nodes(self, event: Event, allowed: _Allowance) -> Iterator[_Part]:
-        """The events of a graph, a document each."""
+        """Yields the events of a graph, each as a document."""
         media_type = media_type_of(event.context)
         whole = Event(event.data, {name: value for name, value in event.context.items() if name != "id"})
         if not self._graphs.is_graph(event.data, media_type):
@@ -237,7 +239,8 @@ class DocumentReader:
 def _id_of(
     part: _Part, position: int, envelope: str | None, digest: str, seen: Mapping[str, tuple[str | None, str | None]]
 ) -> str:
-    """Two parts have one id only where name and revision are equal, and there is a revision: that is a repetition."""
+    """Returns the id of a part. Two parts have the same id only if they have the same name and the same revision: the
+    second repeats the first."""
     id = _own_id(part, position, envelope, digest)
     if id in seen and (part.revision is None or seen[id] != (part.name, part.revision)):
         id = f"{id}#{position}"
@@ -259,7 +262,7 @@ def _own_id(part: _Part, position: int, envelope: str | None, digest: str) -> st
 
 
 def digest_of(event: Event) -> str:
-    """The digest of the content of an event: of all but its `id` and `source`."""
+    """Returns the digest of the content of an event, which is everything except its `id` and `source`."""
     rest = {name: value for name, value in event.context.items() if name not in ("id", "source")}
     content = msgspec.json.encode([rest, {"data": event.data}], order="deterministic")
     return hashlib.blake2b(content, digest_size=16).hexdigest()
@@ -269,7 +272,7 @@ def digest_of(event: Event) -> str:
 
 
 def _walk(node: Any, path: Path, around: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """What a path leads to, with the objects that it goes through; elements of lists one by one."""
+    """Yields the values at a path, each with the objects on the way. Elements of lists are separate values."""
     for each in node if isinstance(node, list) else (node,):
         if not path:
             if each is not None:
@@ -288,7 +291,7 @@ def _is_there(node: Any, path: Path) -> bool:
 
 
 def _holds(split: Split, event: Event) -> bool:
-    """Whether the event is as `where` says."""
+    """Whether the event satisfies the condition `where` of the declaration."""
     return all(
         any(_says(text, value) for value in values_at(event, name) if isinstance(value, str) for text in texts)
         for name, texts in split.where
@@ -300,8 +303,8 @@ def _says(text: str, value: str) -> bool:
 
 
 def _inherit(data: dict[str, Any], inherited: Path, path: Path, around: tuple[Any, ...]) -> None:
-    """Puts the part of an envelope under its own name, where the element has none. Within a list that the event stands
-    in, it is that of the same element."""
+    """Adds an inherited member of the envelope under its own name, if the element does not have it. If the element and
+    the member are in the same list, the member is that of the same element."""
     shared = 0
     while shared < min(len(inherited), len(path)) - 1 and inherited[shared] == path[shared]:
         shared += 1
@@ -321,14 +324,14 @@ def _inherit(data: dict[str, Any], inherited: Path, path: Path, around: tuple[An
 
 
 def without_keywords(data: Mapping[str, Any]) -> dict[str, Any]:
-    """An object of JSON-LD without keywords but `@type`: what the schema of an event type describes."""
+    """Returns a JSON-LD object without keywords except `@type`: the part that the schema of an event type describes."""
     return {name: value for name, value in data.items() if not name.startswith("@") or name == "@type"}
 
 
-# ── corrections: which revision of what an event is, and which earlier event it withdraws ─────────────────────────────
+# ── corrections: the subject and revision of an event, and the earlier events that it withdraws ───────────────────────
 
-# An event type says by annotations where that stands (`Correctable` of `semantic.vocabulary.event_types`): by names of
-# attributes as they are published, with dots between nested ones; `ce.` begins those of the context.
+# Annotations of an event type declare where these are (`Correctable` of `semantic.vocabulary.event_types`): by names of
+# attributes as published, with dots for nested ones; names of the context begin with `ce.`.
 #
 #     EPCIS     {"subject": "eventID", "revision": "errorDeclaration.declarationTime", "retracts": "errorDeclaration"}
 #     STIX      {"subject": "id", "revision": "modified", "retracts": "revoked"}
@@ -336,13 +339,13 @@ def without_keywords(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MOST_WITHDRAWN = 100
-"""Subjects that one event withdraws."""
+"""The maximum number of subjects that one event withdraws."""
 _KEYWORDS = {"id": "@id", "type": "@type"}
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What an event is about, in which revision (None: it has none), and the subjects that it withdraws."""
+    """The subject of an event, its revision (None: it has none), and the subjects that it withdraws."""
 
     subject: str
     revision: str | None = None
@@ -350,8 +353,9 @@ class Correction:
 
 
 def correction_of(event: Event, types: Mapping[str, EventType]) -> Correction | None:
-    """The correction that an event is, by its declared types; None if none of them is correctable. Of several such
-    types, the first in the order of their names that has something to say of a member says it. Linear in the names."""
+    """Returns the correction that an event is, by its declared types; None if none of them is correctable. If there are
+    several such types, each member is taken from the first type, in the order of their names, that has a value for it.
+    Linear in the names."""
     declared = sorted(name for name in types_of(event) if name in types)
     found = [each for name in declared if (each := types[name].correctable) is not None]
     if not found:
@@ -363,7 +367,8 @@ def correction_of(event: Event, types: Mapping[str, EventType]) -> Correction | 
 
 
 def is_newer(one: str | None, other: str | None) -> bool:
-    """Whether a revision comes after another one: as date-times, as numbers, else as texts; one that has none does not.
+    """Whether a revision comes after another one. Revisions are compared as date-times, as numbers, or else as texts. A
+    missing revision is not newer.
 
     >>> is_newer("2026-01-01T00:00:00Z", "2026-01-01T02:00:00+01:00"), is_newer("10", "9"), is_newer(None, "1")
     (False, True, False)
@@ -380,8 +385,8 @@ def is_newer(one: str | None, other: str | None) -> bool:
 
 
 def types_of(event: Event) -> set[str]:
-    """The names of its types: that of the context, and what the data says as `@type`, or as the term `type` of a
-    document with a context; IRIs also by their local names."""
+    """Returns the names of the types of an event: the context attribute, and `@type` in the data, or the term `type` in
+    a document with a context. IRIs are also returned by their local names."""
     found = {str(event.context.get("type", ""))}
     data = event.data
     if isinstance(data, Mapping):
@@ -391,8 +396,8 @@ def types_of(event: Event) -> set[str]:
 
 
 def _withdrawn(event: Event, declared: Correctable, subject: str) -> Iterator[str]:
-    """The subjects that the event withdraws by one type: those that are named, or its own where the attribute only
-    says that it does."""
+    """Yields the subjects that the event withdraws by one type: the named subjects, or its own if the attribute only
+    marks a withdrawal."""
     for name in declared.retracts:
         for value in values_at(event, name):
             if value is True or (isinstance(value, Mapping) and not _identity(value)):
@@ -408,12 +413,12 @@ def _identity(node: Mapping[str, Any]) -> str:
 
 
 def text_at(event: Event, names: Iterable[str]) -> str | None:
-    """The first text that is published under one of some dotted names."""
+    """Returns the first text that is published under one of some dotted names."""
     return next((text for name in names for value in values_at(event, name) if (text := _text(value))), None)
 
 
 def values_at(event: Event, name: str) -> list[Any]:
-    """The values under a dotted name; elements of lists one by one."""
+    """Returns the values under a dotted name. Elements of lists are separate values."""
     if name.startswith("ce."):
         return _listed(event.context.get(name[3:]))
     found = _listed(event.data)
@@ -445,7 +450,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    """A scalar as text, an IRI for a resource; empty for anything else."""
+    """Returns a scalar as text, and the IRI of a resource; empty for anything else."""
     match value:
         case Resource():
             return value.iri or ""

@@ -1,7 +1,7 @@
 """Leaf columns: the columns of a table shredded to the scalars under each dotted name, with their rows.
 
-Nested columns are shredded as columnar formats do (Melnik et al., "Dremel", VLDB 2010, section 4): lists repeat the
-row, structs join names with a dot. What comes out means what `flatten` finds in each row:
+Nested columns are shredded as in columnar formats (Melnik et al., "Dremel", VLDB 2010, section 4): lists repeat the
+row, structs join names with a dot. The result has the same meaning as what `flatten` finds in each row:
 
     items  list<struct<x, y>>   ──▶   items.x   [1, 2, 5]   rows [0, 0, 2]
                                       items.y   [3, 4, 6]   rows [0, 0, 2]
@@ -9,7 +9,7 @@ row, structs join names with a dot. What comes out means what `flatten` finds in
     load   struct<value, unit>  ──▶   load      [5, 7]      units ["kg", "g"]      where a row has both (rule 15)
                                       load.value, load.unit
 
-Every cell is checked as `flatten` would check it; cells under names that no subscription uses are only checked.
+Every cell is checked in the same way as by `flatten`. Cells under names that no subscription uses are only checked.
 
 Columns of texts are dictionary-encoded, as in Arrow: each distinct text is looked up once per table instead of once per
 cell.
@@ -35,14 +35,15 @@ __all__ = ["Cells", "CodedCells", "Leaf", "Refused", "Shredder", "coded", "part_
 
 
 REPEATED = 4
-"""Texts are coded if each is there so many times on average; others are looked at cell by cell."""
+"""Texts are encoded if each occurs this many times on average. Otherwise they are read cell by cell."""
 MOST_DISTINCT = 1 << 15
-"""Of one column: half of the cells that a matcher remembers of an attribute."""
+"""The maximum number of distinct texts of one encoded column: half of the cells that a matcher caches for an
+attribute."""
 
 
 @dataclass(slots=True)
 class CodedCells:
-    """A sequence of cells. Parts of it share what was looked up."""
+    """A dictionary-encoded sequence of cells. Its parts share the results of look-ups."""
 
     distinct: list[Any]
     codes: npt.NDArray[np.int32]
@@ -56,15 +57,15 @@ class CodedCells:
         return None if code < 0 else self.distinct[code]
 
     def part(self, start: int, stop: int) -> "CodedCells":
-        """The cells `start … stop-1`."""
+        """Returns the cells `start … stop-1`."""
         return CodedCells(self.distinct, self.codes[start:stop], self._looked_up)
 
     def take(self, chosen: npt.NDArray[np.int64]) -> "CodedCells":
-        """Some of the cells."""
+        """Returns the chosen cells."""
         return CodedCells(self.distinct, self.codes[chosen], self._looked_up)
 
     def or_else(self, other: "CodedCells") -> "CodedCells":
-        """The same cells, where there are none those of `other`."""
+        """Returns the same cells, with the cells of `other` in place of the empty ones."""
         shifted = np.where(other.codes < 0, other.codes, other.codes + len(self.distinct))
         codes = np.where(self.codes < 0, shifted, self.codes).astype(np.int32)
         return CodedCells([*self.distinct, *other.distinct], codes)
@@ -72,19 +73,21 @@ class CodedCells:
     def places(
         self, by: object, look_up: Callable[[list[Any]], npt.NDArray[np.int32]], missing: int
     ) -> npt.NDArray[np.int32]:
-        """The place of each cell, where `look_up` gives those of the distinct ones; asked once for each `by`."""
+        """Returns the place of each cell. `look_up` returns the places of the distinct cells. It is called once per
+        `by`."""
         if not self._looked_up or self._looked_up[0][0] is not by:
             self._looked_up[:] = [(by, np.append(look_up(self.distinct), np.int32(missing)))]
-        return self._looked_up[0][1][self.codes]  # -1 is the last one
+        return self._looked_up[0][1][self.codes]  # code -1 selects the last entry
 
 
 def coded(column: Any) -> CodedCells | None:
-    """The texts of a column of Arrow, if they repeat. Costs some 10 ns per cell, less where they are codes already."""
+    """Returns the texts of an Arrow column in encoded form, if they repeat. Costs some 10 ns per cell, and less if the
+    column is dictionary-encoded."""
     cells = _encoded(column, MOST_DISTINCT)
     if cells is None:
         return None
     distinct, codes = cells.distinct, cells.codes
-    # A table that was filtered may know texts that none of its rows has: nobody has asked to read those.
+    # The dictionary of a filtered table may have texts that none of its rows has. Those must not be read.
     used = np.bincount(codes + 1, minlength=len(distinct) + 1)[1:] > 0
     if not used.all():
         kept = np.flatnonzero(used)
@@ -94,8 +97,8 @@ def coded(column: Any) -> CodedCells | None:
 
 
 def coded_texts(column: Any) -> CodedCells | None:
-    """The texts of a column of Arrow, an array of numpy or a list, however often they repeat; what is no text is none.
-    None where it is of another type."""
+    """Returns the texts of an Arrow column, a numpy array or a list in encoded form, however often they repeat. Cells
+    that are not texts become empty. None if the column has another type."""
     if hasattr(column, "null_count"):
         return _encoded(column, None)
     if isinstance(column, np.ndarray):
@@ -108,7 +111,8 @@ def coded_texts(column: Any) -> CodedCells | None:
 
 
 def _encoded(column: Any, most: int | None) -> CodedCells | None:
-    """A column of texts of Arrow as it is, or encoded as, codes; None for another one, or more than `most` texts."""
+    """Returns an Arrow column of texts in encoded form; None for another type, or for more than `most` distinct
+    texts."""
     kind = str(column.type)
     if kind in ("string", "large_string"):
         column = column.dictionary_encode()
@@ -125,13 +129,14 @@ def _encoded(column: Any, most: int | None) -> CodedCells | None:
 
 
 EXACT = 1 << 53
-"""Integers beyond are not all exact as doubles: they are looked at one by one."""
+"""Integers beyond this are not all exact as doubles. They are checked one by one."""
 CONTEXT = "ce."
 SPARSE = 2
-"""Keys of dicts are looked up in every dict of a column while that costs so many times what walking them does."""
+"""The keys of a column of dicts are looked up in every dict while that costs at most this many times as much as
+iterating over the items."""
 
 Cells = npt.NDArray[Any] | CodedCells | list[Any]
-"""`float64` (NaN: none), `datetime64` (NaT: none), codes of texts or truths, or a list of JSON's scalars."""
+"""`float64` (NaN: empty), `datetime64` (NaT: empty), encoded texts or booleans, or a list of JSON scalars."""
 Rows = npt.NDArray[np.int64]
 
 
@@ -144,17 +149,18 @@ class Refused(Exception):
 
 
 class Around(Protocol):
-    """The objects in which cells stand."""
+    """The objects whose members the cells are."""
 
     def texts(self, chosen: Callable[[str], bool]) -> CodedCells | None:
-        """Of each object the first text among its own members whose raw name is `chosen`; None: there are none."""
+        """Returns for each object the first text among its own members whose raw name is `chosen`. None if no member
+        is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The scalars under a raw dotted name; `rows[i]` is the row of cell i, ascending, or i itself if `rows` is None.
-    `units`: what stands beside each cell as its unit. `quantities`: the cells are the numbers of objects with a value
-    and a unit, which have no other reading. What is not `is_checked` may hold other cells than texts."""
+    """The scalars under a raw dotted name. `rows[i]` is the row of cell i, in ascending order; if `rows` is None, it is
+    i. `units` has the unit of each cell from a sibling. `quantities` says that the cells are the numbers of objects
+    with a value and a unit, which have no other reading. Without `is_checked`, there may be other cells than texts."""
 
     name: str
     cells: Cells
@@ -164,7 +170,7 @@ class Leaf:
     is_checked: bool = True
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
-        """Where the cells of the rows `start … stop-1` begin and end."""
+        """Returns the range of the cells of the rows `start … stop-1`."""
         if self.rows is None:
             return start, stop
         low, high = np.searchsorted(self.rows, (start, stop)).tolist()
@@ -173,7 +179,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """`rows` have objects in an array of this raw dotted name; ascending, a row once for each."""
+    """The `rows` that have objects in an array of this raw dotted name, in ascending order, once per object."""
 
     name: str
     rows: Rows
@@ -181,8 +187,8 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the cells of a column stand: in which rows (None: cell i in row i), how deep, and in which objects of
-    `around` (None: cell i in object i)."""
+    """The position of the cells of a column: their rows (None: cell i is in row i), their depth, and their objects in
+    `around` (None: cell i is in object i)."""
 
     rows: Rows | None
     level: int = 1
@@ -194,24 +200,24 @@ class Place:
         return cell if self.rows is None else int(self.rows[cell])
 
     def of(self, cells: Rows) -> "Place":
-        """That of some of the cells."""
+        """Returns the position of the chosen cells."""
         owners = cells if self.owners is None else self.owners[cells]
         rows = cells if self.rows is None else self.rows[cells]
         return Place(rows, self.level, self.around, owners, self.in_list)
 
     def repeated(self, lengths: Rows) -> "Place":
-        """That of the items of lists."""
+        """Returns the position of the items of lists."""
         items = self.of(np.repeat(np.arange(lengths.size), lengths))
         return Place(items.rows, self.level + 1, self.around, items.owners, in_list=True)
 
     def members(self, around: Around) -> "Place":
-        """That of the members of objects, one each."""
+        """Returns the position of the members of objects, one per object."""
         return Place(self.rows, self.level + 1, around)
 
 
 class Shredder:
-    """Shreds the columns of one table. `wanted`: whether a subscription uses a raw dotted name; `beside`: for a name
-    whose unit stands in a sibling, what tells the sibling by its own raw name."""
+    """Shreds the columns of one table. `wanted` returns whether a subscription uses a raw dotted name. `beside`
+    returns, for a name whose unit is in a sibling, a function that recognises the sibling by its own raw name."""
 
     def __init__(
         self,
@@ -228,8 +234,8 @@ class Shredder:
         self._sizes = np.zeros(count)
 
     def shred(self, columns: Mapping[str, Any], texts: Collection[str] = ()) -> None:
-        """All columns: arrays of numpy, arrays and chunked arrays of Arrow, lists. Those of `texts` are lists that are
-        not looked at. Raises `Refused`."""
+        """Shreds all columns: numpy arrays, Arrow arrays and chunked arrays, and lists. The columns `texts` are lists
+        that are not checked here. Raises `Refused`."""
         self._sizes += len(columns)
         around = Columns({name: cells for name, cells in columns.items() if not name.startswith(CONTEXT)})
         for name, column in columns.items():
@@ -334,7 +340,7 @@ class Shredder:
 
     def _structs(self, name: str, column: Any, place: Place) -> None:
         fields = [column.type.field(number).name for number in range(column.type.num_fields)]
-        if len(set(fields)) < len(fields):  # of two members of one name the last is the one
+        if len(set(fields)) < len(fields):  # of two members with one name, the last counts
             self._objects(name, column.to_pylist(), place)
             return
         there = column.is_valid().to_numpy(zero_copy_only=False)
@@ -421,7 +427,7 @@ class Shredder:
             self._column(f"{name}.{key}", values, inside.of(np.array(numbers_of, dtype=np.int64)))
 
     def _scalars(self, name: str, cells: list[Any], kinds: set[type], place: Place) -> None:
-        """Cells of the types of JSON that `kinds` names, or of others: subclasses of those, or refused."""
+        """Adds scalars. `kinds` are their types: JSON types, or subclasses of these. Other types are refused."""
         if not kinds <= JSON_SCALARS:
             for number, cell in enumerate(cells):
                 _check(cell, place.row(number), self._limits)
@@ -441,7 +447,7 @@ class Shredder:
                 _check(cell, place.row(number), self._limits)
         self._leaf(name, cells, place)
 
-    # ── what comes out ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── results ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _quantities(self, name: str, numbers: npt.NDArray[np.float64], units: CodedCells, place: Place) -> None:
         if numbers.size:
@@ -464,7 +470,7 @@ class Shredder:
         self.leaves.append(Leaf(name, cells, place.rows, units))
 
     def _types(self, cells: CodedCells | list[Any], place: Place) -> None:
-        """Texts under `@type` are values of `ce.type` too (rule 1)."""
+        """Adds texts under `@type` as values of `ce.type` too (rule 1)."""
         if self._wanted("ce.type"):
             if isinstance(cells, list):
                 cells = [cell if isinstance(cell, str) else None for cell in cells]
@@ -477,7 +483,7 @@ class Shredder:
             self.elements.append(Elements(name, place.rows))
 
     def _count(self, place: Place, lengths: Rows) -> None:
-        """So many JSON values more in these rows."""
+        """Adds `lengths` to the number of JSON values of these rows."""
         if place.rows is None:
             self._sizes += lengths
         else:
@@ -486,7 +492,7 @@ class Shredder:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Objects in columns: rows of a table, or of a struct. In the order of their columns."""
+    """Objects in columns: the rows of a table, or of a struct. Members have the order of the columns."""
 
     members: Mapping[str, Any]
 
@@ -519,13 +525,12 @@ class Dicts:
 
 
 def part_of_cells(cells: Cells, start: int, stop: int) -> Cells:
-    """The cells `start … stop-1`; views where arrays are sliced."""
+    """Returns the cells `start … stop-1`. Slices of arrays are views."""
     return cells.part(start, stop) if isinstance(cells, CodedCells) else cells[start:stop]
 
 
 def plain(cell: Any, depth: int) -> Any:
-    """A cell in the types of JSON. NaN means absent, at any depth down to `depth`, beyond which `flatten` refuses
-    it."""
+    """Returns a cell in JSON types. NaN means absent, at any depth up to `depth`; `flatten` refuses deeper values."""
     if type(cell) is str or depth < 0:
         return cell
     if isinstance(cell, Mapping):
@@ -537,7 +542,7 @@ def plain(cell: Any, depth: int) -> Any:
 
 
 def _some(cells: list[Any], kinds: set[type], place: Place, *more: Any) -> tuple[Any, ...]:
-    """The cells of these types and their place, `more` between them."""
+    """Returns the cells of these types and their position, with `more` in between."""
     own = [number for number, cell in enumerate(cells) if type(cell) in kinds]
     if len(own) == len(cells):
         return (cells, *more, place)
@@ -545,14 +550,14 @@ def _some(cells: list[Any], kinds: set[type], place: Place, *more: Any) -> tuple
 
 
 def _with_items(cell: Any) -> Any:
-    """What is no type of JSON, as `plain` has it; items of arrays are looked at later."""
+    """Converts a cell that has no JSON type as `plain` does. Items of arrays are converted later."""
     if isinstance(cell, np.ndarray) and cell.ndim and cell.dtype.kind != "M":
         return cell.tolist()
     return plain(cell, 1)
 
 
 def _of_base(cell: Any) -> Any:
-    """A value of a subclass of JSON's types as that type."""
+    """Converts a value of a subclass of a JSON type to that type."""
     if isinstance(cell, str):
         return str.__str__(cell)
     if isinstance(cell, bool) or cell is None:
@@ -568,7 +573,7 @@ def _check(cell: Any, row: int, limits: EventLimits) -> None:
 
 
 def _doubles(cells: Iterable[Any]) -> npt.NDArray[np.float64] | None:
-    """Numbers as doubles, None as NaN; None where one is too large."""
+    """Returns numbers as doubles, with NaN for None. Returns None if a number is too large."""
     try:
         return np.array(cells, dtype=np.float64)  # None becomes NaN
     except OverflowError:
@@ -579,13 +584,14 @@ def _doubles(cells: Iterable[Any]) -> npt.NDArray[np.float64] | None:
 
 
 def _codes(column: Any) -> npt.NDArray[np.int32]:
-    """0 and 1 for truths, -1 for none."""
+    """Returns 0 and 1 for booleans, -1 for empty cells."""
     found: npt.NDArray[np.int32] = column.cast("int8").fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
     return found
 
 
 def _numbers_of(column: Any) -> npt.NDArray[np.float64] | None:
-    """A column of numbers as doubles, NaN for none; None where some are not finite and exact, or no numbers."""
+    """Returns a column of numbers as doubles, with NaN for empty cells. None if it has no numbers, or if one is not
+    finite and exact."""
     kind = str(column.type)
     if kind.startswith("decimal128("):
         return _decimals(column)
@@ -597,8 +603,8 @@ def _numbers_of(column: Any) -> npt.NDArray[np.float64] | None:
 
 
 def _decimals(column: Any) -> npt.NDArray[np.float64] | None:
-    """Decimals as the doubles nearest to them: where number and power of ten are exact as doubles, one division rounds
-    once. None where some are not."""
+    """Returns decimals as the nearest doubles; None if that is not certain. If the unscaled number and the power of ten
+    are exact as doubles, a single division rounds only once."""
     scale = column.type.scale
     if not 0 <= scale <= 22:
         return None

@@ -55,8 +55,8 @@ compiling two trees."""
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Subscriptions of one template: `numbers` says which of the bulk they are, ascending, `int64[n]`; `operands` are
-    those of each slot."""
+    """Subscriptions of one template. `numbers` are their numbers in the bulk, in ascending order, `int64[n]`.
+    `operands` has the operands of each slot."""
 
     template: Template
     numbers: npt.NDArray[np.int64]
@@ -414,8 +414,9 @@ ClauseParts = Sequence[tuple[Clause, LoweredClause | None, ExpensiveClause | Non
 
 @dataclass(frozen=True, slots=True)
 class LoweredBulk:
-    """`offsets` is `int64[n + 1]`: number i of the bulk has the places `offsets[i] … offsets[i + 1]`, none if it was
-    refused. `clauses` and `columns` fill all places. `asked`: those with something to ask of candidates."""
+    """A bulk in the form for an engine. `offsets` is `int64[n + 1]`: number i of the bulk has the places `offsets[i] …
+    offsets[i + 1]`, none if it was refused. `clauses` and `columns` fill all places. `asked` has the subscriptions with
+    residual predicates."""
 
     offsets: npt.NDArray[np.int64]
     clauses: list[tuple[int, Clause]]

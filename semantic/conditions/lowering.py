@@ -1,8 +1,8 @@
-"""Clauses and events in numbers, as the index takes them, and the operator calls of a clause, which no index decides.
+"""Lowering of clauses and events to the numbers that the index uses, and the operator calls of a clause, which no index
+decides.
 
-One `Lowering` belongs to one matcher: it numbers the attributes and columns that its subscriptions ask about.
-Attributes and readings that nobody asks about are left out of lowered events, so an event costs what its subscribers
-care for.
+A `Lowering` belongs to one matcher. It numbers the attributes and columns that its subscriptions use. Lowered events
+leave out all other attributes and readings, so the cost of an event depends only on what its subscriptions use.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,17 +38,17 @@ __all__ = [
     "unbound",
 ]
 
-# ── the expensive part of a clause: its calls, how their bindings join, what must have no binding ─────────────────────
+# ── the expensive part of a clause: its calls, how their bindings are joined, and its negated groups ──────────────────
 
 # atoms of a clause ─▶ literals      calls that must hold, or must not
-#                   ─▶ sources       calls whose bindings join, with the names of the variables here
+#                   ─▶ sources       calls whose bindings are joined, with the names of their variables in the clause
 #                   ─▶ constraints   over these variables
-#                   ─▶ groups        negated groups with variables of their own: asked only when all else holds
+#                   ─▶ groups        negated groups with variables of their own: evaluated only if all else holds
 
 
 @dataclass(frozen=True, slots=True)
 class GroupClause:
-    """One conjunction of a negated group: cheap atoms, and the expensive part."""
+    """One conjunction of a negated group: its cheap atoms, and its expensive part."""
 
     cheap: tuple[AtomEvaluator, ...]
     rest: "ExpensiveClause"
@@ -56,17 +56,17 @@ class GroupClause:
 
 @dataclass(frozen=True, slots=True)
 class ExpensiveClause:
-    """What a candidate still has to satisfy after the index and the verification."""
+    """The conditions that a candidate must still satisfy after the index and the verification."""
 
     literals: tuple[tuple[Call, bool], ...]
     sources: tuple[tuple[Call, tuple[str, ...]], ...]
     constraints: tuple[ValueConstraint, ...]
     groups: tuple[tuple[GroupClause, ...], ...] = ()
     required: frozenset[str] = frozenset()
-    """Attributes that its calls are given: where one is absent, the call is false, and so is its negation (rule 8). The
-    index sees to it for a clause, the layer for one in a negated group."""
+    """The attributes in the arguments of its calls. If one is absent, the call is false, and so is its negation (rule
+    8). The index checks this for a clause, and the operator layer for a conjunction in a negated group."""
     possible: bool = True
-    """False where it can never hold: it wants a call and its negation, or an operator that is gone."""
+    """False if it can never hold, because it contains a call and its negation, or an operator that was removed."""
 
     @property
     def has_variables(self) -> bool:
@@ -81,7 +81,7 @@ def is_expensive(atom: Atom) -> bool:
 def expensive_clause(
     atoms: Sequence[Atom], operators: Mapping[str, Operator], vocabulary: Vocabulary
 ) -> ExpensiveClause | None:
-    """The expensive part of a clause; None where there is none."""
+    """Returns the expensive part of a clause; None if it has none."""
     if not any(map(is_expensive, atoms)):
         return None
     literals: dict[Call, bool] = {}
@@ -102,7 +102,7 @@ def expensive_clause(
                     sources.append((call, names))
             case ValueConstraint() as constraint:
                 constraints.append(constraint)
-            case Group(OperatorCall(name=name) as written):  # no binding of one call: the call does not hold
+            case Group(OperatorCall(name=name) as written):  # a call has no binding exactly if it does not hold
                 if name not in operators:
                     possible = False
                 else:
@@ -134,8 +134,9 @@ def _group(
 
 
 def unbound(clauses: Sequence[Sequence[Atom]]) -> list[Problem]:
-    """What is wrong with the variables of a subscription: those of a value constraint that no positive operator of its
-    clause binds, and those of a negated group that occur outside it. Groups are looked into."""
+    """Returns the problems of the variables of a subscription: variables of a value constraint that no positive
+    operator call of its clause binds, and variables of a negated group that also occur outside it. Groups are checked
+    too."""
     problems: dict[str, Problem] = {}
     for clause in clauses:
         bound = {
@@ -181,30 +182,30 @@ def _variables(clauses: Sequence[Sequence[Atom]]) -> set[str]:
 
 
 ValueColumns = tuple[tuple[ColumnId, Key], ...]
-"""Where one value stands in a lowered event."""
+"""The columns of one value in a lowered event, each with the key in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredClause:
-    """`clause` for the index; `rest` are the atoms that must be verified on an event that the clause lets through."""
+    """`clause` is for the index. `rest` are the atoms that must be verified for an event that satisfies the clause."""
 
     clause: Clause
     rest: tuple[AtomEvaluator, ...]
 
 
 class Lowering:
-    """Numbers attributes and columns under one vocabulary. One thread at a time."""
+    """Numbers attributes and columns under one vocabulary. Not thread-safe."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._attributes: dict[str, AttributeId] = {}
         self._columns: dict[tuple[str, str], ColumnId] = {}
-        self._aggregates: dict[str, str] = {}  # aggregate -> the attribute over which it ranges
-        self._readings: dict[str, set[str]] = {}  # attribute -> its readings, of the first `_gathered` columns
+        self._aggregates: dict[str, str] = {}  # aggregate → the attribute that it aggregates
+        self._readings: dict[str, set[str]] = {}  # attribute → its readings in the first `_gathered` columns
         self._gathered = 0
 
     def clause(self, atoms: tuple[Atom, ...]) -> LoweredClause | None:
-        """The clause of `atoms`, or None if it can never hold (because a concept was removed). Linear in the
+        """Returns the clause of `atoms`, or None if it can never hold because a concept was removed. Linear in the
         operands."""
         predicates: list[Predicate] = []
         required: set[AttributeId] = set()
@@ -217,7 +218,7 @@ class Lowering:
                 continue
             required.update(self._attribute(name) for name in atom.attributes)
             if is_expensive(atom):
-                continue  # the operator layer decides it, on what the others let through
+                continue  # decided by the operator layer, for the candidates
             if isinstance(predicate, EveryValue):
                 if not self._every(atom, predicate, predicates):
                     return None
@@ -235,7 +236,8 @@ class Lowering:
         return LoweredClause(Clause(tuple(predicates), frozenset(required), frozenset(forbidden)), tuple(rest))
 
     def _every(self, atom: Atom, predicate: EveryValue, predicates: list[Predicate]) -> bool:
-        """What an index can ask for `every`: that some value satisfies. False where it can never hold."""
+        """Adds the part of `every` that an index can decide: some value satisfies the predicate. Returns False if it
+        can never hold."""
         ((inner,),) = normal_form(predicate.item)
         checks = checks_of(inner.predicate, self._vocabulary)
         if checks and not inner.negated and not atom.negated:
@@ -245,7 +247,7 @@ class Lowering:
         return checks != ()
 
     def event(self, event: CanonicalEvent) -> LoweredEvent:
-        """`event` as far as some subscription asks about it."""
+        """Returns `event` with the attributes and readings that subscriptions use."""
         present: set[AttributeId] = set()
         values: dict[ColumnId, set[Key]] = {}
         for name, found in event.attributes.items():
@@ -269,35 +271,36 @@ class Lowering:
 
     @property
     def asked(self) -> int:
-        """Grows whenever a subscription asks about an attribute or a reading that none asked about before."""
+        """A counter that grows whenever a subscription uses an attribute or a reading that no other used before."""
         return len(self._attributes) + len(self._columns)
 
     def known(self, name: str) -> AttributeId | None:
-        """The number of an attribute that some subscription asks about."""
+        """Returns the number of an attribute; None if no subscription uses it."""
         return self._attributes.get(name)
 
     def may_ask(self, attribute: str) -> bool:
-        """Whether some subscription asks about an attribute, or about an aggregate of it."""
+        """Whether a subscription uses an attribute, or an aggregate of it."""
         return attribute in self._attributes or attribute in self._aggregates.values()
 
     def aggregates(self, names: Iterable[str]) -> bool:
-        """Whether some subscription asks an aggregate over one of these attributes: events with it are read whole."""
+        """Whether a subscription uses an aggregate of one of these attributes. Events with such an attribute must be
+        read whole."""
         return bool(self._aggregates) and not frozenset(self._aggregates.values()).isdisjoint(names)
 
     def asks(self, name: str, reading: str) -> bool:
-        """Whether some subscription reads an attribute so."""
+        """Whether a subscription uses this reading of an attribute."""
         return (name, reading) in self._columns
 
     def readings(self, name: str) -> Collection[str]:
-        """The readings of an attribute that subscriptions ask about. Linear in the columns that are new since the last
-        call."""
+        """Returns the readings of an attribute that subscriptions use. Linear in the columns that were added since the
+        last call."""
         for attribute, reading in islice(reversed(self._columns), len(self._columns) - self._gathered):
             self._readings.setdefault(attribute, set()).add(reading)
         self._gathered = len(self._columns)
         return self._readings.get(name, ())
 
     def columns(self, name: str, value: Value) -> ValueColumns:
-        """The columns that some subscription reads of `value` under the attribute `name`."""
+        """Returns the columns of `value` under the attribute `name` that subscriptions use."""
         columns = self._columns
         pairs = ((columns.get((name, reading)), key) for reading, key in readings_of(value))
         return tuple((column, key) for column, key in pairs if column is not None)
@@ -308,18 +311,19 @@ class Lowering:
         return list(self._attributes), list(self._columns)
 
     def number(self, attributes: Iterable[str], columns: Iterable[tuple[str, str]]) -> None:
-        """Give out the same numbers as another that had these `numbered`. For a new one."""
+        """Assigns the same numbers as in another `Lowering`, of which these are the `numbered`. This one must be
+        new."""
         for name in attributes:
             self._attribute(name)
         for column in columns:
             self._column(*column)
 
     def attribute(self, name: str) -> AttributeId:
-        """The number of an attribute that a subscription asks about, a new one if need be."""
+        """Returns the number of an attribute that a subscription uses; assigns one if necessary."""
         return self._attribute(name)
 
     def column(self, name: str, reading: str) -> ColumnId:
-        """The number of a column that a subscription reads, a new one if need be."""
+        """Returns the number of a column that a subscription uses; assigns one if necessary."""
         return self._column(name, reading)
 
     def _attribute(self, name: str) -> AttributeId:

@@ -1,7 +1,7 @@
-"""Expressions → clauses: negation pushed inwards, then disjunctive normal form, simplified.
+"""Normal form of expressions: negation normal form, then disjunctive normal form, simplified to clauses.
 
-docs/matching-semantics.md, rules 8 and 16. Presence is not complemented: negating `a < 5` gives "a is present and no
-value is below 5", so a predicate and its negation are both false where the attribute is absent. `in`, `between` and
+docs/matching-semantics.md, rules 8 and 16. Negation does not change presence: the negation of `a < 5` is "a is present
+and no value is below 5". So a predicate and its negation are both false if the attribute is absent. `in`, `between` and
 `!=` are one atom each and never multiply clauses.
 """
 
@@ -30,27 +30,27 @@ from kindcast.semantic.model import (
 __all__ = ["MOST_CLAUSES", "Atom", "elements_of", "has_variable", "normal_form"]
 
 MOST_CLAUSES = 64
-"""Clauses a subscription may have: each is a row of the index and is asked for every event that comes near."""
+"""The maximum number of clauses of a subscription. Each is a row of the index and may be tested for every event."""
 MOST_ON_THE_WAY = 1024
-"""Clauses that may stand while the form is made: absorption compares them pairwise, so a million comparisons at
-most."""
+"""The maximum number of clauses in intermediate results. Absorption compares them pairwise, so there are at most a
+million comparisons."""
 MOST_PRODUCTS = 16 * MOST_ON_THE_WAY
-"""Conjunctions that one step may write down before it drops what is implied."""
+"""The maximum number of conjunctions that one step may create before implied ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A predicate, or its negation: the attribute is present and no value satisfies the predicate. A group is only ever
+    """A predicate, or its negation: the attribute is present and no value satisfies the predicate. A group is always
     negated."""
 
     predicate: Predicate
     negated: bool = False
     requires: str = ""
-    """Instead of `attributes`: the one that must be present."""
+    """The attribute that must be present, if it is another one than those of the predicate."""
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """Every attribute that must be present for this atom to hold (for `missing`: the one that must not)."""
+        """The attributes that must be present for this atom to hold (for `missing`: the one that must be absent)."""
         predicate = self.predicate
         if self.requires:
             return (self.requires,)
@@ -68,12 +68,14 @@ _Clause = frozenset[Atom]
 
 
 def elements_of(attribute: str) -> str:
-    """The name under which the presence of elements counts: `some items (…)` needs an array of objects, not a value."""
+    """Returns the name that stands for the presence of elements. `some items (…)` needs an array of objects, not a
+    value."""
     return f"{attribute}[]"
 
 
 def normal_form(expression: Expression) -> tuple[tuple[Atom, ...], ...]:
-    """The clauses of `expression`, each a conjunction of atoms in the order of the text; none if it can never hold.
+    """Returns the clauses of `expression`, each a conjunction of atoms in the order of the text. Empty if it can never
+    hold.
 
     Duplicate, contradictory and implied clauses are dropped. Raises `InvalidSubscription`, with the count, for more
     than `MOST_CLAUSES`.
@@ -86,7 +88,7 @@ def normal_form(expression: Expression) -> tuple[tuple[Atom, ...], ...]:
 
 
 def _push(node: Expression, *, negated: bool) -> All | AnyOf | Atom:
-    """Negation normal form; leaves are atoms (kept in the `items` of `All` and `AnyOf`)."""
+    """Returns the negation normal form. The leaves are atoms, in the `items` of `All` and `AnyOf`."""
     match node:
         case Not(item) if not negated and has_variable(item):
             return Atom(Group(item), negated=True)
@@ -101,8 +103,8 @@ def _push(node: Expression, *, negated: bool) -> All | AnyOf | Atom:
         case Comparison(order="!="):
             return Atom(replace(node, order="="), not negated)
         case EveryValue(Comparison(order="!=", operand=Constant()) as item):
-            return _push(item, negated=negated)  # each value differs where none is equal
-        case EveryOf(attribute) if negated:  # present as elements, or as values, which fail
+            return _push(item, negated=negated)  # every value differs if and only if no value is equal
+        case EveryOf(attribute) if negated:  # holds if it is present, as elements or as values, and `every` fails
             return AnyOf(
                 (Atom(node, True, elements_of(attribute)), Atom(node, True, attribute))  # type: ignore[arg-type]
             )
@@ -111,7 +113,7 @@ def _push(node: Expression, *, negated: bool) -> All | AnyOf | Atom:
 
 
 def has_variable(node: Expression) -> bool:
-    """Whether a variable stands anywhere in `node`."""
+    """Whether `node` contains a variable."""
     match node:
         case Not(item):
             return has_variable(item)
@@ -130,7 +132,7 @@ def _disjunction(node: All | AnyOf | Atom, order: dict[Atom, int]) -> list[_Clau
     parts: list[list[_Clause]] = [_disjunction(item, order) for item in node.items]  # type: ignore[arg-type]
     if isinstance(node, AnyOf):
         return _simplified([clause for part in parts for clause in part])
-    # What is one clause whatever happens goes together at once: most expressions are nothing else.
+    # The parts that are a single clause are joined first, in one step. Most expressions have only such parts.
     together = frozenset[Atom]().union(*(part[0] for part in parts if len(part) == 1))
     clauses = _simplified([together])
     for part in parts:
@@ -143,7 +145,8 @@ def _disjunction(node: All | AnyOf | Atom, order: dict[Atom, int]) -> list[_Clau
 
 
 def _simplified(clauses: list[_Clause]) -> list[_Clause]:
-    """Without duplicate, contradictory and implied clauses. A clause is implied when another one asks for less."""
+    """Returns the clauses without duplicate, contradictory and implied ones. A clause is implied if another clause has
+    a subset of its atoms."""
     sound = list(dict.fromkeys(_tidy(clause) for clause in clauses if not _contradictory(clause)))
     if len(sound) > MOST_ON_THE_WAY:
         raise _too_many(f"{len(sound)}, before implied ones are dropped,")
@@ -174,7 +177,7 @@ def _requires(atom: Atom) -> frozenset[str]:
 
 
 def _tidy(clause: _Clause) -> _Clause:
-    """`exists` says nothing where another atom needs the attribute anyway."""
+    """Drops `exists` if another atom requires the same attribute."""
     needed = {name for atom in clause if not isinstance(atom.predicate, Presence) for name in atom.attributes}
     return frozenset(
         atom

@@ -1,4 +1,4 @@
-"""What one predicate means: normal form, reading of values, evaluation, lowering to the index."""
+"""Predicates of subscriptions: normal form, readings of values, evaluation, and lowering to the index."""
 
 from typing import TYPE_CHECKING
 

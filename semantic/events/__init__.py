@@ -1,4 +1,4 @@
-"""Reading of events: published events → canonical events, and → columns of the index."""
+"""Reading of events: published events to canonical events, and to columns of the index."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The matcher: index, verification, operators, results, saved files."""
+"""The matcher: index, verification, operators, results, snapshots."""
 
 from typing import TYPE_CHECKING
 

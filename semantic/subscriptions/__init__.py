@@ -1,4 +1,4 @@
-"""Expressions compiled to clauses; the table of a matcher's subscriptions."""
+"""Compilation of expressions to clauses, and the table of a matcher's subscriptions."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
 """Events that are graphs: JSON-LD 1.1, RDF and NGSI-LD (docs/matching-semantics.md, rules 20, 21 and 23).
 
-The media types of graphs stand here, since whoever only asks for them imports no parser.
+The media types of graphs are defined here, so that code that needs only these imports no parser.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""JSON-LD 1.1 by PyLD: the reference that compiled contexts agree with, and what reads all that they do not cover.
+"""JSON-LD 1.1 by PyLD: the reference for compiled contexts, and the reader of all documents that they do not support.
 
-Contexts are those that are given, by URL; nothing is ever fetched. No other module of events imports PyLD.
+Contexts are given by URL; nothing is ever fetched. No other module of events imports PyLD.
 """
 
 import copy
@@ -16,25 +16,26 @@ from kindcast.semantic.errors import InvalidEvent, Problem
 __all__ = ["MOST_URLS", "Expander", "unknown_contexts_problem"]
 
 MOST_URLS = 10
-"""Contexts by URL within contexts by URL that are followed; PyLD's own bound."""
+"""The maximum number of nested references from contexts to contexts by URL. This is PyLD's own limit."""
 
 
 CACHED_CONTEXTS = 64
-"""Contexts whose meaning is kept, those of documents among them. Publishers must not fill the memory."""
+"""The maximum number of processed contexts in the cache, including those of documents, so that publishers cannot fill
+the memory."""
 
 
 MOST_SECONDS = 5.0
-"""Processor time that PyLD may take for one document or context."""
+"""The maximum processor time in seconds of PyLD for one document or context."""
 
 
 class _OutOfTime(Exception):
-    """PyLD has worked on a document for too long."""
+    """PyLD took too long for a document."""
 
 
 class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
-    """PyLD with a bound on its time, and with one correction. It expands the property of an index (`@index`) relative
-    to the vocabulary only if the document has a base, because it passes the base as the argument `vocab`. Documents of
-    events have none."""
+    """PyLD with a time limit and one correction. PyLD expands the property of an index (`@index`) relative to the
+    vocabulary only if the document has a base, because it passes the base as the argument `vocab`. The documents of
+    events have no base."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,19 +60,18 @@ class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no t
 
 
 class Expander:
-    """Expands documents under one set of contexts. What a context means is worked out once. One thread at a time."""
+    """Expands documents with one set of contexts. Each context is processed once. Not thread-safe."""
 
     def __init__(self, contexts: Mapping[str, Any]) -> None:
-        """`contexts` are known ones by URL, each a document with `@context`."""
+        """`contexts` are the known contexts by URL, each a document with `@context`."""
         self._contexts = contexts
         self._resolved: dict[str, Any] = {}
 
     def expanded(self, document: Any) -> list[Any]:
-        """The expanded form of a JSON-LD document, whose depth and size the caller has bounded.
+        """Returns the expanded form of a JSON-LD document, whose depth and size the caller has checked.
 
-        Costs some 20 to 50 µs per value. Raises `InvalidEvent`: `unknown-context` with all URLs that are not known,
-        also those that other contexts name; `invalid-json-ld` with what PyLD says; `reading-too-slow` after
-        `MOST_SECONDS`.
+        Costs some 20 to 50 µs per value. Raises `InvalidEvent`: `unknown-context` with all unknown URLs, including
+        those in other contexts; `invalid-json-ld` with PyLD's message; `reading-too-slow` after `MOST_SECONDS`.
         """
         found: list[Any] = self._run(lambda processor, options: processor.expand(document, options), document)
         return found
@@ -79,10 +79,10 @@ class Expander:
     def active(
         self, local: Any, within: Any = None, *, overrides: bool = False, propagates: bool = True
     ) -> Mapping[str, Any]:
-        """What the context `local` means within another one (None: at the start of a document), as PyLD holds it:
-        `mappings` are its terms. `overrides`: it is the context of a term, which may redefine protected terms; without
-        `propagates` it is that of a type, and `previousContext` is what objects inside return to. Raises as
-        `expanded` does."""
+        """Returns PyLD's form of the context `local` within another context (None: at the start of a document);
+        `mappings` are its terms. With `overrides`, it is the context of a term, which may redefine protected terms.
+        Without `propagates`, it is the context of a type, and `previousContext` is the context to which inner objects
+        return. Raises the same errors as `expanded`."""
 
         def process(processor: _Processor, options: dict[str, Any]) -> Any:
             options = {**options, "base": ""}
@@ -95,26 +95,26 @@ class Expander:
         return found
 
     def iri(self, active: Mapping[str, Any], value: str, *, vocab: bool, base: bool) -> str | None:
-        """The IRI that a text means under a context that `active` gave: one of the vocabulary, or relative to the
-        base, or both. Raises `ValueError` for what PyLD cannot resolve."""
+        """Returns the IRI of a text under a context that `active` returned: relative to the vocabulary, to the base, or
+        both. Raises `ValueError` if PyLD cannot resolve it."""
         found: str | None = _Processor()._expand_iri(active, value, "" if base else None, vocab)
         return found
 
     def _run(self, work: Callable[[_Processor, dict[str, Any]], Any], document: Any) -> Any:
-        """What PyLD makes of a document or context. Raises `InvalidEvent`."""
+        """Returns PyLD's result for a document or context. Raises `InvalidEvent`."""
         unknown: dict[str, None] = {}
 
         def load(url: str, options: dict[str, Any]) -> dict[str, Any]:
             found = self._contexts.get(url)
             if found is None:
                 unknown[url] = None
-                found = {"@context": {}}  # reading goes on, so that all that is unknown is told at once
+                found = {"@context": {}}  # reading continues, so that all unknown contexts are reported at once
             return {
                 "contentType": "application/ld+json",
                 "contextUrl": None,
                 "documentUrl": url,
                 "document": copy.deepcopy(found),
-                "tag": "static",  # PyLD keeps what it means
+                "tag": "static",  # PyLD may cache the processed context
             }
 
         if len(self._resolved) > CACHED_CONTEXTS:
@@ -149,7 +149,7 @@ class Expander:
             )
             raise InvalidEvent([Problem("reading-too-slow", detail)])
         if unknown:
-            self._resolved.clear()  # it holds contexts that were read without those
+            self._resolved.clear()  # it has contexts that were processed without the unknown ones
             raise InvalidEvent([unknown_contexts_problem(unknown)])
         if problem is not None:
             raise InvalidEvent([problem])
@@ -157,8 +157,8 @@ class Expander:
 
 
 def _relative_contexts(document: Any) -> Iterator[str]:
-    """The contexts that a document names by a relative address. PyLD fails on them, since a published document has no
-    address to which they could be relative. Linear; no recursion."""
+    """Yields the contexts that a document names by a relative address. PyLD fails on them, because a published document
+    has no address to which they could be relative. Linear; not recursive."""
     stack = [document]
     while stack:
         node = stack.pop()
@@ -173,14 +173,15 @@ def _relative_contexts(document: Any) -> Iterator[str]:
 
 
 def unknown_contexts_problem(urls: Mapping[str, None]) -> Problem:
-    """The problem of unknown contexts that are named by URL."""
+    """Returns the problem of unknown contexts that are named by URL."""
     named = ", ".join(urls)
     detail = f"unknown contexts: {named}. The server never fetches contexts: upload each with PUT /v1/contexts?url=…"
     return Problem("unknown-context", detail, suggestions=tuple({"url": url} for url in urls))
 
 
 def _told(error: Any) -> str:
-    """The first sentence of PyLD's error with its cause's code; what it quotes of the document is left out."""
+    """Returns the first sentence of PyLD's error with the code of its cause, without the text that it quotes from the
+    document."""
     first = error
     while isinstance(first.__cause__, jsonld.JsonLdError):
         first = first.__cause__

@@ -623,7 +623,7 @@ class Canonicaliser:
         """Returns the attribute that a published name means, and every attribute above it (rule 2). Inside elements of
         `array`, the names are relative to the element."""
         attributes = self._vocabulary.attributes
-        if len(attributes.asked_curies) != self._curies:  # subscriptions use a CURIE that is not in the cache yet
+        if len(attributes.asked_curies) != self._curies:  # a new subscription uses a CURIE: cached names may change
             self._curies = len(attributes.asked_curies)
             self._names.clear()
         found = self._names.get((array, raw))
@@ -700,7 +700,7 @@ class Canonicaliser:
         """Returns a function from an array to the function that determines what the objects in its elements state (rule
         22). None if no object of `event` can state anything."""
         declared = self._vocabulary.attributes.states
-        is_asked = self.states(event.context) or isinstance(event.data, Node)  # graphs always
+        is_asked = self.states(event.context) or isinstance(event.data, Node)  # objects of graphs always may
         said = frozenset(STATED) if is_asked else frozenset[str]()
         if not said and self._vocabulary.schemas.states:
             said = self._typed.stated(self._typed.types_of(self._types_said(event)))

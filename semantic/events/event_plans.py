@@ -582,7 +582,7 @@ class EventPlans:
         member = self._names.get(raw)
         if member is None:
             names = self.canonicaliser.names(raw)
-            if raw == TYPE:  # its texts are types of the event as well (rule 1)
+            if raw == TYPE:  # these texts are also types of the event (rule 1)
                 names = tuple(dict.fromkeys((*names, *self.canonicaliser.names("ce.type"))))
             if self._lowering.aggregates(names):
                 raise _Refused

@@ -36,7 +36,7 @@ __all__ = ["EXACT", "Table", "TableReader", "attributes_of", "read_plain"]
 
 CACHED_CELLS = 1 << 16
 """The maximum number of distinct cells that are cached for an attribute. A column of measurements may have as many as
-rows."""
+it has rows."""
 CACHED_NAMES = 1 << 14
 """The maximum number of cached names of columns, and of names of numbers with their units."""
 CACHED_TABLES = 64
@@ -318,7 +318,7 @@ class TableReader:
         return places
 
     def _place(self, index: _CellIndex, name: str, unit: str | None, cell: Any) -> int:
-        # Strings are looked up as they are; others with their type, since 1, 1.0 and True are one key.
+        # Strings are looked up as they are. Other cells are looked up with their type: 1, 1.0 and True are equal.
         is_text = type(cell) is str
         known: dict[Any, int] = index.places if is_text else index.others
         key = cell if is_text else (type(cell), cell)

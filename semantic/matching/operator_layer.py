@@ -435,6 +435,7 @@ class Deciding:
 # The literals of all clauses are in flat arrays, so that those of ten thousand candidates are gathered in one step.
 
 FIRST_ROOM = 64
+"""The initial capacity of the arrays; it grows as needed."""
 
 
 class LiteralStore:
@@ -567,9 +568,6 @@ def _exact(key: Any) -> Hashable:
         return tuple(map(_exact, key))
     hash(key)
     return type(key).__name__, key
-
-
-"""Calls whose estimates fit at first; doubled as needed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,10 +249,10 @@ def _together(pieces: list[Piece]) -> Piece:
 
 # Many subscriptions compiled for storage: the result for each, without its clauses.
 #
-#     texts, trees ──▶ trees ──▶ Bulk ──▶ of one shape: the tree filled in, printed; clauses and cost as the first
-#                                   └──▶ compiled by itself, from what was written: so errors have its places
+#     texts, trees ──▶ trees ──▶ Bulk ──▶ of one shape: the tree filled in, printed; clauses and cost as in the first
+#                                   └──▶ compiled by itself, from the text as written: so errors have its positions
 #
-# Each comes out as it would have alone; one that is invalid stops no other.
+# Each result is the same as for the subscription alone. An invalid subscription does not affect the others.
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,7 +496,7 @@ def enter_bulk(
 # Subscriptions that are added one by one: compiled by the template of their shape, if there is one.
 #
 # tree ──▶ shape, constants ──template of the shape──▶ clauses, stored tree
-#                 └─ no template, or a constant that needs a word ─▶ None: compile it by itself
+#                 └─ no template, or a constant that needs a note ─▶ None: compiled by itself
 
 MOST_REMEMBERED = 200_000
 """The maximum number of cached shapes and constants, some 50 MB. When it is exceeded, the cache is cleared."""

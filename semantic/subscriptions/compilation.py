@@ -10,8 +10,8 @@ predicate that no such event can satisfy is an error:
     R3   an attribute that none of the types has, if the types are closed
 
 An event may have further types, so an attribute of another type only gives a note (the paper's own example asks for the
-`furniture_category` of antiques). So does what is merely unlikely: an undeclared type, an undeclared attribute of an
-open type, `missing` on a mandatory attribute. Clauses that require no type are not checked.
+`furniture_category` of antiques). So do conditions that are merely unlikely: an undeclared type, an undeclared
+attribute of an open type, `missing` on a mandatory attribute. Clauses that require no type are not checked.
 """
 
 import difflib

@@ -20,7 +20,7 @@ GRAPH_TYPES = frozenset({JSON_LD, *RDF_TYPES})
 
 
 def media_type_of(context: Mapping[str, Any]) -> str:
-    """The media type that `datacontenttype` says, in lower case, without parameters.
+    """Returns the media type in `datacontenttype`, in lower case and without parameters.
 
     >>> media_type_of({"datacontenttype": "Text/Turtle; charset=utf-8"})
     'text/turtle'

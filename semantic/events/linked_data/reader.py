@@ -66,7 +66,8 @@ TEXTS = frozenset({XSD + "string", RDF + "langString", RDF + "dirLangString"})
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 INFINITIES = {"INF": math.inf, "+INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
 LONGEST_NUMBER = 400
-"""The maximum number of digits of a number. A longer one stays a text; no double has that many significant digits."""
+"""The maximum number of digits of a number. A longer one stays a text with its datatype; a double does not need more
+digits."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NO_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")

@@ -139,7 +139,7 @@ class Expander:
             KeyError,
             AttributeError,
             IndexError,
-        ) as error:  # odd contexts that PyLD does not foresee
+        ) as error:  # invalid contexts that PyLD does not check
             problem = Problem("invalid-json-ld", f"the document is not JSON-LD: {error}")
             unknown.update((url, None) for url in _relative_contexts(document))
         if processor.is_late:

@@ -1,5 +1,4 @@
-"""Canonical events: conversion of published JSON to attributes whose values have all their readings; validation against
-declared types.
+"""Canonical events: conversion of published JSON to attributes and values; validation against declared types.
 
 docs/matching-semantics.md, rules 1 to 4, 13 and 15. Readings are added; nothing published is replaced. The string
 "laptop" stays a string and may also be read as a concept. The meaning of an event does not depend on any subscription.

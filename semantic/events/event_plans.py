@@ -1,5 +1,4 @@
-"""The fast path from JSON events to lowered events, with one plan per shape of an object; notes about likely mistakes
-in events.
+"""The fast path from JSON events to lowered events, with one plan per shape; notes about likely mistakes in events.
 
 A stream repeats its shapes: the same names nested in the same way, with the same texts and units under them. So the
 meaning of names is determined once for each shape, and the keys of a text are cached together with its name:

@@ -1,5 +1,4 @@
-"""Templates of subscriptions: shapes compiled once, with the clauses of their trees and the positions of their
-constants.
+"""Templates of subscriptions: shapes compiled once, with their clauses and the positions of their constants.
 
     a tree of the shape ──compile──▶ clauses of atoms ──▶ ClausePlan: attributes, and for each atom the slots it reads
                                └──▶ resolved expression ──▶ skeleton of the stored tree

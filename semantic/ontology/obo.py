@@ -1,4 +1,4 @@
-"""OBO files (1.2 and 1.4) to triples, by the mapping of OBO 1.4 to OWL, as far as it matters here.
+"""Reader of OBO files (1.2 and 1.4). It writes triples by the mapping of OBO 1.4 to OWL, as far as kindcast uses it.
 
     is_a: B                         A subClassOf B                       (of a relation: subPropertyOf)
     relationship: R B               A subClassOf (R some B)              (of an instance, or R metadata: A R B)
@@ -8,19 +8,19 @@
     name, def, synonym, comment, union_of, equivalent_to, disjoint_from, is_obsolete, replaced_by, consider,
     property_value, instance_of, inverse_of, domain, range, is_transitive …: as the OWL tools write them
 
-Cross references count only if the header states their meaning (`treat-xrefs-as-…`); subsets, dates and authors do not
-count. A clause that cannot be read is left out, with a warning that names its line.
+Cross references count only if the header states their meaning (`treat-xrefs-as-…`). Subsets, dates and authors are
+ignored. A clause that cannot be read is left out, with a warning that names its line.
 
-A file is first read as frames: the header, then one frame per stanza, each a list of clauses with their lines.
+A file is first read as frames: the header, then one frame per stanza. A frame is a list of clauses with their lines.
 
     [Term]                                             Frame("Term", line 12, "CL:0000084", [
     id: CL:0000084                                ──▶      Clause("name", "T cell", line 14),
     name: T cell                                           Clause("is_a", "CL:0000542 ! lymphocyte", line 15)])
     is_a: CL:0000542 ! lymphocyte
 
-Frames keep the values as they are written.
+Frames keep the values as written, with escapes and modifiers.
 
-Ids become IRIs by the rules of OBO 1.4, as the OWL tools apply them, so that an OBO file and its OWL version agree:
+IDs become IRIs by the rules of OBO 1.4, as the OWL tools apply them. So an OBO file and its OWL version agree:
 
 CL:0000084              http://purl.obolibrary.org/obo/CL_0000084
 CL:part_of              http://purl.obolibrary.org/obo/CL#_part_of        a local name with an underscore
@@ -89,14 +89,14 @@ _QUOTED_TO_THE_LAST = re.compile(r'"(.*)"', re.DOTALL)
 
 
 class Value(NamedTuple):
-    """What a clause says, and the modifiers behind it."""
+    """The text of a clause, without its trailing comment, and the trailing modifiers."""
 
     text: str
     modifiers: dict[str, str]
 
 
 class Quoted(NamedTuple):
-    """A quoted text, what follows it, and whether the quotes were as they should be."""
+    """A quoted text, the text after it, and whether the quotes were well-formed."""
 
     text: str
     rest: str
@@ -104,7 +104,7 @@ class Quoted(NamedTuple):
 
 
 def split(value: str) -> Value:
-    """`value` without trailing comment and modifiers, still escaped. Linear.
+    """Splits `value` into text and modifiers and drops the trailing comment. The text remains escaped. Linear.
 
     >>> split('CL:1 {cardinality="2"} ! a cell')
     Value(text='CL:1', modifiers={'cardinality': '2'})
@@ -125,7 +125,7 @@ def split(value: str) -> Value:
 
 
 def unescaped(text: str) -> str:
-    r"""`text` with its escapes resolved: `\n`, `\t`, `\W` (a blank), any other character for itself.
+    r"""Resolves the escapes in `text`: `\n`, `\t`, `\W` (a blank). Any other escaped character stands for itself.
 
     >>> unescaped(r"a\:b\Wc")
     'a:b c'
@@ -134,8 +134,8 @@ def unescaped(text: str) -> str:
 
 
 def quoted(text: str) -> Quoted | None:
-    """The quoted text that `text` begins with; a quote within it that should be escaped is forgiven. None where there
-    is no pair of quotes.
+    """Returns the quoted text at the start of `text`, or None if there is no pair of quotes. Quotes within the text
+    that should be escaped are accepted; `clean` is then False.
 
     >>> quoted('"T-cell" EXACT []')
     Quoted(text='T-cell', rest='EXACT []', clean=True)
@@ -157,7 +157,7 @@ def quoted(text: str) -> Quoted | None:
 
 
 def words(text: str) -> list[str]:
-    """The words of a reference, unescaped: an escaped blank does not part them.
+    """Splits a reference into words and resolves escapes. An escaped blank does not separate words.
 
     >>> words(r"part_of CL\\:0000084")
     ['part_of', 'CL:0000084']
@@ -177,7 +177,7 @@ _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class Clause(NamedTuple):
-    """One line: what it says, its value as written, where it stands (from 1)."""
+    """One line of a frame: its tag, its value as written, and its line number (from 1)."""
 
     tag: str
     value: str
@@ -186,7 +186,7 @@ class Clause(NamedTuple):
 
 @dataclass(slots=True)
 class Frame:
-    """The header (no id) or a stanza."""
+    """The header (without an ID) or one stanza."""
 
     kind: FrameKind
     line: int
@@ -195,7 +195,8 @@ class Frame:
 
 
 def in_utf8(data: bytes) -> bytes:
-    """`data` without byte-order mark; UTF-16 (by its mark) decoded; the line ends of old Macs replaced."""
+    """Returns `data` in UTF-8 without a byte-order mark. UTF-16 is recognised by its mark. If there is no line feed,
+    carriage returns (old Macs) become line feeds."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         try:
             data = data.decode("utf-16").encode(errors="replace")
@@ -206,10 +207,10 @@ def in_utf8(data: bytes) -> bytes:
 
 
 def frames(data: bytes, noted: DocumentWarnings, *, brief: bool = False) -> Iterator[Frame]:
-    """The header, then every stanza with an id; if `brief`, terms and instances without their other clauses. Linear;
-    one frame is kept at a time.
+    """Yields the header, then each stanza that has an ID. If `brief`, terms and instances are yielded without their
+    other clauses. Linear; only one frame is in memory.
 
-    Raises OntologyError with the line when there is no stanza at all, and where a line or stanza is too long.
+    Raises OntologyError with the line if there is no stanza, or if a line or stanza is too long.
     """
     frame: Frame | None = Frame("Header", 1)
     stray = stanzas = 0  # the first line that is none; stanzas so far
@@ -242,11 +243,11 @@ def frames(data: bytes, noted: DocumentWarnings, *, brief: bool = False) -> Iter
 
 
 def _lines(data: bytes, noted: DocumentWarnings) -> Iterator[tuple[int, str]]:
-    """Every line that says something, continuations joined: (line from 1, text stripped)."""
-    held: list[str] = []  # the pieces so far of a line that goes on
+    """Yields each non-empty line as (line number from 1, stripped text). Continuation lines are joined."""
+    held: list[str] = []  # the pieces of the continued line so far
     start = length = 0
-    controls = _CONTROLS.search(data) is not None  # hardly ever
-    for line, raw in enumerate(io.BytesIO(data), 1):  # the hottest lines, with the loop above
+    controls = _CONTROLS.search(data) is not None  # rarely true
+    for line, raw in enumerate(io.BytesIO(data), 1):  # the hottest loop, with the one in `frames`
         if len(raw) > 4 * LONGEST:
             raise OntologyError(f"the line has more than {LONGEST:,} characters", line=line)
         try:
@@ -308,35 +309,36 @@ def _complete(frame: Frame, noted: DocumentWarnings) -> Iterator[Frame]:
         noted.add(frame.line, "no id", f"this [{frame.kind}] has no id and was left out")
 
 
-IDSPACE_LENGTH: Final = 512  # characters of the IRI of an idspace: every id may stand for one
+IDSPACE_LENGTH: Final = 512  # characters of the IRI of an idspace; each ID with that prefix repeats it
 
 _URL = re.compile(r"(?:https?|ftp|urn|file|mailto):\S", re.IGNORECASE)
 _PREFIXED = re.compile(r"([^\s:]+):(\S+)")
-_SAFE: Final = "!$&'()*+,;=:@/?-._~%"  # characters of a local name that an IRI may hold as they are
+_SAFE: Final = "!$&'()*+,;=:@/?-._~%"  # characters of a local name that need no escape in an IRI
 _PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class OboNames:
-    """The names of one document. `idspaces` are prefix → IRI; `shorthands` relation id → the id it stands for;
-    `ontology` is what the header calls the document, else `base` begins the names that have no prefix."""
+    """Maps the names of one document to nodes. `idspaces` maps prefixes to IRIs, and `shorthands` maps IDs of relations
+    to the IDs they stand for. Names without a prefix begin with `ontology`, the name of the document in its header, or
+    with `base` if the header has none."""
 
     def __init__(self, ontology: str, base: str) -> None:
         self.idspaces: dict[str, str] = {}
         self.shorthands: dict[str, str] = {}
         self.ontology = self._ontology(ontology, base)
         self._own = f"{ontology if _URL.match(ontology) else OBO + _escaped(ontology)}#" if ontology else base
-        self.underscored: dict[str, str] = {}  # prefix of ids like CL:part_of -> what comes before `part_of`
+        self.underscored: dict[str, str] = {}  # prefix of IDs such as CL:part_of -> the IRI up to `part_of`
         self._known: dict[str, ox.NamedNode | ox.BlankNode] = {}
 
     def node(self, name: str) -> ox.NamedNode | ox.BlankNode:
-        """The node of `name` (unescaped). Raises ValueError where no IRI can be made of it."""
+        """Returns the node of `name` (unescaped). Raises ValueError if the name gives no valid IRI."""
         found = self._known.get(name)
         if found is None:
             found = self._known[name] = self._node(name)
         return found
 
     def document(self, name: str) -> ox.NamedNode:
-        """The IRI of an imported document: a URL, or the name that an ontology has in OBO."""
+        """Returns the IRI of an imported document. `name` is a URL or the name of an ontology in OBO."""
         if _URL.match(name):
             return ox.NamedNode(name)
         stem = name.removesuffix(".obo").removesuffix(".owl")
@@ -367,13 +369,14 @@ class OboNames:
 
 
 def _escaped(local: str) -> str:
-    """`local` with what an IRI cannot hold as percent escapes; escapes that are there stay."""
+    """Percent-encodes the characters of `local` that an IRI cannot contain. Existing percent escapes are kept."""
     return _PERCENT.sub("%25", quote(local, safe=_SAFE))
 
 
 def expansion(name: str, references: Sequence[str]) -> str | None:
-    """The id that the relation `name` stands for, by its cross references: that of RO or BFO first, else the first. An
-    address counts where it ends in `name`: most are links to read on.
+    """Returns the ID that the relation `name` stands for, from its cross references. An ID of RO or BFO is preferred;
+    otherwise the first one is used. A URL counts only if its local name is `name`, because most URLs are links to
+    documentation.
 
     >>> expansion("part_of", ["OBO_REL:part_of", "BFO:0000050"]), expansion("RO:1", ["BFO:1"])
     ('BFO:0000050', None)
@@ -387,13 +390,14 @@ def expansion(name: str, references: Sequence[str]) -> str | None:
     return best or (ids[0] if ids else None)
 
 
-# What must be known of an OBO file before its first triple: its names, its relations, its kinds of synonyms, what its
-# cross references mean. One pass over the frames; the stanzas of relations usually come last.
+# Facts about an OBO file that are needed before its first triple: its names, its relations, its synonym types and the
+# meaning of its cross references. They are collected in one pass over the frames, because the stanzas of relations
+# usually come last.
 
 SCOPES: Final = ("EXACT", "BROAD", "NARROW", "RELATED")
 MACROS: Final = 8  # meanings of one prefix: each multiplies the triples of every cross reference; one is usual
 _MACRO: Final = "treat-xrefs-as-"
-_NEEDS: Final = {  # what follows the prefix of the foreign ids: relation and filler
+_NEEDS: Final = {  # tag -> which of relation and filler follow the prefix of the foreign IDs
     "equivalent": 0,
     "is_a": 0,
     "has-subclass": 0,
@@ -407,7 +411,7 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """What a cross reference to an id of one prefix means: `kind` as in `treat-xrefs-as-…`."""
+    """The meaning of cross references to IDs of one prefix. `kind` is the name in `treat-xrefs-as-…`."""
 
     kind: str
     relation: str = ""
@@ -416,18 +420,19 @@ class Macro:
 
 @dataclass(slots=True)
 class Survey:
-    """The file at a glance. `declared` are the ids with a stanza; `annotations` the relations that only describe."""
+    """The result of the first pass. `declared` holds the IDs that have a stanza; `annotations` the relations that are
+    annotation properties (metadata)."""
 
     names: OboNames
-    synonym_types: dict[str, str | None] = field(default_factory=dict)  # type -> scope where a synonym has none
-    macros: dict[str, list[Macro]] = field(default_factory=dict)  # prefix -> what it means
+    synonym_types: dict[str, str | None] = field(default_factory=dict)  # type -> scope of synonyms that state none
+    macros: dict[str, list[Macro]] = field(default_factory=dict)  # prefix -> its meanings
     declared: set[str] = field(default_factory=set)
     relations: set[str] = field(default_factory=set)
     annotations: set[str] = field(default_factory=set)
     longest: int = 4_096  # characters of an IRI
 
     def named(self, name: str, line: int, noted: DocumentWarnings) -> Node | None:
-        """The node of an id; None, and a warning, if it gives no IRI."""
+        """Returns the node of an ID. If the ID gives no valid IRI, records a warning and returns None."""
         try:
             node = self.names.node(name)
             if len(node.value) <= self.longest:
@@ -440,7 +445,7 @@ class Survey:
 
 
 def survey(found: Iterable[Frame], base: str, noted: DocumentWarnings, limits: Limits) -> Survey:
-    """Reads all frames once. Raises OntologyError where an idspace is too long."""
+    """Reads all frames once. Raises OntologyError if the IRI of an idspace is too long."""
     frames = iter(found)
     header = next(frames)
     survey = Survey(OboNames(_value(header, "ontology"), base), longest=limits.iri)
@@ -454,7 +459,7 @@ def survey(found: Iterable[Frame], base: str, noted: DocumentWarnings, limits: L
 
 
 def is_true(value: str) -> bool:
-    """Whether a flag is set."""
+    """Returns whether a boolean clause is true."""
     return split(value).text.lower() in ("true", "1")
 
 
@@ -501,8 +506,8 @@ def _relation(survey: Survey, frame: Frame) -> None:
         survey.annotations.add(frame.id)
 
 
-# OBO clauses that say something about a class by others: relationships, definitions by several clauses, what cross
-# references mean. Each becomes a class expression of OWL in triples.
+# OBO clauses that describe a class in terms of other classes: relationships, definitions by several clauses, and cross
+# references with a meaning. Each becomes an OWL class expression in triples.
 #
 #     relationship: R B {cardinality="2"}     A subClassOf (R exactly 2 B), (R some B)
 #     relationship: R B {all_only="true"}     A subClassOf (R only B)
@@ -522,7 +527,7 @@ _JOINED: Final = {"intersection_of": owl("intersectionOf"), "union_of": owl("uni
 
 
 class Expressions:
-    """Writes the class expressions of one file."""
+    """Writes the class expressions of one file as triples."""
 
     def __init__(self, writer: TripleWriter, found: Survey, noted: DocumentWarnings) -> None:
         self._writer = writer
@@ -530,7 +535,8 @@ class Expressions:
         self._noted = noted
 
     def relationship(self, subject: Node, clause: Clause, *, plain: bool) -> None:
-        """`relationship: R B` of `subject`; as a plain triple where it is no class or the relation only describes."""
+        """Writes `relationship: R B` of `subject`. It becomes a plain triple if the subject is no class or R is an
+        annotation."""
         value = split(clause.value)
         found = words(value.text)
         if len(found) < 2:
@@ -553,17 +559,19 @@ class Expressions:
             self._writer.add(subject, _SUB_CLASS, part)
 
     def narrowed(self, subject: Node, value: Value, clause: Clause) -> Node:
-        """`subject`, or, with the modifiers `gci_relation` and `gci_filler`, only what of it stands in a relation."""
+        """Returns the class that a clause is about. With the modifiers `gci_relation` and `gci_filler` it is the
+        intersection of `subject` and the restriction that they state; otherwise it is `subject`."""
         if "gci_relation" not in value.modifiers and "gci_filler" not in value.modifiers:
             return subject
         relation = self._named(unescaped(value.modifiers.get("gci_relation", "")), clause)
         filler = self._named(unescaped(value.modifiers.get("gci_filler", "")), clause)
         if not isinstance(relation, ox.NamedNode) or filler is None:
-            return self._writer.blank()  # something of which nothing else is known
+            return self._writer.blank()  # a class about which nothing else is known
         return self._joined("intersection_of", (subject, self._writer.restriction(relation, _SOME, filler)))
 
     def definitions(self, subject: Node, frame: Frame) -> None:
-        """All `intersection_of` of a term are one definition, and so are all `union_of`."""
+        """Writes the definitions of a term. All its `intersection_of` clauses form one definition, and so do its
+        `union_of`."""
         for tag in _JOINED:
             clauses = [each for each in frame.clauses if each.tag == tag]
             if not clauses:
@@ -577,7 +585,7 @@ class Expressions:
                 )
 
     def cross_references(self, subject: Node, frame: Frame) -> None:
-        """What the header says that `xref` means, for each that has such a prefix."""
+        """Writes the meaning of each `xref` whose prefix has a meaning in the header."""
         if not self._survey.macros:
             return
         for clause in frame.clauses:
@@ -588,7 +596,7 @@ class Expressions:
                     self._meant(subject, foreign, macro, clause)
 
     def chain(self, subject: Node, frame: Frame, clause: Clause) -> None:
-        """`transitive_over: S` and `holds_over_chain: R S` of a relation."""
+        """Writes the property chain that `transitive_over: S` or `holds_over_chain: R S` states for a relation."""
         found = words(split(clause.value).text)
         found = [frame.id, *found[:1]] if clause.tag == "transitive_over" else found[:2]
         nodes = [node for each in found if (node := self._named(each, clause)) is not None]
@@ -598,7 +606,7 @@ class Expressions:
     # ── parts ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _restrictions(self, relation: Node, target: Node, value: Value, clause: Clause) -> Iterator[Node]:
-        """`R some B`, or what the modifiers make of it: so many of them, none of them, nothing but them."""
+        """Yields `R some B`, or the restrictions that the modifiers state instead: a cardinality, none, or only."""
         numbers = {word: text for word, text in value.modifiers.items() if word in _CARDINALITIES}
         for word, text in numbers.items():
             if not _NUMBER.fullmatch(text):
@@ -618,7 +626,7 @@ class Expressions:
             yield self._writer.restriction(relation, _SOME, target)
 
     def _member(self, clause: Clause) -> list[Node]:
-        """The class expression of one `intersection_of` or `union_of`; none where it cannot be read."""
+        """Returns the class expression of one `intersection_of` or `union_of`; empty if the clause cannot be read."""
         value = split(clause.value)
         found = words(value.text)
         if not found:
@@ -626,7 +634,7 @@ class Expressions:
         related = len(found) > 1 and (
             found[0] in self._survey.relations or ":" in found[1] or found[1] in self._survey.declared
         )
-        if not related:  # a name behind the id, without !, is no second id
+        if not related:  # a name after the ID without `!` is not a second ID
             node = self._named(found[0], clause)
             return [] if node is None else [node]
         relation, filler = (self._named(each, clause) for each in found[:2])
@@ -636,7 +644,7 @@ class Expressions:
         return parts if len(parts) < 2 else [self._joined("intersection_of", parts)]
 
     def _meant(self, subject: Node, foreign: Node, macro: Macro, clause: Clause) -> None:
-        """What a cross reference from `subject` to `foreign` means."""
+        """Writes the triples that a cross reference from `subject` to `foreign` stands for."""
         if macro.kind == "equivalent":
             self._writer.add(subject, _SAME, foreign)
         elif macro.kind == "is_a":
@@ -708,16 +716,16 @@ _SILENT: Final = frozenset(
         *("namespace", "subset", "xref", "xref_analog", "xref_unk", "created_by", "creation_date", "modified_by"),
         *("modification_date", "is_anonymous", "builtin", "disjoint_over", "expand_expression_to"),
         *("expand_assertion_to", "is_metadata_tag", "is_class_level", "is_anti_symmetric", "is_cyclic"),
-        *("intersection_of", "union_of"),  # read together at the end of the frame
+        *("intersection_of", "union_of"),  # read together after the other clauses of the frame
     )
 )
 
 
 class OboDocument:
-    """One OBO file. `prefixes` are its idspaces and `warnings` what was odd, once all triples were read.
+    """Reader of one OBO file. `prefixes` (the idspaces) and `warnings` are complete when all triples were read.
 
-    Two passes, linear; memory: the ids and one stanza. Raises OntologyError while reading where the file is no OBO at
-    all or crosses a limit.
+    It reads the file in two passes, in linear time. Memory: the IDs and one stanza. Raises OntologyError while reading
+    if the file is not OBO or exceeds a limit.
     """
 
     def __init__(self, data: bytes, base: str, limits: Limits) -> None:
@@ -728,7 +736,7 @@ class OboDocument:
         self.warnings: list[str] = []
 
     def triples(self) -> Iterator[ox.Quad]:
-        """Every triple, frame by frame."""
+        """Yields all triples, frame by frame."""
         noted = DocumentWarnings()
         found = survey(frames(self._data, DocumentWarnings(), brief=True), self._base, noted, self._limits)
         reader = _Reader(found, noted, self._limits)
@@ -740,7 +748,7 @@ class OboDocument:
 
 
 class _Reader:
-    """Frames to triples, one at a time."""
+    """Converts frames to triples, one frame at a time."""
 
     def __init__(self, found: Survey, noted: DocumentWarnings, limits: Limits) -> None:
         self.writer = TripleWriter()
@@ -749,7 +757,7 @@ class _Reader:
         self._noted = noted
         self._expressions = Expressions(self.writer, found, noted)
         self._seen: set[str] = set()
-        self._relation = False  # whether the frame is a relation's
+        self._relation = False  # whether the frame is a Typedef
 
     def read(self, frame: Frame) -> None:
         """Writes the triples of `frame`."""
@@ -799,8 +807,8 @@ class _Reader:
                 self._axioms(text, clause)
 
     def _axioms(self, text: str, clause: Clause) -> None:
-        """A document in functional syntax within the header: what OBO cannot say. An error in it costs the rest of
-        it."""
+        """Reads the `owl-axioms` of the header: a document in functional syntax with axioms that OBO cannot express.
+        After an error in it, its remaining axioms are left out."""
         names = Names(self._survey.names.ontology.value, self._limits.iri)
         axioms = Axioms(self.writer, self._noted)
         try:

@@ -1,20 +1,20 @@
-"""`Units`: numbers with units, converted to base units for comparison; exchange rates; notes on likely mistakes.
+"""Conversion of quantities to base units (`Units`), exchange rates, and notes on units that are probably mistakes.
 
-Both sides of a comparison are measured here, so `86 degF` in a subscription and `{"value": 303.15, "unit": "K"}` in an
-event are the same number.
+Both operands of a comparison are converted here. So `86 degF` in a subscription and `{"value": 303.15, "unit": "K"}` in
+an event are the same number.
 
-Exactness. Scales are fractions; a number is read as the shortest decimal that its double stands for (or as the decimal
-that a string is), and the result is rounded once. Equal physical values are therefore equal amounts, and order is
-kept. The exception is π, which pint has to 50 digits: degrees, turns and minutes of arc agree among each other exactly,
-and with radians as far as a double reaches.
+Exactness: scales are fractions. A number is read as the shortest decimal of its double (a string as the decimal that it
+is), and the result is rounded once. So equal physical values are equal amounts, and the order is kept. The exception is
+π, which pint has to 50 digits: degrees, turns and minutes of arc compare exactly with each other, and with radians to
+the precision of a double.
 
-Dimensions are finer than a physicist's where nobody would compare: angle, information and each currency are dimensions
-of their own, a level (`dB`, `pH`) compares with levels of the same reference, and `rpm` is an angle a time, not a `Hz`.
-Percent, ppm and counts are all `dimensionless`. Temperatures in °C and °F have an offset where they stand alone
-(`degC`), none inside another unit (`W/m2/degC`).
+Dimensions are finer than in physics where a comparison would make no sense. Angle, information and each currency are
+dimensions of their own. A level (`dB`, `pH`) compares only with levels of the same reference, and `rpm` is angle per
+time, not `Hz`. Percent, ppm and counts are all `dimensionless`. Temperatures in °C and °F have an offset if the unit
+stands alone (`degC`), and no offset as a part of another unit (`W/m2/degC`).
 
-Scales are exact products of powers of atoms. An *atom* is the meaning of one name; a *scale* is the meaning of a whole
-unit, prepared for `measure`.
+Scales are exact products of powers of atoms. An *atom* is the meaning of one name. A *scale* is the meaning of a whole
+unit, in the form that `measure` uses.
 """
 
 import contextlib
@@ -73,27 +73,27 @@ __all__ = [
     "surprising_unit",
 ]
 
-# ── exchange rates that a user uploads → what each currency is worth in one of them ───────────────────────────────────
+# ── exchange rates: from uploaded tables to the value of each currency in one currency ──────────────────────────────
 
 #     {"EUR": {"USD": "1.08", "GBP": "0.85"}}      one euro is 1.08 dollars, and 0.85 pounds
 #
-# Rates are decimals, best written as strings; a JSON number is read as its shortest decimal. Currencies that rates
-# connect, directly or through others, convert into each other and share one dimension, named after the first of them by
-# the alphabet. No rate is ever assumed: currencies that nothing connects never compare.
+# Rates are decimals, best written as strings; a JSON number is read as its shortest decimal. Currencies that are
+# connected by rates, directly or through others, convert into each other. They share one dimension, named after the
+# alphabetically first of them. No rate is assumed: currencies without a connection are never comparable.
 
 
 Rates = dict[str, tuple[str, Fraction]]
-"""Currency → (the dimension it shares, its worth in that dimension's currency)."""
+"""Currency → (its dimension, its value in the currency of that dimension)."""
 
 RATE = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
-"""No exponents: a rate is some digits."""
+"""The syntax of a rate: digits, with no exponent."""
 
 
 def read_rates(rates: Mapping[str, Mapping[str, Any]]) -> Rates:
-    """The worth of every currency in `rates`. Linear in the rates.
+    """Returns the value of each currency in `rates`. Linear in the number of rates.
 
-    Raises `InvalidDeclaration` for an unknown currency, a rate that is no positive decimal, and rates that contradict
-    each other (one euro in dollars and back must be one euro, exactly).
+    Raises `InvalidDeclaration` for an unknown currency, a rate that is not a positive decimal, and contradictory rates
+    (one euro converted to dollars and back must be exactly one euro).
     """
     worth: dict[str, dict[str, Fraction]] = {}
     if not isinstance(rates, Mapping):
@@ -113,7 +113,7 @@ def read_rates(rates: Mapping[str, Mapping[str, Any]]) -> Rates:
 
 
 def check_rate(base: str, other: str, rate: Any) -> Fraction:
-    """The number that one rate is. Raises `InvalidDeclaration`."""
+    """Returns one rate as a fraction. Raises `InvalidDeclaration` if the rate or a currency is invalid."""
     for code in (base, other):
         if code not in CURRENCIES:
             raise InvalidDeclaration(f"{code!r} is not a currency of ISO 4217")
@@ -125,14 +125,14 @@ def check_rate(base: str, other: str, rate: Any) -> Fraction:
 
 
 def _connect(worth: dict[str, dict[str, Fraction]], base: str, other: str, value: Fraction) -> None:
-    """One `other` is `value` `base`."""
+    """Records that one `other` is worth `value` `base`. Raises `InvalidDeclaration` if a different rate is known."""
     known = worth.setdefault(base, {}).setdefault(other, value)
     if known != value:
         raise InvalidDeclaration(f"two different rates between {base} and {other}")
 
 
 def _spread(first: str, worth: dict[str, dict[str, Fraction]], found: Rates) -> None:
-    """Give every currency that `first` reaches its worth in `first`."""
+    """Computes the value in `first` of each currency that is connected with `first`."""
     dimension = f"currency:{first}"
     found[first] = dimension, Fraction(1)
     waiting = [first]
@@ -147,28 +147,29 @@ def _spread(first: str, worth: dict[str, dict[str, Fraction]], found: Rates) -> 
                 raise InvalidDeclaration(f"the rates contradict each other about {other} in {first}")
 
 
-# Tables of exchange rates as documents: JSON, or CSV with a base, a currency and a rate a line.
+# Exchange rate tables as documents: JSON, or CSV with a base, a currency and a rate per line.
 #
 # {"EUR": {"USD": "1.08", "GBP": "0.85"}}          EUR,USD,1.08
 #                                                  EUR,GBP,0.85
 
 MOST_BYTES = 1 << 20
-"""Bytes of a table; there are some 180 currencies."""
+"""The size limit of a table in bytes. There are about 180 currencies."""
 MOST_RATES = 10_000
-"""Rates of one table."""
+"""The maximum number of rates in a table."""
 MOST_PROBLEMS = 100
-"""Problems told of one table."""
+"""The maximum number of problems reported for a table."""
 HEADINGS = (("base", "currency", "rate"), ("from", "to", "rate"), ("base", "other", "rate"))
-"""First lines of a CSV that name the columns."""
+"""The header lines that a CSV table may have."""
 
 _table = msgspec.json.Decoder(dict[str, dict[str, Any]], float_hook=str)  # a rate is the decimal that it is written as
 
 
 def read_rate_table(data: bytes, content_type: str = "application/json") -> dict[str, dict[str, str]]:
-    """The table in a document of `application/json` or `text/csv` (UTF-8, with or without a heading), rates as strings.
+    """Reads a table from a document of `application/json` or `text/csv` (UTF-8, with or without a header). Rates are
+    strings.
 
-    Raises `InvalidDeclaration` with every bad line (`Position.line`, from 1) or member (JSON pointer), and for rates
-    that contradict each other. Linear in `data`, at most `MOST_BYTES`.
+    Raises `InvalidDeclaration` with each bad line (`Position.line`, from 1) or member (JSON pointer), and for
+    contradictory rates. Linear in `data`, which has at most `MOST_BYTES`.
 
     >>> read_rate_table(b"base,currency,rate\\nEUR,USD,1.08\\n", "text/csv")
     {'EUR': {'USD': '1.08'}}
@@ -247,7 +248,8 @@ def _escaped(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """amount = number · `factor` + `offset`, in base units; `exponents` of the base dimensions, none zero, by name."""
+    """The meaning of one name: amount = number · `factor` + `offset`, in base units. `exponents` has the base
+    dimensions with nonzero exponents, sorted by name."""
 
     exponents: tuple[tuple[str, int], ...]
     factor: Fraction
@@ -256,7 +258,8 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """amount = (number · `a` + `b`) / `c`, all whole numbers; `plain` when the amount is the number."""
+    """A linear function in integers: amount = (number · `a` + `b`) / `c`. `plain` means that the amount is the
+    number."""
 
     dimension: str
     a: int
@@ -266,8 +269,8 @@ class Scale:
 
 
 def product(atoms: Iterable[tuple[Atom, int]]) -> Atom:
-    """Atoms to powers, multiplied. An offset stays only where its unit stands alone, numbers aside: a degree Celsius in
-    `W/m2/degC` is a difference, that of `degC` and `millidegC` a temperature."""
+    """Returns the product of powers of atoms. An offset is kept only if its unit is the only one, apart from numbers:
+    in `W/m2/degC` a degree Celsius is a difference, in `degC` and `millidegC` it is a temperature."""
     exponents: dict[str, int] = {}
     factor = Fraction(1)
     units: list[tuple[Atom, int]] = []
@@ -283,7 +286,7 @@ def product(atoms: Iterable[tuple[Atom, int]]) -> Atom:
 
 
 def scale_of(atom: Atom) -> Scale:
-    """`atom` with whole numbers, for one division that rounds once."""
+    """Returns the scale of `atom` with integer coefficients, so that `measure` divides, and rounds, once."""
     factor, offset = atom.factor, atom.offset
     a = factor.numerator * offset.denominator
     b = offset.numerator * factor.denominator
@@ -292,7 +295,7 @@ def scale_of(atom: Atom) -> Scale:
 
 
 def dimension_of(exponents: Mapping[str, int]) -> str:
-    """`mass/length^3`, `1/time`, `dimensionless`."""
+    """Returns the name of a dimension: `mass/length^3`, `1/time`, `dimensionless`."""
     above = "*".join(_power(name, power) for name, power in exponents.items() if power > 0)
     below = "".join("/" + _power(name, -power) for name, power in exponents.items() if power < 0)
     return f"{above or '1'}{below}" if above or below else "dimensionless"
@@ -302,17 +305,17 @@ def _power(name: str, exponent: int) -> str:
     return name if exponent == 1 else f"{name}^{exponent}"
 
 
-# Dimensions multiplied and divided by name: `length/time` times `time` is `length`.
+# Products and quotients of dimensions by name: `length/time` times `time` is `length`.
 #
-# A dimension is named after its powers; for derived attributes the name is taken apart again.
+# The name of a dimension consists of its powers. For derived attributes the name is parsed again.
 
 NONE = "dimensionless"
 Powers = dict[str, int]
-"""Base dimension → exponent, none zero."""
+"""Base dimension → exponent, never zero."""
 
 
 def powers_of(dimension: str) -> Powers:
-    """The powers in the name of a dimension.
+    """Parses the name of a dimension into powers.
 
     >>> powers_of("mass/length^3")
     {'mass': 1, 'length': -3}
@@ -328,7 +331,7 @@ def powers_of(dimension: str) -> Powers:
 
 
 def product_of(one: str, other: str, sign: int) -> str:
-    """The dimension of a product (`sign` 1) or a quotient (-1).
+    """Returns the dimension of a product (`sign` 1) or a quotient (-1).
 
     >>> product_of("length/time", "time", 1), product_of("mass", "mass", -1)
     ('length', 'dimensionless')
@@ -339,12 +342,11 @@ def product_of(one: str, other: str, sign: int) -> str:
     return dimension_of({name: powers[name] for name in sorted(powers) if powers[name]})
 
 
-# pint, behind one door: the exact atom of a name. pint is used here and nowhere else.
+# The interface to pint: the exact atom of a name. pint is used here and nowhere else.
 #
-# Of pint we use its definitions and its arithmetic of units, with fractions for every number. Its parser of
-# expressions,
-# which evaluates arithmetic, never sees what a client wrote: whole names are looked up, prefixes and plurals are our
-# own.
+# We use pint's definitions and its arithmetic of units, with fractions for all numbers. We do not use its parser, which
+# evaluates arithmetic expressions, on text from clients: whole names are looked up, and prefixes and plurals are
+# handled by our own code.
 
 BASE_NAMES = {
     "meter": "length",
@@ -357,22 +359,22 @@ BASE_NAMES = {
     "radian": "angle",
     "bit": "information",
 }
-"""pint's root units by what they measure; any other is a dimension under its own name."""
+"""pint's root units → their dimension. Any other root unit is a dimension under its own name."""
 COUNTED = "count"
-"""pint's unit of counting: things are counted in ones."""
+"""pint's unit of counting. Its base unit is one."""
 GRAM, GRAMS = "gram", Fraction(1000)
-"""pint's root of mass is the gram; our base unit is the kilogram, as in SI."""
+"""pint's root unit of mass is the gram; our base unit is the kilogram, as in SI."""
 
 _lock = threading.Lock()
-"""pint fills caches of its own while it converts."""
+"""Guards conversions, because pint fills caches of its own while it converts."""
 
 
 _building = threading.Lock()
-"""The registry is built once, whoever asks first; the others wait."""
+"""Makes sure that only one thread builds the registry; the others wait for it."""
 
 
 def _registry() -> Any:
-    """Built when the first quantity comes: about half a second."""
+    """Returns pint's registry. The first call builds it, in about half a second."""
     with _building:
         return _built()
 
@@ -386,13 +388,13 @@ def _built() -> Any:
 
 @cache
 def known_names() -> frozenset[str]:
-    """Every name, symbol and alias that is a unit, without prefixes and plurals."""
+    """Returns all names, symbols and aliases of units, without prefixes and plurals."""
     registry = _registry()
     return frozenset(name for name in list(registry) if registry.get_name(name) not in NOT_UNITS)
 
 
 def atom_of(name: str) -> Atom | None:
-    """What `name`, of `known_names`, means: None if it is unknown, a logarithm, or no unit of ours (`NOT_UNITS`)."""
+    """Returns the atom of `name`. None if it is unknown, logarithmic, or not a unit for us (`NOT_UNITS`)."""
     if name not in known_names():
         return None
     with _lock:
@@ -401,7 +403,7 @@ def atom_of(name: str) -> Atom | None:
 
 @cache
 def _root(unit: str) -> Atom | None:
-    """pint's unit of this canonical name in base units."""
+    """Converts pint's unit with this canonical name to base units."""
     registry = _registry()
     container = registry.UnitsContainer({unit: 1})
     try:
@@ -413,48 +415,49 @@ def _root(unit: str) -> Atom | None:
         return None  # logarithms of fractions
     exact = all(isinstance(each.magnitude, Fraction | int) for each in (zero, one, two))
     if not linear or not exact or not factor or any(power.denominator != 1 for power in exponents.values()):
-        return None  # the Gaussian units have roots of centimetres
+        return None  # the roots of Gaussian units have fractional exponents
     grams = GRAMS ** int(exponents.get(GRAM, 0))
     named = sorted((BASE_NAMES.get(base, base), int(power)) for base, power in exponents.items() if base != COUNTED)
     return Atom(tuple(named), factor / grams, offset / grams)
 
 
 LONGEST = 120
-"""Characters of the name of a unit, an IRI included."""
+"""The maximum length of a unit in characters, also if it is an IRI."""
 CACHED = 4_096
-"""Names of units kept with their scale, known or not; a stream uses a handful."""
+"""The number of unit names in the cache, known or unknown. A stream uses few."""
 MOST_WORDS = 4
-"""Words that may be one name: `light year`, `tonne of oil equivalent`."""
+"""The maximum number of words in one name: `light year`, `tonne of oil equivalent`."""
 
 CERTAIN_DIGITS = 15
-"""Decimal digits that any double keeps."""
+"""The number of decimal digits that a double always keeps."""
 CERTAIN = 10.0**CERTAIN_DIGITS
 EXACT = 2.0**53
-"""Integers below are exact as doubles, and so are their sums."""
+"""Integers below this are exact as doubles, and so are their sums."""
 
 NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?"
 DECIMAL = re.compile(NUMBER)
 QUANTITY = re.compile(rf"\s*({NUMBER})\s*([^\s0-9.,:;+-].*)")
-"""A unit never begins with a digit here, so that `12 59` is no parts per million (the UN/CEFACT code 59)."""
+"""A number, then a unit. Here a unit cannot begin with a digit, so that `12 59` is not 12 ppm (59 is a UN/CEFACT
+code)."""
 PRICE = re.compile(rf"\s*([A-Z]{{3}}|[^\w\s+.-])\s*({NUMBER})\s*")
-"""Money is also written the other way round: `EUR 12.50`, `€12.50`."""
+"""A currency may also come before the number: `EUR 12.50`, `€12.50`."""
 
 
 class Measure(NamedTuple):
-    """A quantity as it is compared: `amount` in the base unit (SI, where there is one) of `dimension`."""
+    """A quantity in the form that is compared: `amount` in the base unit (SI if possible) of `dimension`."""
 
     dimension: str
     amount: float
 
 
 class Units:
-    """The units that a vocabulary knows: pint's, UCUM's, UN/CEFACT's, QUDT's, OM's, and currencies.
+    """The units that a vocabulary knows: those of pint, UCUM, UN/CEFACT, QUDT and OM, and currencies.
 
-    `rates` lets currencies convert (see `read_rate_table`): `{"EUR": {"USD": "1.08"}}` says that one euro is 1.08
-    dollars. Raises `InvalidDeclaration` for rates that make no sense.
+    `rates` makes currencies convertible (see `read_rate_table`): `{"EUR": {"USD": "1.08"}}` states that one euro is
+    1.08 dollars. Raises `InvalidDeclaration` for invalid rates.
 
-    `measure` costs about 1 µs for a unit seen before and some 100 µs for a new one; the first quantity loads pint's
-    registry, about half a second. Any number of threads may use one `Units`.
+    `measure` takes about 1 µs for a unit in the cache and about 100 µs for a new one. The first quantity loads pint's
+    registry, in about half a second. A `Units` can be shared by threads.
 
     >>> units = Units()
     >>> units.measure(86, "degF") == units.measure(30, "degC") == units.measure(303.15, "K")
@@ -466,10 +469,10 @@ class Units:
         self._scales: dict[str, Scale | None] = {}
 
     def parse(self, text: str) -> Quantity | None:
-        """The quantity that a string such as `86 degF`, `12.5kg` or `EUR 400` is, None where it is not a number and a
-        known unit. Only a currency may stand in front of its number.
+        """Parses a string such as `86 degF`, `12.5kg` or `EUR 400`. Returns None if it is not a number and a known
+        unit. Only a currency may come before its number.
 
-        Costs about 0.1 µs for a string that neither begins nor ends with a number.
+        Takes about 0.1 µs for a string that neither begins nor ends with a number.
         """
         if not text or len(text) > LONGEST:
             return None
@@ -487,9 +490,9 @@ class Units:
         return Quantity(number, unit) if math.isfinite(number) else None
 
     def measure(self, value: int | float | str, unit: str) -> Measure:
-        """`value` of `unit` in the base unit; a string must be a decimal number.
+        """Converts `value` in `unit` to the base unit. A string must be a decimal number.
 
-        Raises `UnknownUnit`, and `InvalidQuantity` for what is no finite number or leaves the range of a double.
+        Raises `UnknownUnit`, and `InvalidQuantity` if the value is not a finite number or the amount exceeds a double.
         """
         scale = self._scales.get(unit) or self._known(unit)
         try:
@@ -503,8 +506,9 @@ class Units:
             raise InvalidQuantity(f"{_shown(value)} {unit} is not a number within the range of a double") from error
 
     def amounts(self, values: npt.NDArray[np.float64], unit: str) -> npt.NDArray[np.float64]:
-        """The amounts of `measure` for `float64[n]`, NaN for what it refuses. Some 60 ns a number of few digits, whose
-        integers are exact as doubles, so that one division rounds once; 2 µs for another. Raises `UnknownUnit`."""
+        """Returns the amounts of `measure` for a whole array, `float64[n]`; NaN where `measure` would raise
+        `InvalidQuantity`. Takes about 60 ns per number with few digits, whose integers are exact as doubles, so that
+        one division rounds once; 2 µs for other numbers. Raises `UnknownUnit`."""
         scale = self._known(unit)
         if scale.plain:
             return np.where(np.isfinite(values), values + 0.0, np.nan)
@@ -528,16 +532,17 @@ class Units:
         return found
 
     def knows(self, unit: str) -> bool:
-        """Whether `unit` is known."""
+        """Returns whether `unit` is known."""
         return self._scale(unit) is not None
 
     def dimension(self, unit: str) -> str:
-        """What `unit` measures: `temperature`, `length/time`, `currency:USD`, `dimensionless`. Raises `UnknownUnit`."""
+        """Returns the dimension of `unit`: `temperature`, `length/time`, `currency:USD`, `dimensionless`. Raises
+        `UnknownUnit`."""
         return self._known(unit).dimension
 
     def bare(self, amount: float, unit: str) -> float:
-        """The number in front of `unit` in a quantity of this `amount`, the roundest that measures the same.
-        For messages. Raises `UnknownUnit`, `InvalidQuantity`.
+        """Converts `amount` in base units back to a number of `unit`: the roundest number that has this amount. Used in
+        messages. Raises `UnknownUnit` and `InvalidQuantity`.
         """
         scale = self._known(unit)
         try:
@@ -571,7 +576,7 @@ class Units:
         return scale
 
     def _find(self, unit: str) -> Scale | None:
-        """The scale of the first spelling that means something."""
+        """Returns the scale of the first spelling that has a meaning."""
         if len(unit) > LONGEST:
             return None
         name = unit.strip()
@@ -584,7 +589,7 @@ class Units:
         for expression in spellings(name, known_names()):
             try:
                 found = factors(tidy(expression))
-                if any(factor.words for factor in found):  # a mere number is not a unit
+                if any(factor.words for factor in found):  # a number alone is not a unit
                     return scale_of(product(self._atoms(found)))
             except (UnitSyntaxError, _NoSuchName):
                 continue
@@ -606,7 +611,8 @@ class Units:
         return atoms
 
     def _longest(self, words: list[str], *, digits: bool) -> tuple[int, Atom, int]:
-        """How many of `words` are one name, what it means, and the power that its last `digits` say."""
+        """Returns how many of `words` form the longest name, the atom of the name, and the power in its last
+        `digits`."""
         for count in range(min(MOST_WORDS, len(words)), 0, -1):
             name = "_".join(words[:count])
             atom = self._atom(name)
@@ -620,7 +626,8 @@ class Units:
         raise _NoSuchName(words[0])
 
     def _atom(self, name: str) -> Atom | None:
-        """What one name means: itself, its singular, it with a small first letter, or with a prefix taken off."""
+        """Returns the atom of one name: as written, in the singular, with a lower-case first letter, or without a
+        prefix."""
         for spelling in variants(name):
             atom = self._whole(spelling)
             if atom is not None:
@@ -644,7 +651,7 @@ class Units:
 
 
 class _NoSuchName(Exception):
-    """A part of the unit has no meaning."""
+    """Raised if a part of the unit has no meaning."""
 
 
 def _every_name() -> chain[str]:
@@ -652,7 +659,8 @@ def _every_name() -> chain[str]:
 
 
 def _ratio(value: int | float | str) -> tuple[int, int]:
-    """`value` as numerator and denominator: an int itself, a float its shortest decimal, a string the decimal it is."""
+    """Returns `value` as numerator and denominator. A float is read as its shortest decimal, a string as its
+    decimal."""
     if isinstance(value, int):
         return value, 1
     if isinstance(value, float):
@@ -668,10 +676,10 @@ def _shown(value: int | float | str) -> str:
     return str(value)[:80]
 
 
-# ── messages about texts that look like quantities but are read differently or not at all ─────────────────────────────
+# ── messages about texts that look like quantities, but are read differently or not at all ────────────────────────────
 
-# Nothing here changes what a text means (rule 15); it only says what it means, by the unit's name, and what to write
-# instead.
+# These functions do not change the meaning of a text (rule 15). They tell the meaning, with the name of the unit, and
+# what to write instead.
 
 
 SURPRISING = {
@@ -690,8 +698,8 @@ SURPRISING = {
     "ton": ("the short ton of 907 kg", "t for tonnes of 1000 kg"),
     "tons": ("the short ton of 907 kg", "t for tonnes of 1000 kg"),
 }
-"""Unit → its name, and what its writer more often means. A declaration that gives the attribute such a unit says that
-it is meant."""
+"""Unit → its name, and the unit that writers more often mean. If a declaration gives an attribute such a unit, it is
+intended."""
 
 MEANT = {
     "dollar": ("USD", "CAD", "AUD"),
@@ -730,7 +738,8 @@ MEANT = {
     "stunden": ("h",),
     "tage": ("d",),
 }
-"""What is not a unit, in any case of letters → what is probably meant. No name here is a unit as it is written."""
+"""Words that are not units, in any case of letters → the units that are probably meant. No word here is a known
+unit."""
 
 KINDS = {
     "dimensionless": "number",
@@ -757,7 +766,7 @@ KINDS = {
 """Dimensions that have a common name."""
 
 MOST_CASES = 5
-"""Letters of a unit whose other cases are tried: 32 spellings."""
+"""The maximum length of a unit whose other cases of letters are tried: 32 spellings."""
 
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
@@ -769,7 +778,7 @@ _LONGEST = 40
 
 
 def in_words(dimension: str) -> str:
-    """What a dimension measures, with its article.
+    """Returns what a dimension measures, with its article.
 
     >>> in_words("temperature"), in_words("currency:USD"), in_words("mass/time")
     ('a temperature', 'an amount of USD', 'a quantity of mass/time')
@@ -783,7 +792,8 @@ def in_words(dimension: str) -> str:
 
 
 def surprising_unit(unit: str) -> tuple[str, str] | None:
-    """The name of a unit that often stands where another is meant, and what to write for that.
+    """Returns the name of a unit that is often written by mistake, and what to write for the unit that is usually
+    meant. None for other units.
 
     >>> surprising_unit("F")
     ('farad, a unit of capacitance', 'degF for degrees Fahrenheit')
@@ -792,8 +802,9 @@ def surprising_unit(unit: str) -> tuple[str, str] | None:
 
 
 def meant_units(unit: str, knows: Callable[[str], bool]) -> tuple[str, ...]:
-    """The units that `unit`, which is none, probably stands for: words for money and temperatures, codes of currencies
-    and symbols in other cases. `knows` says what is a unit; it is asked of 32 spellings at most.
+    """Returns the units that the unknown unit `unit` probably stands for. It knows words for money and temperatures,
+    codes of currencies, and symbols in other cases of letters. `knows` tells whether a name is a unit; it is called at
+    most 32 times.
 
     >>> meant_units("Dollar", lambda unit: True), meant_units("usd", lambda unit: False)
     (('USD', 'CAD', 'AUD'), ('USD',))
@@ -808,7 +819,8 @@ def meant_units(unit: str, knows: Callable[[str], bool]) -> tuple[str, ...]:
 
 
 def _other_cases(name: str, knows: Callable[[str], bool]) -> Iterator[str]:
-    """Spellings of `name` in other cases that are units: small letters first, then those with few changes."""
+    """Yields the spellings of `name` in other cases of letters that are units: lower case first, then by the number of
+    changes."""
     if not name.isalpha() or not name.isascii() or len(name) > MOST_CASES:
         return
     small = name.lower()
@@ -820,8 +832,8 @@ def _other_cases(name: str, knows: Callable[[str], bool]) -> Iterator[str]:
 
 
 def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
-    """What to tell the writer of a text that looks like a number with a unit and is none; None where it does not look
-    so. For texts that are no quantity. Costs 0.2 µs for a text that has no digit at either end.
+    """Returns a message about a text that looks like a number with a unit but is no quantity. None if the text does not
+    look like that. Takes 0.2 µs for a text without a digit at either end.
 
     >>> known = {"USD", "m", "kg"}.__contains__
     >>> not_a_quantity("5 bananas", known)
@@ -863,12 +875,12 @@ def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number without a unit."""
+    """Returns whether a text is a number without a unit."""
     return _DECIMAL.fullmatch(text) is not None
 
 
 def _plain(number: str) -> str | None:
-    """A number as it should be written; None for what is none in any way."""
+    """Returns a number in the syntax that kindcast reads; None if `number` is not a number in any notation."""
     if _GROUPED.fullmatch(number):
         return number.replace(",", "")
     if _COMMA.fullmatch(number):

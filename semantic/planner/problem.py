@@ -1,10 +1,10 @@
-"""What is still open for one event: its candidates and predicates in arrays, and the compiled inner loops of planning.
+"""The undecided candidates and predicates of one event, as arrays, and the compiled inner loops of the planners.
 
-The kernels know numbers only; the modules that call them say what the numbers mean.
+The compiled functions see numbers only. The modules that call them define what the numbers mean.
 
-The heap orders predicates by gain, largest first. An entry has the gain that its predicate had when it was pushed. If
-the gain is another when the entry is popped, the entry is pushed again with the present gain; so a gain may shrink
-without any notice. If a gain grows, the predicate must be pushed again.
+A heap orders predicates by gain, largest first. An entry has the gain that its predicate had when it was pushed. If the
+gain differs when the entry is popped, the entry is pushed again with the current gain. So a gain may shrink without an
+update of the heap. If a gain grows, the predicate must be pushed again.
 
     gain of p = sum over the wanted outcomes w of  miss[p, w] · work[p, w] + (1 - miss[p, w]) · popularity[p, w]
                 over the cost of p
@@ -50,7 +50,7 @@ Bytes = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
 
 SAME = 1e-9
-"""Relative difference of gains that is rounding."""
+"""The relative difference of gains that is regarded as rounding."""
 
 
 @compiled
@@ -85,7 +85,7 @@ def _down(gains: Floats, predicates: Ints, size: int, at: int) -> None:
 
 @compiled
 def build_heap(miss: Floats, cost: Floats, popularity: Ints, work: Ints, gains: Floats, predicates: Ints) -> int:
-    """Fill `gains` and `predicates` with all that settle something; answers how many. Linear."""
+    """Fills `gains` and `predicates` with all predicates that have a gain. Returns how many there are. Linear."""
     size = 0
     for predicate in range(len(cost)):
         gain = _gain(predicate, miss, cost, popularity, work)
@@ -101,7 +101,7 @@ def build_heap(miss: Floats, cost: Floats, popularity: Ints, work: Ints, gains: 
 def push_all(
     new: Ints, miss: Floats, cost: Floats, popularity: Ints, work: Ints, gains: Floats, predicates: Ints, size: int
 ) -> int:
-    """Push the predicates `new` with their present gains; there is room. Answers the new size."""
+    """Pushes the predicates `new` with their current gains. The arrays must have room. Returns the new size."""
     for number in range(len(new)):
         predicate = new[number]
         gain = _gain(predicate, miss, cost, popularity, work)
@@ -123,7 +123,7 @@ def push_all(
 def take_best(
     outcome: Bytes, miss: Floats, cost: Floats, popularity: Ints, work: Ints, gains: Floats, predicates: Ints, size: int
 ) -> tuple[int, int]:
-    """(the predicate with the largest gain, or -1; the size that is left). O(log size) for each entry looked at."""
+    """Returns (the predicate with the largest gain, or -1; the remaining size). O(log size) per entry popped."""
     while size > 0:
         predicate = predicates[0]
         gain = 0.0
@@ -141,16 +141,15 @@ def take_best(
     return -1, 0
 
 
-# Candidates one after another, compiled: where a strategy that walks over them goes on.
-#
-# A walk stands at a place of an order of candidates and at a literal of the candidate there. It is asked for the next
-# predicate again and again, and goes only as far as that one, for the outcomes in between decide what is still needed.
+# Compiled iteration over candidates, for the strategies that evaluate candidate by candidate. The state of an iteration
+# is a position in an order of candidates and a literal of the candidate there. Each call returns the next predicate and
+# advances no further, because the outcome of that predicate decides what is still needed.
 
 
 @compiled
 def sorted_from_top(first: Ints, predicate: Ints, rank: Floats) -> Ints:
-    """`predicate` with those of each candidate by ascending rank, ties by their number. Candidates are short: each is
-    sorted by insertion."""
+    """Returns `predicate` with the predicates of each candidate sorted by ascending rank; ties by number. Insertion
+    sort, because candidates are short."""
     found = predicate.copy()
     ranks = rank.copy()
     for candidate in range(len(first) - 1):
@@ -180,8 +179,8 @@ def next_of_open(
     waits: Ints,
     popularity: Ints,
 ) -> tuple[int, int, int]:
-    """(place, step, predicate, or -1 at the end): the next predicate that an open candidate needs. A candidate that was
-    begun is left as soon as it is decided, or, with `to_the_end`, when nobody needs any more of its predicates."""
+    """Returns (place, step, next predicate that an open candidate needs; -1 at the end). A started candidate is left as
+    soon as it is decided or, with `to_the_end`, when no open candidate needs any more of its predicates."""
     while place < len(order):
         candidate = order[place]
         while (to_the_end and step > 0) or (state[candidate] == 0 and waits[candidate] == 0):
@@ -210,9 +209,9 @@ def next_in_turn(
     state: Bytes,
     waits: Ints,
 ) -> tuple[int, int, int, int]:
-    """(place, step, count, predicate, or -1 at the end): the next predicate that nobody knows of a candidate whose
-    literals so far came out as wanted, or failed, unless it is given up (3) or not needed (4). Candidates that wait for
-    one that is under way are added to `waiting[:count]`."""
+    """Returns (place, step, count, predicate; -1 at the end). The predicate is the next one with an unknown outcome, in
+    a candidate whose earlier literals all had the wanted outcome or failed. Candidates that are given up (3) or not
+    needed (4) are skipped. Candidates that wait for a predicate under evaluation are appended to `waiting[:count]`."""
     while place < len(order):
         candidate = order[place]
         while state[candidate] < 3 and step < first[candidate + 1] - first[candidate]:
@@ -237,8 +236,8 @@ Longs = npt.NDArray[np.int64]
 
 @compiled
 def index_holders(first: Ints, literal: Ints, wanted: Bytes, predicates: int) -> tuple[Ints, Ints, Bytes]:
-    """(`first_holder`, `holder`, `holder_wants`): the candidates that hold each predicate, ascending, and the outcome
-    that each wants, at `first_holder[p] : first_holder[p + 1]`. Linear."""
+    """Returns (`first_holder`, `holder`, `holder_wants`): for each predicate the candidates that contain it, ascending,
+    and the outcome that each of them wants, at `first_holder[p] : first_holder[p + 1]`. Linear."""
     first_holder = np.zeros(predicates + 1, dtype=np.int32)
     for at in range(len(literal)):
         first_holder[literal[at] + 1] += 1
@@ -257,7 +256,8 @@ def index_holders(first: Ints, literal: Ints, wanted: Bytes, predicates: int) ->
 
 @compiled
 def count_work(first_holder: Ints, holder: Ints, wants: Bytes, remaining: Ints) -> tuple[Ints, Ints]:
-    """For each predicate and wanted outcome: its holders, and the literals that these have together."""
+    """Returns, for each predicate and wanted outcome, the number of its candidates and the number of literals in
+    them."""
     popularity = np.zeros((len(first_holder) - 1, 2), dtype=np.int32)
     work = np.zeros((len(first_holder) - 1, 2), dtype=np.int32)
     for predicate in range(len(work)):
@@ -285,8 +285,9 @@ def settle_literals(
     work: Ints,
     satisfied: Ints,
 ) -> int:
-    """Bring states and counts up to date after `settled` came to `value` (0, 1, or 2 for a failure). Candidates that
-    wait for others stand in no count. Answers how many became satisfied; `satisfied` names them."""
+    """Updates states and counts after the predicate `settled` got the outcome `value` (0, 1, or 2 for a failure).
+    Candidates that wait for other predicates are in no count. Returns how many candidates became satisfied; they are in
+    `satisfied`."""
     count = 0
     for at in range(first_holder[settled], first_holder[settled + 1]):
         candidate = holder[at]
@@ -329,7 +330,7 @@ def _count_candidate(
     popularity: Ints,
     work: Ints,
 ) -> None:
-    """Add a candidate to the counts of its unknown predicates (`sign` 1), or take it out (-1)."""
+    """Adds a candidate to the counts of its unknown predicates (`sign` 1), or subtracts it (-1)."""
     for each in range(first[candidate], first[candidate + 1]):
         if outcome[literal[each]] == -1:
             popularity[literal[each], wanted[each]] += sign
@@ -350,7 +351,7 @@ def close_candidate(
     popularity: Ints,
     work: Ints,
 ) -> None:
-    """Bring an open candidate to the state `closed`: nobody needs its predicates for it any more."""
+    """Sets an open candidate to the state `closed` and subtracts it from the counts of its predicates."""
     if waits[candidate] == 0:
         _count_candidate(-1, candidate, first, literal, wanted, outcome, remaining, popularity, work)
     state[candidate] = closed
@@ -370,7 +371,7 @@ def hold_candidates(
     popularity: Ints,
     work: Ints,
 ) -> None:
-    """Take the candidates `held` out of the counts while `begun` is under way."""
+    """Subtracts the candidates `held` from the counts while the predicate `begun` is under evaluation."""
     for candidate in held:
         if state[candidate] == 0 and waits[candidate] == 0:
             _count_candidate(-1, candidate, first, literal, wanted, outcome, remaining, popularity, work)
@@ -392,7 +393,8 @@ def release_candidates(
     popularity: Ints,
     work: Ints,
 ) -> Ints:
-    """Put them back, but for those that wait for another; answers the predicates whose counts grew, some twice."""
+    """Adds the candidates `held` to the counts again, except those that wait for another predicate. Returns the
+    predicates whose counts grew; some may occur twice."""
     outcome[ended] = -1
     room = 0
     for candidate in held:
@@ -412,8 +414,9 @@ def release_candidates(
 
 @compiled
 def shared_pairs(first: Ints, node: Ints, first_holder: Ints, holder: Ints) -> Ints:
-    """int32[k, 2]: the pairs (u, v), u < v, of chains that share a predicate, each pair once, by its first shared
-    predicate. `node[first[c] : first[c + 1]]` are the predicates of chain `c` in one order common to all chains."""
+    """Returns the pairs (u, v), u < v, of chains that share a predicate, as int32[k, 2]. Each pair occurs once, at its
+    first shared predicate. `node[first[c] : first[c + 1]]` are the predicates of chain `c`, in an order common to all
+    chains."""
     count = 0
     pairs = np.empty((1024, 2), dtype=np.int32)
     for predicate in range(len(first_holder) - 1):
@@ -444,16 +447,17 @@ def _first_shared(first: Ints, node: Ints, one: int, other: int) -> int:
 
 @compiled
 def pair_weights(pairs: Ints, first: Ints, node: Ints, passing: Floats, cost: Floats) -> Floats:
-    """For each pair (u, v): the expected cost of u before v minus that of v before u.
+    """Returns for each pair (u, v) the expected cost of u before v minus the expected cost of v before u.
 
-    `passing` and `cost` are by node. Sum over the shared predicates e, from the top, of
-    (1 - p_e) (P_v C'_u - P_u C'_v): P over all nodes above e, C' the cost of those above e that are not shared.
+    `passing` and `cost` are indexed by node. The result is the sum over the shared predicates e, from the top, of (1 -
+    p_e) (P_v C'_u - P_u C'_v). P is the product over all nodes above e; C' is the cost of the nodes above e that are
+    not shared.
     """
     weights = np.zeros(len(pairs))
     for number in range(len(pairs)):
         u, v = pairs[number]
         here, there = first[u], first[v]
-        above_u = above_v = 1.0  # P: all nodes above pass
+        above_u = above_v = 1.0  # P: the probability that all nodes above pass
         alone_u = alone_v = 1.0  # the same over nodes that are not shared
         cost_u = cost_v = 0.0  # C'
         total = 0.0
@@ -484,8 +488,8 @@ def pair_weights(pairs: Ints, first: Ints, node: Ints, passing: Floats, cost: Fl
 
 @compiled
 def join_fragments(edges: Ints, chains: int) -> tuple[Ints, Ints]:
-    """Directed Kruskal: `edges` (u, v), best first, are taken where u has no successor yet, v no predecessor, and no
-    circle closes. Answers `successor[u]` and `predecessor[v]`, -1 for none."""
+    """Directed Kruskal: takes each edge (u, v), best first, if u has no successor yet, v has no predecessor, and the
+    edge closes no cycle. Returns `successor[u]` and `predecessor[v]`; -1 for none."""
     successor = np.full(chains, -1, dtype=np.int32)
     predecessor = np.full(chains, -1, dtype=np.int32)
     root = np.arange(chains).astype(np.int32)
@@ -508,8 +512,8 @@ def join_fragments(edges: Ints, chains: int) -> tuple[Ints, Ints]:
 
 @compiled
 def walk_fragments(heads: Ints, successor: Ints, merit: Floats) -> tuple[Floats, Ints]:
-    """The fragments from each of `heads` on, one after another: the best `merit` of a chain in each, and the chains in
-    order."""
+    """Walks the fragments that start at `heads`. Returns the best `merit` of a chain in each fragment, and all chains
+    in order."""
     best = np.full(len(heads), -np.inf)
     order = np.empty(len(successor), dtype=np.int32)
     count = 0
@@ -523,50 +527,50 @@ def walk_fragments(heads: Ints, successor: Ints, merit: Floats) -> tuple[Floats,
     return best, order
 
 
-# ── what is open for one event: candidates with remaining predicates, predicates with open candidates ─────────────────
+# ── the undecided state of one event: candidates with remaining predicates, predicates with open candidates ─────────
 
 #     candidates ──literals──▶ (predicate, wanted outcome)          a candidate is decided as soon as one outcome is not
 #     predicates ──holders───▶ candidates                           the wanted one, or when all of them are
 #
 # These are the two tables of Liu et al., "Scalable Event Matching for Overlapping Subscriptions" (2007), section 5.1,
-# as flat arrays: every strategy works on the same ones, and settling a predicate costs one step for each candidate that
-# holds it. A negated predicate is a literal that wants `false`.
+# as flat arrays. All strategies use them. Settling a predicate costs one step per candidate that contains it. A negated
+# predicate is a literal that wants `false`.
 
 
-# What is known beforehand of each predicate of an event's problem: how likely it holds, and what asking costs.
+# Estimates for each predicate of an event: the probability that it holds, and the cost of its evaluation.
 
 CERTAIN = 1e-6
-"""Probabilities stay this far from 0 and 1: nothing that was learned is certain, and orders divide by them."""
+"""The least distance of probabilities from 0 and 1: no estimate is certain, and the orders divide by probabilities."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
-    """`holds[p]`: the probability that predicate `p` is true; `cost[p]`: seconds, or any unit common to all. Both
-    float64."""
+    """`holds[p]` is the probability that predicate `p` is true. `cost[p]` is in seconds or another unit common to all
+    predicates. Both are float64."""
 
     holds: npt.NDArray[np.float64]
     cost: npt.NDArray[np.float64]
 
     def passing(self, predicate: npt.NDArray[np.int32], wanted: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
-        """The probability that each literal comes out as wanted."""
+        """Returns the probability that each literal has its wanted outcome."""
         holds = np.clip(self.holds[predicate], CERTAIN, 1 - CERTAIN)
         return np.where(wanted == 1, holds, 1 - holds)
 
 
 OPEN, SATISFIED, DECIDED_FALSE, UNDECIDABLE, NOT_NEEDED = 0, 1, 2, 3, 4
-"""States of a candidate; undecidable: it hangs on a predicate whose operator failed; not needed: another clause of its
-subscription is satisfied."""
+"""The states of a candidate. Undecidable: an operator failed on which the candidate depends. Not needed: another clause
+of its subscription is satisfied."""
 
 UNKNOWN, FALSE, TRUE, FAILED, UNDER_WAY = -1, 0, 1, 2, -2
-"""Outcomes of a predicate."""
+"""The outcomes of a predicate."""
 
 WAIT = -1
-"""What a strategy answers in place of a predicate: all that is left hangs on predicates that are under way."""
+"""What a strategy returns instead of a predicate if everything that remains depends on predicates under evaluation."""
 
 
 class Literals:
-    """The literals of candidates, by candidate: those of `c` stand at `first[c] : first[c + 1]` of `predicate` (int32)
-    and `wanted` (int8, 0 or 1). No predicate stands twice in a candidate. Immutable."""
+    """The literals of candidates. Those of candidate `c` are at `first[c] : first[c + 1]` of `predicate` (int32) and
+    `wanted` (int8, 0 or 1). A predicate occurs at most once in a candidate. Immutable."""
 
     __slots__ = ("first", "predicate", "wanted")
 
@@ -575,7 +579,7 @@ class Literals:
 
     @classmethod
     def of(cls, candidates: Sequence[Sequence[tuple[int, bool]]]) -> "Literals":
-        """From (predicate, wanted outcome) pairs by candidate. Linear.
+        """Builds the arrays from the (predicate, wanted outcome) pairs of each candidate. Linear.
 
         >>> Literals.of([[(0, True), (1, False)], [(1, False)]]).first.tolist()
         [0, 2, 3]
@@ -591,19 +595,20 @@ class Literals:
 
 
 class Undecided:
-    """The progress of one event. Owned by one thread.
+    """The progress of one event. Used by one thread only.
 
-    `state[c]` of each candidate; `outcome[p]` of each predicate; `popularity[p, w]`: open candidates that hold `p` and
-    want the outcome `w`; `work[p, w]`: literals not yet evaluated in those candidates. A predicate that is held by no
-    open candidate need not be evaluated any more.
+    `state[c]` is the state of each candidate, and `outcome[p]` the outcome of each predicate. `popularity[p, w]` counts
+    the open candidates that contain `p` and want the outcome `w`; `work[p, w]` counts the unevaluated literals in these
+    candidates. A predicate that is in no open candidate need not be evaluated.
 
-    Several predicates may be under way at once: `begin` takes the candidates that hold one, and those that its outcome
-    may make superfluous (`group`), out of all counts until `settle` brings its outcome. So whatever a strategy chooses
-    meanwhile is needed whatever that outcome is, and no unnecessary call is made.
+    Several predicates may be under evaluation at the same time. `begin` removes the candidates that contain the
+    predicate, and those that its outcome may make superfluous (`group`), from all counts until `settle` sets the
+    outcome. So each predicate that a strategy chooses meanwhile is needed for any outcome, and no unnecessary call is
+    made.
     """
 
     def __init__(self, literals: Literals, predicates: int) -> None:
-        """`predicates` are numbered from 0. Cost: linear in the literals."""
+        """`predicates` is their number; they are numbered from 0. Cost: linear in the literals."""
         self.literals = literals
         self.predicates = predicates
         self.state = np.zeros(len(literals), dtype=np.int8)
@@ -616,37 +621,39 @@ class Undecided:
         self.popularity, self.work = count_work(self.first_holder, self.holder, self.holder_wants, self.remaining)
         self.waits = np.zeros(len(literals), dtype=np.int32)
         self.under_way: dict[int, Ints] = {}
-        """The predicates that are being evaluated, each with the candidates that wait for it."""
+        """The predicates under evaluation, each with the candidates that wait for it."""
         self.grown: list[Ints] = []
-        """Predicates that more open candidates hold than before; who keeps an order of them takes these out."""
+        """Predicates that are in more open candidates than before. A strategy that keeps an order of predicates empties
+        it."""
         self._satisfied = np.zeros(len(literals), dtype=np.int32)
         self._siblings: dict[int, Sequence[int]] = {}
 
     def holders(self, predicate: int) -> Ints:
-        """The candidates that hold `predicate`, decided ones too."""
+        """Returns the candidates that contain `predicate`, including decided ones."""
         return self.holder[self.first_holder[predicate] : self.first_holder[predicate + 1]]
 
     def needed(self, predicate: int) -> bool:
-        """Whether an open candidate waits for `predicate`."""
+        """Returns whether an open candidate needs the outcome of `predicate`."""
         return bool(self.outcome[predicate] == UNKNOWN and self.popularity[predicate].any())
 
     def is_held(self, predicate: int) -> bool:
-        """Whether an open candidate holds `predicate`, whatever it waits for."""
+        """Returns whether an open candidate contains `predicate`, even if the candidate waits for others."""
         return bool((self.state[self.holders(predicate)] == OPEN).any())
 
     def is_open(self, candidate: int) -> bool:
-        """Whether it is undecided, and hangs on nothing that is under way."""
+        """Returns whether a candidate is undecided and waits for no predicate under evaluation."""
         return bool(self.state[candidate] == OPEN and self.waits[candidate] == 0)
 
     def group(self, candidates: Sequence[int], decisive: Sequence[int]) -> None:
-        """One satisfied candidate of `decisive` is enough for all of `candidates`: the others are not needed then."""
+        """Declares that one satisfied candidate of `decisive` is enough for all `candidates`; the others are then not
+        needed."""
         for each in decisive:
             self._siblings[each] = candidates
             if self.state[each] == SATISFIED:
                 self._drop_siblings(each)
 
     def begin(self, predicate: int) -> None:
-        """`predicate` is being evaluated; `settle` ends it."""
+        """Marks `predicate` as under evaluation, until `settle` or `release`."""
         held = self.under_way[predicate] = self._waiting_for(predicate)
         hold_candidates(
             predicate,
@@ -663,8 +670,8 @@ class Undecided:
         )
 
     def settle(self, predicate: int, outcome: bool | None) -> None:
-        """Note what `predicate` came to; None: its operator failed, and decides nothing. Cost: the literals of the
-        candidates that hold it."""
+        """Records the outcome of `predicate`. None means that its operator failed, which decides nothing. Cost: the
+        literals of the candidates that contain it."""
         self.release(predicate)
         value = FAILED if outcome is None else TRUE if outcome else FALSE
         self.outcome[predicate] = value
@@ -691,8 +698,8 @@ class Undecided:
                     self._drop_siblings(candidate)
 
     def give_up(self, predicate: int) -> None:
-        """The operator of `predicate` has no answer for now, and what hangs on it is left for later: its open
-        candidates are undecidable, whatever else they hold. Cost as `settle`."""
+        """Makes all open candidates of `predicate` undecidable, whatever else they contain: its operator has no answer
+        for now, and they are decided later. Cost as for `settle`."""
         self.release(predicate)
         for each in self.holders(predicate).tolist():
             if self.state[each] == OPEN:
@@ -700,8 +707,8 @@ class Undecided:
         self.outcome[predicate] = FAILED
 
     def _waiting_for(self, predicate: int) -> Ints:
-        """The candidates that wait while `predicate` is under way: its holders, and the other candidates of theirs of
-        which one is enough."""
+        """Returns the candidates that wait while `predicate` is under evaluation: those that contain it, and the other
+        candidates in their groups."""
         holders = self.holders(predicate)
         if not self._siblings:
             return holders
@@ -712,7 +719,7 @@ class Undecided:
         return np.array(list(found), dtype=np.int32)
 
     def release(self, predicate: int) -> None:
-        """`predicate` is not being evaluated any more."""
+        """Marks `predicate` as no longer under evaluation."""
         held = self.under_way.pop(predicate, None)
         if held is not None:
             grown = release_candidates(
@@ -751,26 +758,27 @@ class Undecided:
                 self._close(each, NOT_NEEDED)
 
     def unsettled(self) -> int:
-        """How many candidates are open."""
+        """Returns the number of open candidates."""
         return int(np.count_nonzero(self.state == OPEN))
 
     def open(self) -> list[int]:
-        """The candidates that are not settled, ascending."""
+        """Returns the open candidates, ascending."""
         found: list[int] = np.flatnonzero(self.state == OPEN).tolist()
         return found
 
     def satisfied(self) -> list[int]:
-        """The candidates whose literals all came out as wanted, ascending."""
+        """Returns the candidates whose literals all had the wanted outcome, ascending."""
         found: list[int] = np.flatnonzero(self.state == SATISFIED).tolist()
         return found
 
     def undecidable(self) -> list[int]:
-        """The candidates that would have been satisfied, had no operator failed, ascending."""
+        """Returns the candidates that no outcome has refuted but that an operator's failure left undecided,
+        ascending."""
         found: list[int] = np.flatnonzero(self.state == UNDECIDABLE).tolist()
         return found
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the counts are not what the states say. Slow; for tests."""
+        """Raises AssertionError if the counts do not agree with the states. Slow; for tests."""
         first, predicate = self.literals.first.tolist(), self.literals.predicate.tolist()
         wanted = self.literals.wanted.tolist()
         popularity, work = np.zeros((self.predicates, 2)), np.zeros((self.predicates, 2))

@@ -1,4 +1,4 @@
-"""The planners by name: in which order the predicates of an event are evaluated; linked chains, the order of all.
+"""The planners by name, which order the evaluation of the predicates of an event, and the linked chains of `sub_order`.
 
 | name | evaluates next | from |
 |---|---|---|
@@ -21,14 +21,15 @@ events (4.2.2):
     learned     ─▶ estimates that the order was made with and that are out of date
                          └─▶ enough of both: a new order of all chains in the background ─▶ used from the next event on
 
-The order is as fresh as the statistics, within `STALE_SHARE`. It changes which predicates are evaluated, never what
-matches.
+The order is as recent as the statistics, within `STALE_SHARE`. It changes which predicates are evaluated, but never
+what matches.
 
 `sequential` picks any open candidate and evaluates all its predicates that some open candidate still needs, even if the
 candidate is decided meanwhile. It evaluates at most d times as many predicates as the best schedule for this event,
 where d is the largest number of predicates of a candidate (Theorem 2); with unequal costs d · Cmax / Cmin (4.3).
 
-`naive` is the baseline: it evaluates a predicate in its turn even if another outcome has already decided the candidate.
+`naive` is the baseline: it evaluates each predicate in order, even if another outcome has already decided the
+candidate.
 """
 
 import logging
@@ -80,7 +81,7 @@ __all__ = [
     "sub_order",
 ]
 
-# ── linked chains: all subscribed conjunctions of expensive predicates, in an order that is good for most events ──────
+# ── linked chains: the conjunctions of expensive predicates of all subscriptions, in an order good for most events ──
 
 # A chain is the predicates of one clause, from top to bottom by cost / (1 - probability of passing), the best order for
 # the chain alone; ties go by the number of the predicate in all chains, so that links never cross. Equal predicates of
@@ -97,11 +98,12 @@ __all__ = [
 
 
 MOST_PAIRS = 20_000_000
-"""Pairs of chains weighed exactly: some seconds and 400 MB. Above it each chain is weighed against few neighbours."""
+"""The maximum number of pairs that are weighed exactly: some seconds and 400 MB. With more pairs, each chain is weighed
+against few neighbours."""
 LEAST = 1e-300
-"""Stands for a probability that has become 0 by underflow, where one is divided by it."""
+"""Replaces a probability that became 0 by underflow, as a divisor."""
 NEIGHBOURS = 4
-"""Neighbours in the order of P / C to either side, for each shared predicate, where not all pairs are weighed."""
+"""If not all pairs are weighed: the neighbours weighed on either side, per shared predicate, in the order of P / C."""
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -109,8 +111,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A predicate in a chain: its number, the probability that it comes out as wanted, its cost. A negated predicate
-    has another number than the predicate itself: to ask one tells the other, but it settles different chains."""
+    """A predicate in a chain: its number, the probability of its wanted outcome, and its cost. A negated predicate has
+    another number than the predicate itself. One evaluation decides both, but it settles different chains."""
 
     predicate: int
     passing: float
@@ -121,18 +123,18 @@ class Node:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Its position in every chain, ascending."""
+        """The sort key of the node in each chain, ascending."""
         return self.cost / (1.0 - self.passing), self.predicate
 
 
 class Chains:
-    """Chains as arrays, from top to bottom: chain `c` has the nodes `first[c] : first[c + 1]` of `node` (int32, numbers
-    of predicates), `passing` and `cost` (float64). Immutable."""
+    """Chains as arrays. The nodes of chain `c`, from top to bottom, are at `first[c] : first[c + 1]` of `node` (int32,
+    numbers of predicates), `passing` and `cost` (float64). Immutable."""
 
     __slots__ = ("chain", "cost", "first", "node", "passing")
 
     def __init__(self, first: Ints, node: Ints, passing: Floats, cost: Floats) -> None:
-        """The nodes of a chain in any order. Cost: sorting them."""
+        """The nodes of a chain may be in any order. Cost: one sort of the nodes."""
         passing = np.clip(passing, CERTAIN, 1.0 - CERTAIN)
         chain = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
         from_top = np.lexsort((node, cost / (1.0 - passing), chain))
@@ -141,7 +143,7 @@ class Chains:
 
     @classmethod
     def of(cls, chains: Sequence[Sequence[Node]]) -> "Chains":
-        """From the nodes of each chain."""
+        """Builds the arrays from the nodes of each chain."""
         first = np.zeros(len(chains) + 1, dtype=np.int32)
         np.cumsum([len(chain) for chain in chains], out=first[1:])
         nodes = [node for chain in chains for node in chain]
@@ -156,7 +158,7 @@ class Chains:
         return len(self.first) - 1
 
     def above(self) -> tuple[Floats, Floats]:
-        """For each node: P, the probability that all above it pass, and C, the expected cost of those."""
+        """Returns for each node P, the probability that all nodes above it pass, and C, their expected cost."""
         above, before = np.ones(len(self.node)), np.zeros(len(self.node))
         starts, lengths = self.first[:-1], np.diff(self.first)
         for depth in range(1, int(lengths.max(initial=0))):
@@ -167,9 +169,9 @@ class Chains:
 
 
 def order_chains(chains: Chains, *, most_pairs: int = MOST_PAIRS) -> Ints:
-    """The numbers of `chains` in the order in which to evaluate them, `int32[chains]`. Deterministic. Cost: a merge of
-    two chains for each pair that shares a predicate, or, where there are more than `most_pairs`, for the nearest
-    neighbours. Compiled, without the interpreter lock."""
+    """Returns the numbers of `chains` in the order of evaluation, `int32[chains]`. Deterministic. Cost: a merge of two
+    chains for each pair that shares a predicate; with more than `most_pairs` pairs, only for the nearest neighbours.
+    Compiled; it does not hold the interpreter lock."""
     holders = _Holders(chains)
     pairs = holders.pairs() if holders.pair_count() <= most_pairs else holders.near_pairs()
     weights = pair_weights(pairs, chains.first, chains.node, chains.passing, chains.cost)
@@ -187,7 +189,7 @@ def order_chains(chains: Chains, *, most_pairs: int = MOST_PAIRS) -> Ints:
 
 
 class _Holders:
-    """Which chains hold each predicate, the predicates numbered densely as `node`."""
+    """Maps each predicate to the chains that contain it. `node` has the predicates, numbered densely."""
 
     def __init__(self, chains: Chains) -> None:
         self._chains = chains
@@ -199,7 +201,7 @@ class _Holders:
         np.cumsum(self._held, out=self.first_holder[1:])
 
     def pair_count(self) -> int:
-        """At most so many pairs of chains share a predicate."""
+        """Returns an upper bound of the number of pairs of chains that share a predicate."""
         held = self._held.astype(np.int64)
         return int((held * (held - 1) // 2).sum())
 
@@ -208,7 +210,8 @@ class _Holders:
         return shared_pairs(chains.first, self.node, self.first_holder, chains.chain[self._by_predicate])
 
     def near_pairs(self) -> Ints:
-        """Holders of one predicate that are near each other in the order of P / C, `NEIGHBOURS` to either side."""
+        """Returns pairs of chains with a common predicate that are close in the order of P / C: `NEIGHBOURS` on either
+        side."""
         above, before = self._chains.above()
         order = np.lexsort((self._chains.chain, before / np.maximum(above, LEAST), self.node))
         owner, node = self._chains.chain[order], self.node[order]
@@ -220,7 +223,8 @@ class _Holders:
         return np.ascontiguousarray(np.unique(pairs, axis=0))
 
     def settled_per_cost(self) -> Floats:
-        """For each chain: the literals that evaluating it alone is expected to settle, over its expected cost."""
+        """Returns for each chain the literals that its evaluation is expected to settle, divided by its expected
+        cost."""
         chains = self._chains
         above, _ = chains.above()
         lengths = np.diff(chains.first)[chains.chain]
@@ -233,10 +237,10 @@ class _Holders:
 
 
 class LinkedChains:
-    """Chains by name, a number, and where each stands. Owned by one thread.
+    """Chains by name, where a name is a number, and the position of each chain. Used by one thread only.
 
-    Those that were ordered together are arrays, and what they share is found there; those that were put beside them
-    later are held by themselves.
+    Chains that were ordered together are stored as arrays, with an index of shared predicates. Chains that were added
+    later are stored one by one.
 
         position   float64 by name: chains are evaluated by ascending position, NaN for one that is not there
 
@@ -255,8 +259,8 @@ class LinkedChains:
 
     @classmethod
     def ordered(cls, names: npt.NDArray[np.int64], chains: Chains, *, most_pairs: int = MOST_PAIRS) -> "LinkedChains":
-        """Chain `c` of `chains` under `names[c]`, all in the order of `order_chains`. Touches nothing that others do:
-        any thread may call it."""
+        """Builds the object with chain `c` of `chains` under the name `names[c]`, in the order of `order_chains`. It
+        shares no state, so any thread may call it."""
         found = cls()
         order = order_chains(chains, most_pairs=most_pairs)
         found._position = np.full(int(names.max(initial=-1)) + 1, np.nan)
@@ -279,8 +283,8 @@ class LinkedChains:
         return name in self._place or name in self._own
 
     def add(self, name: int, nodes: Iterable[Node]) -> None:
-        """Put a chain where it saves most: beside one neighbour. Costs a few merges for each of its predicates, and
-        moves nothing else."""
+        """Adds a chain beside the neighbour with which it saves most. Costs a few merges for each of its predicates.
+        Other chains do not move."""
         nodes = tuple(sorted(nodes, key=lambda node: node.rank))
         beside, after = self._best(nodes)
         position = self._free_position(beside, after)
@@ -293,7 +297,7 @@ class LinkedChains:
             insort(self._holders.setdefault(node.predicate, []), (ratio, name))
 
     def remove(self, name: int) -> None:
-        """Raises KeyError for a chain that is not there."""
+        """Removes a chain. Raises KeyError if it is not there."""
         if name in self._own:
             for ratio, node in _ratios(self._own.pop(name)):
                 holders = self._holders[node.predicate]
@@ -306,7 +310,7 @@ class LinkedChains:
         self._position[name] = np.nan
 
     def positions(self, names: npt.ArrayLike) -> Floats:
-        """Where they stand; infinite for one that is not there. A look-up each."""
+        """Returns the positions of chains; infinity for an unknown chain. One look-up each."""
         chosen = np.asarray(names, dtype=np.int64)
         if not len(self._position):
             return np.full(len(chosen), np.inf)
@@ -315,7 +319,7 @@ class LinkedChains:
         return found
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if positions and chains disagree. Slow; for tests."""
+        """Raises AssertionError if positions and chains disagree. Slow; for tests."""
         there = [*self._place, *self._own]
         assert len(set(there)) == len(there) == len(self._sorted), there
         assert sorted(self._position[there].tolist()) == self._sorted
@@ -325,7 +329,7 @@ class LinkedChains:
         assert held == sorted((each, *pair) for each, pairs in self._holders.items() for pair in pairs)
 
     def _best(self, nodes: tuple[Node, ...]) -> tuple[int, bool]:
-        """(the chain beside which these nodes save most, or -1; whether behind it)."""
+        """Returns (the chain beside which these nodes save most, or -1; whether they come after it)."""
         near = self._near(nodes)
         if not near:
             return -1, False
@@ -349,8 +353,8 @@ class LinkedChains:
         return self._base.node[own], self._base.passing[own], self._base.cost[own]
 
     def _near(self, nodes: tuple[Node, ...]) -> list[int]:
-        """Chains that share a predicate, at most `NEIGHBOURS` to either side of each in the order of P / C among those
-        that were ordered together, and as many among the others."""
+        """Returns chains that share a predicate with `nodes`: for each predicate at most `NEIGHBOURS` on either side in
+        the order of P / C among the chains that were ordered together, and as many among the others."""
         found: dict[int, None] = {}
         for ratio, node in _ratios(nodes):
             if node.predicate + 1 < len(self._first):
@@ -390,7 +394,8 @@ def _arrays(nodes: tuple[Node, ...]) -> tuple[Ints, Floats, Floats]:
 
 
 def _ratios(nodes: Iterable[Node]) -> Iterable[tuple[float, Node]]:
-    """Each node with C / P of what stands above it: the smaller, the likelier and cheaper it is reached."""
+    """Yields each node with C / P of the nodes above it. The smaller the ratio, the likelier and cheaper the node is
+    reached."""
     above, before = 1.0, 0.0
     for node in nodes:
         yield before / max(above, LEAST), node
@@ -399,7 +404,7 @@ def _ratios(nodes: Iterable[Node]) -> Iterable[tuple[float, Node]]:
 
 
 def naive(undecided: Undecided) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next."""
+    """Yields the predicates to evaluate, in order. The caller must settle or begin each before it takes the next."""
     literals = undecided.literals
     order = np.arange(len(literals), dtype=np.int32)
     while len(order):
@@ -428,7 +433,7 @@ def naive(undecided: Undecided) -> Iterator[int]:
 
 
 def greedy(undecided: Undecided, estimates: Estimates) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next.
+    """Yields the predicates to evaluate, in order. The caller must settle or begin each before it takes the next.
 
     Cost: O(log predicates) for each one evaluated or no longer needed; some microseconds.
     """
@@ -455,7 +460,7 @@ def greedy(undecided: Undecided, estimates: Estimates) -> Iterator[int]:
 
 
 def sequential(undecided: Undecided) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next."""
+    """Yields the predicates to evaluate, in order. The caller must settle or begin each before it takes the next."""
     order = np.arange(len(undecided.literals), dtype=np.int32)
     return walk_open(undecided, order, undecided.literals.predicate, to_the_end=True)
 
@@ -463,8 +468,9 @@ def sequential(undecided: Undecided) -> Iterator[int]:
 def walk_open(
     undecided: Undecided, order: npt.NDArray[np.int32], literal: npt.NDArray[np.int32], *, to_the_end: bool
 ) -> Iterator[int]:
-    """The open candidates in `order`, each with its predicates as they stand in `literal`, till it is decided or, with
-    `to_the_end`, all of them that somebody needs. Those that hang on what is under way come once more."""
+    """Walks the open candidates in `order` and yields their predicates in the order of `literal`: until a candidate is
+    decided or, with `to_the_end`, all its predicates that an open candidate needs. Candidates that wait for predicates
+    under evaluation are walked again later."""
     first = undecided.literals.first
     while len(order):
         place = step = 0
@@ -490,16 +496,17 @@ def walk_open(
 
 
 STALE_SHARE = 1 / 8
-"""All chains are ordered anew when so many of their nodes came, went, or have other estimates than the order knew."""
+"""All chains are reordered if this share of their nodes was added, was removed, or has other estimates than the
+order."""
 DRIFT = 1.5
-"""An estimate holds no more when a probability, its complement or a cost is so many times what it was, or less."""
+"""An estimate is out of date if a probability, its complement or a cost has changed by more than this factor."""
 SELDOM = 0.01
-"""Probabilities below this are alike: a node that passes so seldom is hardly ever passed."""
+"""Probabilities below this are regarded as equal, because a node with such a probability hardly ever passes."""
 PLACED_SINGLY = 64
-"""New chains that are put beside a neighbour one by one, some 100 µs each; of more, all stand last until the next order
-of all."""
+"""The number of new chains that are placed beside a neighbour one by one (about 100 µs each). If there are more, all of
+them are last until all chains are reordered."""
 PAUSE = 20.0
-"""Between two orders passes so many times what the last one took: a core spends at most a twentieth on them."""
+"""The pause between two reorderings, as a multiple of the duration of the last one: at most a twentieth of a core."""
 THREAD = "kindcast-order"
 
 _logger = logging.getLogger(__name__)
@@ -507,8 +514,8 @@ Run = Callable[[Callable[[], None]], None]
 
 
 def sub_order(undecided: Undecided, estimates: Estimates, positions: npt.ArrayLike) -> Iterator[int]:
-    """The predicates to evaluate, in order; the caller settles or begins each before it asks for the next. The chain of
-    candidate `c` stands at `positions[c]`. Cost: one sort of the candidates, and a walk over them."""
+    """Yields the predicates to evaluate, in order. The caller must settle or begin each before it takes the next. The
+    chain of candidate `c` is at `positions[c]`. Cost: one sort of the candidates and one walk over them."""
     literals = undecided.literals
     ranks = estimates.cost[literals.predicate] / (1.0 - estimates.passing(literals.predicate, literals.wanted))
     from_top = sorted_from_top(literals.first, literals.predicate, ranks)
@@ -517,20 +524,20 @@ def sub_order(undecided: Undecided, estimates: Estimates, positions: npt.ArrayLi
 
 
 def at_once(run: Callable[[], None]) -> None:
-    """Orders are made where they become due: the owner waits."""
+    """Runs a reordering in the calling thread, which waits for it."""
     run()
 
 
 def in_thread(run: Callable[[], None]) -> None:
-    """Orders are made in a thread of their own; kernels there hold no interpreter lock."""
+    """Runs a reordering in a new thread. The compiled functions hold no interpreter lock there."""
     threading.Thread(target=run, name=THREAD).start()
 
 
 class SubOrder:
-    """The strategy with its chains. One owner; the order of all is made by `run`.
+    """The strategy `sub_order` with its chains. Used by one thread; `run` starts the reorderings.
 
-    Nodes of chains are 2 · predicate, or 2 · predicate + 1 where the outcome `false` is wanted. `_holds` and `_cost`
-    are what is expected of predicates now, `_ordered_holds` and `_ordered_cost` what the order in use was made with.
+    The nodes of chains are 2 · predicate, or 2 · predicate + 1 if the wanted outcome is `false`. `_holds` and `_cost`
+    are the current estimates; `_ordered_holds` and `_ordered_cost` are those of the order in use.
     """
 
     def __init__(self, *, run: Run = in_thread, most_pairs: int = MOST_PAIRS) -> None:
@@ -549,13 +556,13 @@ class SubOrder:
         self._since: set[int] = set()
         self._not_before = 0.0
         self.orders = 0
-        """Orders of all chains that were made and taken into use."""
+        """The number of reorderings that were completed and put to use."""
 
     def __len__(self) -> int:
         return len(self._chains)
 
     def learned(self, predicate: int, holds: float, cost: float) -> None:
-        """What is expected of a predicate from now on. Some comparisons."""
+        """Sets the estimates of a predicate. Costs some comparisons."""
         if predicate >= len(self._holds):
             self._grow(predicate)
         self._holds[predicate], self._cost[predicate] = holds, cost
@@ -568,14 +575,14 @@ class SubOrder:
             self._look = True
 
     def add(self, chain: int, predicates: Sequence[int], wanted: Sequence[bool]) -> None:
-        """Add a clause. The estimates of its predicates must be known."""
+        """Adds a clause. The estimates of its predicates must be known."""
         nodes = tuple(2 * number + (not want) for number, want in zip(predicates, wanted, strict=True))
         self._chains[chain] = nodes
         self._unplaced[chain] = None
         self._changed(chain, nodes, 1)
 
     def remove(self, chain: int) -> None:
-        """A clause went. Raises KeyError for one that is not there."""
+        """Removes a clause. Raises KeyError if it is not there."""
         nodes = self._chains.pop(chain)
         self._unplaced.pop(chain, None)
         if chain in self._linked:
@@ -583,18 +590,18 @@ class SubOrder:
         self._changed(chain, nodes, -1)
 
     def plan(self, undecided: Undecided, estimates: Estimates, chains: Sequence[int]) -> Iterator[int]:
-        """As `Strategy.plan`. A chain that has no place yet stands last."""
+        """See `Strategy.plan`. A chain without a position comes last."""
         self._settle()
         return sub_order(undecided, estimates, self._linked.positions(chains))
 
     def order_now(self) -> None:
-        """Order all chains with what is expected now, here; an order that is under way is not used."""
+        """Reorders all chains with the current estimates in this thread. A reordering in progress is discarded."""
         self._coming = self._snapshot()
         self._coming.make()
         self._take()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if the chains and their order disagree. Slow; for tests."""
+        """Raises AssertionError if the chains and their order disagree. Slow; for tests."""
         self._linked.check_invariants()
         assert all((chain in self._linked) is (chain not in self._unplaced) for chain in self._chains)
         assert len(self._linked) + len(self._unplaced) == len(self._chains)
@@ -614,7 +621,7 @@ class SubOrder:
             self._since.add(chain)
 
     def _settle(self) -> None:
-        """Take over an order that is there; begin one if it is due; give new chains their place."""
+        """Takes over a finished order, starts a reordering if it is due, and places new chains."""
         if self._coming is not None and self._coming.done:
             self._take()
         if self._look and self._coming is None and time.monotonic() >= self._not_before:
@@ -631,7 +638,7 @@ class SubOrder:
             self._unplaced.clear()
 
     def _snapshot(self) -> "_Order":
-        """Linear in the nodes; some tens of ns each."""
+        """Copies the chains and estimates for a reordering. Linear in the nodes, some tens of ns each."""
         self._since = set()
         names = np.fromiter(self._chains, dtype=np.int64, count=len(self._chains))
         first = np.zeros(len(names) + 1, dtype=np.int32)
@@ -640,7 +647,7 @@ class SubOrder:
         return _Order(names, first, nodes, self._holds.copy(), self._cost.copy(), self._most_pairs)
 
     def _take(self) -> None:
-        """Use the order that was made, with what changed since it was begun."""
+        """Puts the finished order to use, with the changes since it was started."""
         order, self._coming = self._coming, None
         assert order is not None
         self._not_before = time.monotonic() + PAUSE * order.seconds
@@ -676,7 +683,8 @@ class SubOrder:
 
 
 class _Order:
-    """An order of all chains as they were at one moment. Any thread may make it; nobody else touches it meanwhile."""
+    """A reordering of all chains as they were at one moment. Any thread may run it; no other thread uses it
+    meanwhile."""
 
     def __init__(
         self,
@@ -695,7 +703,7 @@ class _Order:
         self.done = False
 
     def make(self) -> None:
-        """Set `made`; if that fails, say why in the log: the order in use stays."""
+        """Computes `made`. If that fails, it logs the error, and the order in use remains."""
         began = time.monotonic()
         try:
             names, first, nodes = self._chains
@@ -710,7 +718,7 @@ class _Order:
 
 
 def _drifted(holds: Any, cost: Any, known_holds: Any, known_cost: Any) -> Any:
-    """Whether estimates are no longer what they were known to be; of one predicate, or of many in arrays."""
+    """Returns whether estimates differ too much from the known ones; for one predicate, or for arrays of them."""
     return (
         _apart(holds + SELDOM, known_holds + SELDOM)
         | _apart(1.0 - holds + SELDOM, 1.0 - known_holds + SELDOM)
@@ -723,30 +731,30 @@ def _apart(one: Any, other: Any) -> Any:
 
 
 class UnknownPlanner(ValueError):
-    """There is no planner of this name."""
+    """Raised if there is no planner with this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no planner {name!r}; known are {', '.join(sorted(PLANNERS))}")
 
 
 class Strategy(Protocol):
-    """Knows the chain of every clause with operators, and orders the predicates of one event. One owner. Predicates
-    have the same numbers for `learned` and `add`; those of an event's problem are its own."""
+    """Knows the chain of each clause with operators, and orders the predicates of one event. Used by one thread.
+    `learned` and `add` use the same numbers of predicates; the problem of an event has numbers of its own."""
 
     def learned(self, predicate: int, holds: float, cost: float) -> None:
-        """What is expected of a predicate from now on: the probability that it holds, what asking costs. Told before
-        the first clause that has it comes."""
+        """Sets the estimates of a predicate: the probability that it holds and the cost of its evaluation. Must be
+        called before `add` of the first clause with this predicate."""
 
     def add(self, chain: int, predicates: Sequence[int], wanted: Sequence[bool]) -> None:
-        """A clause came, with its predicates and the outcome that it wants of each."""
+        """Adds a clause with its predicates and the wanted outcome of each."""
 
     def remove(self, chain: int) -> None:
-        """A clause went."""
+        """Removes a clause."""
 
     def plan(self, undecided: Undecided, estimates: Estimates, chains: Sequence[int]) -> Iterator[int]:
-        """The predicates of this event to evaluate, in order; the caller settles or begins each before it asks for the
-        next. `WAIT`: all that is left hangs on what is under way; the caller settles some of it. Candidate `c` is the
-        clause `chains[c]`."""
+        """Yields the predicates of this event to evaluate, in order. The caller must settle or begin each before it
+        takes the next. `WAIT` means that everything that remains depends on predicates under evaluation; the caller
+        must settle one of them first. Candidate `c` is the clause `chains[c]`."""
 
 
 class _Orderless:
@@ -756,13 +764,13 @@ class _Orderless:
         self._order = order
 
     def learned(self, predicate: int, holds: float, cost: float) -> None:
-        """Estimates come with each event."""
+        """Does nothing: the estimates come with each event."""
 
     def add(self, chain: int, predicates: Sequence[int], wanted: Sequence[bool]) -> None:
-        """Nothing to prepare."""
+        """Does nothing."""
 
     def remove(self, chain: int) -> None:
-        """Nothing was prepared."""
+        """Does nothing."""
 
     def plan(self, undecided: Undecided, estimates: Estimates, chains: Sequence[int]) -> Iterator[int]:
         return self._order(undecided, estimates)
@@ -777,7 +785,7 @@ PLANNERS: Final[Mapping[str, Callable[[], Strategy]]] = {
 
 
 def new_strategy(name: str) -> Strategy:
-    """Raises `UnknownPlanner`."""
+    """Returns a new strategy. Raises `UnknownPlanner`."""
     if name not in PLANNERS:
         raise UnknownPlanner(name)
     return PLANNERS[name]()

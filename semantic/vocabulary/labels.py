@@ -1,10 +1,11 @@
-"""Names of all documents: what a term means, the label to show in a language, the known names nearest to a slip.
+"""Resolution of terms to concepts, the label to show in a language, and search for the known names nearest to a typo.
 
-    labels ──pairs of neighbouring letters──▶ postings: pair → labels
+    labels ──bigrams of letters──▶ postings: bigram → labels
     query ──its pairs──▶ labels that share most of them ──compared in full──▶ the nearest
 
-The postings are flat arrays, built when they are first needed: a million labels cost a few seconds once. No query scans
-all labels. `NearNames` finds the known attribute that an unknown one may be a slip for. It is used in messages only.
+The postings are flat arrays. They are built at first use: a few seconds for a million labels. No nearest-name query
+scans all labels. `NearNames` finds the known attribute that is probably meant by an unknown one. It is used in messages
+only.
 """
 
 import re
@@ -39,7 +40,7 @@ __all__ = [
 
 # ── term resolution: what a name in an expression or an event may mean (docs/matching-semantics.md, rule 12) ──────────
 
-# Levels, best first; the first with a hit decides:
+# The levels, best first. The first level with a hit decides:
 #
 #     iri         the IRI itself
 #     short       CURIE (`brick:Sensor`), short form (`CL_0000084`, `CL:0000084`), a local name of only one concept
@@ -58,10 +59,10 @@ LONGEST_TERM = 4_096  # characters of a term that is looked up: no label is long
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What a term may mean: nothing, one concept, or several (ambiguous). `level` says how it was found; `replaced`
-    pairs each deprecated IRI that was hit with its replacement, which stands in `candidates` in its place. `iris` are
-    the names that were hit: equivalent names are one concept today, but perhaps not under the next version.
-    `set_aside` are individuals of the same name that gave way to the one class or SKOS concept."""
+    """What a term may mean: no concept, one concept, or several (ambiguous). `level` tells how it was found. `replaced`
+    pairs each deprecated IRI that was hit with its replacement, which is in `candidates` instead. `iris` are the names
+    that were hit: names that are equivalent in this version may be different concepts in the next. `set_aside` are
+    individuals of the same name, dropped in favour of the only class or SKOS concept."""
 
     candidates: tuple[ConceptId, ...] = ()
     level: Level | None = None
@@ -70,7 +71,7 @@ class Resolution:
     set_aside: tuple[ConceptId, ...] = ()
 
     def only(self, concept: ConceptId, names: frozenset[str], set_aside: tuple[ConceptId, ...] = ()) -> "Resolution":
-        """The same for one of the candidates, which has these `names`."""
+        """Returns the resolution restricted to one of its candidates, which has these `names`."""
         return Resolution(
             (concept,),
             self.level,
@@ -81,10 +82,10 @@ class Resolution:
 
 
 class TermIndex:
-    """Every way to write every name. Immutable after construction; a look-up costs at most six dict accesses.
+    """An index of all spellings of all names. Immutable after construction. A look-up costs at most six dict accesses.
 
-    The tables hold IRIs, not concepts: a deprecated name and its successor may share a label, and only by name can the
-    one be followed to the other.
+    The tables hold IRIs instead of concepts, because a deprecated name and its successor may share a label; only by
+    name can the first be replaced by the second.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class TermIndex:
         context_prefixes: Iterable[tuple[str, str]] = (),
         aliases: Aliases | None = None,
     ) -> None:
-        """`concept_of` has all names, main forms of aliases too; `replacement` gives the names that stand for a
+        """`concept_of` has all names, including main forms of aliases. `replacement` returns the names that replace a
         deprecated one. `prefixes` are those of ontologies, `context_prefixes` those of JSON-LD contexts."""
         self._concept_of = concept_of
         self._aliases = aliases or Aliases()
@@ -124,8 +125,8 @@ class TermIndex:
         self._own_prefixes = _by_prefix(pair for pair in own if pair[0] not in self._prefixes)
 
     def resolve(self, term: str, *, is_iri: bool = False, asked: bool = False) -> Resolution:
-        """What `term` may mean; with `is_iri` only as an IRI, with `asked` as a person means it, who may also use the
-        prefixes of contexts."""
+        """Returns what `term` may mean. With `is_iri` it is read only as an IRI. With `asked` a person wrote it, and it
+        may also use the prefixes of contexts."""
         if term in self._concept_of:
             return self._resolution(self._names_of(term), "iri")
         if is_iri or not term or len(term) > LONGEST_TERM:
@@ -144,7 +145,7 @@ class TermIndex:
         return self.aliased(term)
 
     def spelt_otherwise(self, text: str) -> Resolution:
-        """What other spellings of `text` mean, all together. Costs some 20 to 200 look-ups."""
+        """Returns the meanings of all other spellings of `text` together. Costs about 20 to 200 look-ups."""
         found: dict[str, None] = {}
         for spelling in (*codes(text), *spellings(text)):
             named = (*self.short_form(spelling), *self._folded.get(spelling), *self._synonyms.get(spelling))
@@ -152,13 +153,14 @@ class TermIndex:
         return self._resolution(tuple(found), "spelling")
 
     def aliased(self, text: str) -> Resolution:
-        """What `text` means as an alias of a name (rule 24)."""
+        """Returns what `text` means as an alias of a name (rule 24)."""
         if not self._aliases or len(text) > LONGEST_TERM:
             return Resolution()
         return self._resolution(self._names_of(text), "iri")
 
     def _names_of(self, iri: str) -> tuple[str, ...]:
-        """The names that `iri` is or is an alias of: those that a document states before those it only implies."""
+        """Returns the names that `iri` equals or is an alias of. Names that a document states are preferred to implied
+        ones."""
         if not self._aliases or iri in self._stated:
             return (iri,) if iri in self._concept_of else ()
         main = self._aliases.main(iri)
@@ -166,9 +168,9 @@ class TermIndex:
         return tuple(stated) if stated else tuple(each for each in (iri, main) if each in self._concept_of)[:1]
 
     def short_form(self, term: str, *, asked: bool = False) -> tuple[str, ...]:
-        """The IRIs that `term` abbreviates: as a CURIE by the ontologies' prefixes (where it is `asked`, else by those
-        of contexts), or as the local name of one concept, or, where it is `asked`, by the last part of a namespace that
-        an ontology has the empty prefix for."""
+        """Returns the IRIs that `term` abbreviates. It is read as a CURIE with the ontologies' prefixes, or as the
+        local name of one concept. If `asked`, prefixes of contexts count too, and so does the last part of a namespace
+        that an ontology gives the empty prefix."""
         prefix, colon, rest = term.partition(":")
         tables = (self._prefixes, self._context_prefixes) if asked else (self._prefixes,)
         for table in tables if colon else ():
@@ -180,7 +182,7 @@ class TermIndex:
         return self._known(self._own_prefixes, prefix, rest) if colon and asked else ()
 
     def spelt_out(self, curie: str) -> tuple[str, ...]:
-        """The IRIs that a CURIE may stand for where it is asked, known or not: by the first table that has its
+        """Returns the IRIs, known or not, that a CURIE in a subscription may stand for, by the first table that has its
         prefix."""
         prefix, colon, rest = curie.partition(":")
         for table in (self._prefixes, self._context_prefixes, self._own_prefixes) if colon else ():
@@ -193,15 +195,15 @@ class TermIndex:
         return tuple(name for iri in spelt_out for name in self._names_of(iri))
 
     def known(self, iris: Iterable[str]) -> Resolution:
-        """What these IRIs mean, those that are known; deprecated ones are replaced."""
+        """Returns the meaning of those IRIs that are known. Deprecated ones are replaced."""
         return self._resolution(tuple(name for iri in iris for name in self._names_of(iri)), "iri")
 
     def shared(self) -> set[str]:
-        """The labels of more than one name: exact ones, and folded ones."""
+        """Returns the labels, exact and folded, that more than one name has."""
         return {text for table in (self._labels, self._folded, self._synonyms) for text in table.shared()}
 
     def curies(self, iri: str) -> Iterator[str]:
-        """The CURIEs of `iri` that an expression may use, shortest first. Linear in the prefixes."""
+        """Yields the CURIEs of `iri` that an expression may use, shortest first. Linear in the number of prefixes."""
         found = [
             f"{prefix}:{iri.removeprefix(namespace)}"
             for prefix, namespaces in self._prefixes.items()
@@ -229,8 +231,8 @@ def _by_prefix(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 class _Table:
-    """Text → IRIs. Most texts have one, which is kept bare: with a million labels, tuples would cost as much as the
-    rest."""
+    """A map of text → IRIs. A single IRI, the usual case, is stored without a tuple: with a million labels, tuples
+    would cost as much memory as everything else."""
 
     def __init__(self) -> None:
         self._found: dict[str, str | tuple[str, ...]] = {}
@@ -248,7 +250,7 @@ class _Table:
             self._found[text] = (*old, iri)
 
     def shared(self) -> Iterator[str]:
-        """The texts with several IRIs."""
+        """Yields the texts with several IRIs."""
         return (text for text, found in self._found.items() if not isinstance(found, str))
 
     def get(self, text: str) -> tuple[str, ...]:
@@ -257,7 +259,7 @@ class _Table:
 
 
 def folded(text: str) -> str:
-    """`text` for comparisons that forgive: NFKC, without case, white space runs as one blank.
+    """Returns `text` folded for tolerant comparison: NFKC, without case, each run of white space as one blank.
 
     >>> folded("  Temperature\\tSENSOR "), folded("Straße") == folded("STRASSE")
     ('temperature sensor', True)
@@ -266,18 +268,19 @@ def folded(text: str) -> str:
 
 
 SPELT = 64
-"""Characters of a text of which other spellings are made."""
+"""The maximum length of a text whose other spellings are tried."""
 
 
 JOINTS = (" ", "-", "_", "")
-"""What may stand between the words of a name."""
+"""The separators that may be between the words of a name."""
 MIXED = 3
-"""Words that are joined in every way; more are joined all in one way, or as they are written."""
+"""The maximum number of gaps that are joined in all combinations. With more, all gaps have the same separator or remain
+as written."""
 
 
 def spellings(text: str) -> Iterator[str]:
-    """The spellings of a name, folded: its words joined in other ways, the last one as it is and in the other number of
-    English. At most 64.
+    """Yields the folded spellings of a name: its words joined with other separators, the last word in singular and
+    plural. At most 64.
 
     >>> list(spellings("galaxy"))
     ['galaxy', 'galaxys', 'galaxies', 'galaxyes']
@@ -297,8 +300,8 @@ def spellings(text: str) -> Iterator[str]:
 
 
 def codes(text: str) -> Iterator[str]:
-    """The short forms that `text` may be, if it has a digit: in capitals, its parts joined by hyphens, underscores or a
-    colon.
+    """Yields the short forms that `text` may stand for, if it has a digit: in capitals, its parts joined by hyphens,
+    underscores or a colon.
 
     >>> list(codes("cwe-79")), list(codes("hard disk"))
     (['CWE-79', 'CWE_79', 'CWE:79'], [])
@@ -310,7 +313,7 @@ def codes(text: str) -> Iterator[str]:
 
 
 def _other_numbers(word: str) -> Iterator[str]:
-    """The plural of a singular, the singular of a plural; several where the ending does not tell."""
+    """Yields the plural of a singular or the singular of a plural; several if the ending is ambiguous."""
     if len(word) < 3 or not word.isalpha():
         return
     if word.endswith("s"):
@@ -326,7 +329,7 @@ def _other_numbers(word: str) -> Iterator[str]:
     yield f"{word}es"
 
 
-_KINDS = ("class", "concept", "scheme", "individual", "retired")  # when documents disagree, the first of these wins
+_KINDS = ("class", "concept", "scheme", "individual", "retired")  # if documents disagree, the first of these wins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -336,11 +339,12 @@ class Names:
     records: Mapping[str, ConceptRecord] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     _remarked: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
-    """The schemes of names that have no record: a mapping file may tell them of what it maps."""
+    """The schemes of names without a record: a mapping file may state them for the names that it maps."""
 
     @classmethod
     def of(cls, ontologies: Iterable[Ontology]) -> "Names":
-        """The union of what `ontologies` say: a name has the labels of all, and is deprecated if one says so."""
+        """Merges the statements of `ontologies`: a name has the labels of all, and is deprecated if one of them says
+        so."""
         records: dict[str, ConceptRecord] = {}
         origins: dict[str, str] = {}
         remarked: dict[str, tuple[str, ...]] = {}
@@ -364,25 +368,25 @@ class Names:
         return cls(records=records, origins=origins, _remarked=remarked)
 
     def schemes(self, iri: str) -> tuple[str, ...]:
-        """Those that it is stated to be in."""
+        """Returns the schemes in which `iri` is stated to be."""
         record = self.records.get(iri)
         return self._remarked.get(iri, ()) if record is None else record.schemes
 
     def preference(self, iri: str) -> tuple[bool, bool, bool, bool]:
-        """Sorts the names of one concept: known, not deprecated, declared, labelled ones first."""
+        """A sort key for the names of one concept: known, not deprecated, declared, labelled names come first."""
         record = self.records.get(iri)
         if record is None:
             return (True, True, True, True)
         return (False, record.deprecated, not record.declared, not record.preferred)
 
     def places(self, iris: Iterable[str]) -> bool:
-        """Whether one of these names has a place in a hierarchy, rather than only a class or a successor."""
+        """Returns whether one of these names is a node of a hierarchy, and not only an individual or a retired name."""
         return any(iri in self.records and self.records[iri].kind not in ("individual", "retired") for iri in iris)
 
 
 def language_rank(tag: str | None, language: str) -> int:
-    """How well a label with this language tag fits `language`, 0 is best: the language itself, its base language (`en`
-    for `en-GB`), any variety of that, no language, any other.
+    """Returns how well a label with this language tag fits `language`; 0 is best. The order is: the language itself,
+    its base language (`en` for `en-GB`), another variety of the base language, no language, any other.
 
     >>> [language_rank(tag, "en-GB") for tag in ("en-gb", "en", "en-us", None, "de")]
     [0, 1, 2, 3, 4]
@@ -402,14 +406,15 @@ def label_in(labels: Sequence[Label], language: str) -> str | None:
 
 
 def best_label(records: Sequence[ConceptRecord], iri: str, language: str) -> str:
-    """The label to show for `iri`, from the records of all its names: the one that fits `language` best, else the local
-    name of the IRI."""
+    """Returns the label to show for `iri`: the one that fits `language` best in the records of all its names, else the
+    local name of the IRI."""
     labels = [label for record in records for label in record.preferred]
     return label_in(labels, language) or local_name(iri) or iri
 
 
 def all_labels(record: ConceptRecord) -> list[Label]:
-    """Every label of `record`, the loose and hidden ones too, and the short end of its IRI, each spelling once."""
+    """Returns all labels of `record`, including loose and hidden ones, and the local name of its IRI; each spelling
+    once."""
     labels: dict[str, Label] = {}
     for text, tag in (*record.preferred, *record.synonyms, *record.hidden, (local_name(record.iri), None)):
         labels.setdefault(" ".join(text.replace("_", " ").split()), (text, tag))
@@ -437,11 +442,11 @@ def _union(one: tuple[Label, ...], other: tuple[Label, ...]) -> tuple[Label, ...
     return tuple(sorted({*one, *other}, key=lambda label: (label[1] or "", label[0])))
 
 
-LONGEST = 128  # characters of a label or query that are looked at; names that differ later are near enough
-COMPARED = 96  # labels compared in full per query: some 50 µs each
-PIECE = 1 << 15  # labels, or records, taken at once while the index is built
+LONGEST = 128  # the length to which labels and queries are cut; longer names that differ later count as near
+COMPARED = 96  # labels that a query compares in full: about 50 µs each
+PIECE = 1 << 15  # labels or records per batch while the index is built
 NEWLINE = ord("\n")
-LIKENESS = 0.5  # below this ratio a name is not "near"
+LIKENESS = 0.5  # names with a lower ratio are not near
 
 
 class FoundLabel(NamedTuple):
@@ -453,8 +458,8 @@ class FoundLabel(NamedTuple):
 
 
 class LabelIndex:
-    """Labels by the pairs of letters in them. Immutable; a query costs one pass over the postings of its pairs (some
-    milliseconds at a hundred thousand labels) and `COMPARED` comparisons.
+    """An index of labels by their bigrams of letters. Immutable. A query costs one pass over the postings of its
+    bigrams (some milliseconds at a hundred thousand labels) and `COMPARED` comparisons.
 
         labels       number ─▶ `record`, and which of its labels: int32 each
         blob         their trimmed texts in UTF-8, a line each; `starts[k]` : `starts[k + 1]` is line k
@@ -462,12 +467,12 @@ class LabelIndex:
                      labels) that have it, ascending
         sizes        int32: distinct pairs in each label
 
-    Building goes through the labels twice, in pieces: on the way it takes little more than the index itself, some 100
-    bytes per label.
+    The index is built in two passes over the labels, in batches. Its construction needs little more memory than the
+    index itself, which has about 100 bytes per label.
     """
 
     def __init__(self, records: Iterable[ConceptRecord]) -> None:
-        """All labels of `records`, hidden ones and short forms too."""
+        """Indexes all labels of `records`, including hidden ones and short forms."""
         self._records = list(records)
         counts = [len(all_labels(record)) for record in self._records]
         self._record = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
@@ -500,7 +505,8 @@ class LabelIndex:
             free[at] += count
 
     def nearest(self, text: str, limit: int) -> list[FoundLabel]:
-        """The labels most like `text`, best first, at most `limit`; none that is too unlike."""
+        """Returns at most `limit` labels that are most similar to `text`, best first. Labels below `LIKENESS` are left
+        out."""
         wanted = _trimmed(text if text.count(":") != 1 or " " in text else text.partition(":")[2])
         matcher = SequenceMatcher(autojunk=False)
         matcher.set_seq2(wanted)
@@ -514,11 +520,11 @@ class LabelIndex:
         return [self._label(number) for _, _, number in sorted(scored)[:limit]]
 
     def containing(self, text: str) -> Iterator[FoundLabel]:
-        """The labels that have `text` in them: equal ones, then those that begin with it, then those where a word does,
-        then the others, shorter ones first. One scan of all labels."""
+        """Yields the labels that contain `text`: equal labels first, then those that begin with it, then those where a
+        word begins with it, then the others; shorter ones first. One scan of all labels."""
         wanted = _bytes(_trimmed(text))
         starts = self._starts
-        # No match spans two lines, so the first one of each line is found. An empty text is in every line.
+        # No match crosses a line end, so the first match of each line is enough. An empty text is in every line.
         at = _places(wanted, self._blob) if wanted else starts[:-1]
         numbers, first = np.unique(np.searchsorted(starts, at, side="right") - 1, return_index=True)
         lengths = starts[numbers + 1] - 1 - starts[numbers]
@@ -528,12 +534,12 @@ class LabelIndex:
         ranks[begins] = np.where(lengths[begins] == len(wanted), 0, 1)
         order = np.lexsort((lengths, ranks))
         changes = np.flatnonzero(np.diff(ranks[order]) | np.diff(lengths[order])) + 1
-        for group in np.split(numbers[order], changes):  # sorted by text as far as they are asked for
+        for group in np.split(numbers[order], changes):  # sorted by text only as far as the caller reads
             for _, number in sorted((self._text(number), number) for number in group.tolist()):
                 yield self._label(number)
 
     def _likely(self, wanted: str) -> list[int]:
-        """The labels that share most pairs with `wanted`, by Dice's coefficient."""
+        """Returns the labels that share most bigrams with `wanted`, by Dice's coefficient."""
         codes = np.unique(_pairs([wanted])[0])
         at = np.searchsorted(self._codes, codes)
         slices = [
@@ -552,8 +558,8 @@ class LabelIndex:
         return [int(number) for number in best]
 
     def _pieces(self) -> Iterator[tuple[int, npt.NDArray[np.uint64], npt.NDArray[np.int32]]]:
-        """(first label, codes, owners) of pieces of the labels: the distinct pairs of each, sorted by code, then by
-        label."""
+        """Yields (first label, codes, owners) for each batch of labels: the distinct bigrams of each label, sorted by
+        code, then by label."""
         for start in range(0, len(self._record), PIECE):
             texts = [self._text(number) for number in range(start, min(start + PIECE, len(self._record)))]
             codes, owners = _pairs(texts)
@@ -574,7 +580,7 @@ class LabelIndex:
 
 
 def _pairs(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
-    """(two code points, the text they stand in) for every pair of neighbours in ` text `."""
+    """Returns (two code points, number of the text) for each bigram of ` text `, with a blank at either end."""
     joined = "".join(f" {text} " for text in texts)
     points = np.frombuffer(joined.encode("utf-32-le", "replace"), dtype=np.uint32).astype(np.uint64)
     owner = np.repeat(np.arange(len(texts), dtype=np.int32), [len(text) + 2 for text in texts])
@@ -591,27 +597,28 @@ def _bytes(text: str) -> bytes:
 
 
 def _trimmed(text: str) -> str:
-    """`text` as it is compared: folded, `_` as a blank, not too long."""
+    """Returns `text` in the form that is compared: folded, `_` as a blank, cut to `LONGEST`."""
     return folded(text[: 2 * LONGEST].replace("_", " "))[:LONGEST]
 
 
 def _places(wanted: bytes, blob: bytes) -> npt.NDArray[np.int64]:
-    """Where `wanted` begins in `blob`, ascending; none that overlaps the one before."""
+    """Returns the offsets of `wanted` in `blob`, ascending, without overlaps."""
     found = re.finditer(re.escape(wanted), blob)
     return np.fromiter((each.start() for each in found), dtype=np.int64)
 
 
 MOST_COMPARED = 5_000
-"""Known segments that one unknown segment is compared with."""
+"""The maximum number of known segments that one unknown segment is compared with."""
 SHORTEST = 4
-"""Letters of a segment of which one may be wrong; in shorter ones only case, hyphens and plurals are forgiven."""
+"""The least length of a segment in which one letter may be wrong. In shorter ones only case, hyphens and plurals may
+differ."""
 LONG = 9
-"""Letters from which on two may be wrong."""
+"""The least length of a segment in which two letters may be wrong."""
 
 
 class NearNames:
-    """Known dotted names and their segments. Immutable. A look-up that fails costs some 2 µs for each known segment of
-    about the same length, `MOST_COMPARED` at most."""
+    """Known dotted names and their segments. Immutable. A failing look-up costs about 2 µs for each known segment of
+    about the same length, for at most `MOST_COMPARED` segments."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._segments: dict[str, None] = {}
@@ -623,12 +630,12 @@ class NearNames:
                     self._by_key.setdefault(word_key(segment), segment)
 
     def __contains__(self, name: str) -> bool:
-        """Whether every segment of a dotted name is known."""
+        """Returns whether each segment of a dotted name is known."""
         return all(segment in self._segments for segment in name.split("."))
 
     def nearest(self, name: str) -> str | None:
-        """`name` with each unknown segment replaced by the known one that it is near to; None where it has no unknown
-        segment, or one that is near to none.
+        """Returns `name` with each unknown segment replaced by the nearest known one. None if no segment is unknown, or
+        if an unknown segment has no near one.
 
         >>> known = NearNames(["price", "seller.email", "listPrice"])
         >>> known.nearest("prize"), known.nearest("seler.email"), known.nearest("list_price"), known.nearest("colour")
@@ -659,7 +666,7 @@ class NearNames:
 
 
 def word_key(text: str) -> str:
-    """The same for spellings of one word: without case, hyphens, underscores, and the plural's end.
+    """Returns a key that is equal for spellings of one word: without case, hyphens, underscores and plural ending.
 
     >>> word_key("list_price") == word_key("listPrices"), word_key("Galaxies") == word_key("galaxy")
     (True, True)
@@ -671,14 +678,16 @@ def word_key(text: str) -> str:
 
 
 def _may_be_near(known: str, other: str) -> bool:
-    """A slip is seldom in the first letter alone (`height` is no slip for `weight`), and never in a digit alone."""
+    """Returns whether a comparison is worthwhile. Typos are rarely in the first letter alone (`height` is no typo of
+    `weight`), and digits must be equal."""
     if known[0].casefold() != other[0].casefold() and known[:1] != other[1:2] and known[1:2] != other[:1]:
         return False
     return [c for c in known if not c.isdigit()] != [c for c in other if not c.isdigit()]
 
 
 def _distance(one: str, other: str, most: int) -> int:
-    """Letters to insert, remove, replace or exchange with their neighbour; `most + 1` for more than `most`."""
+    """Returns the number of letters to insert, remove, replace or swap with a neighbour; `most + 1` if it exceeds
+    `most`."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):

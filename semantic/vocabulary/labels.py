@@ -1,7 +1,7 @@
 """Resolution of terms to concepts, the label to show in a language, and search for the known names nearest to a typo.
 
     labels ──bigrams of letters──▶ postings: bigram → labels
-    query ──its pairs──▶ labels that share most of them ──compared in full──▶ the nearest
+    query ──its bigrams──▶ labels that share most of them ──compared in full──▶ the nearest
 
 The postings are flat arrays. They are built at first use: a few seconds for a million labels. No nearest-name query
 scans all labels. `NearNames` finds the known attribute that is probably meant by an unknown one. It is used in messages
@@ -274,8 +274,8 @@ SPELT = 64
 JOINTS = (" ", "-", "_", "")
 """The separators that may be between the words of a name."""
 MIXED = 3
-"""The maximum number of gaps that are joined in all combinations. With more, all gaps have the same separator or remain
-as written."""
+"""The maximum number of words that are joined in all combinations. More words are joined with one separator
+or as written."""
 
 
 def spellings(text: str) -> Iterator[str]:
@@ -679,7 +679,7 @@ def word_key(text: str) -> str:
 
 def _may_be_near(known: str, other: str) -> bool:
     """Returns whether a comparison is worthwhile. Typos are rarely in the first letter alone (`height` is no typo of
-    `weight`), and digits must be equal."""
+    `weight`), and never in digits alone."""
     if known[0].casefold() != other[0].casefold() and known[:1] != other[1:2] and known[1:2] != other[:1]:
         return False
     return [c for c in known if not c.isdigit()] != [c for c in other if not c.isdigit()]

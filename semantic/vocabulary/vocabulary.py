@@ -1,15 +1,15 @@
-"""The vocabulary: an immutable bundle of hierarchies, names, attributes and units. One object per version.
+"""The vocabulary: an immutable object with the hierarchies, names, attributes and units of one version.
 
     documents ──kindcast.semantic.ontology──▶ records ──hierarchy, labels, terms, attributes──▶ Vocabulary
 
-A change builds another vocabulary; its `version` is a digest of everything that it was built from.
+Each change builds a new vocabulary. Its `version` is a digest of everything that it was built from.
 
-The load report of an upload has the numbers that an ontologist checks first, as JSON (docs/ontologies.md). Names and
-pairs are counted as the documents state them, before equivalent names are merged, so the counts agree with an ontology
-editor; `roots` and `max_depth` are those of the merged hierarchy.
+The load report of an upload has, as JSON, the numbers that an ontologist checks first (docs/ontologies.md). Names and
+pairs are counted as the documents state them, before equivalent names are merged. So the counts agree with those of an
+ontology editor. `roots` and `max_depth` are those of the merged hierarchy.
 
-Notes say how a term was read, to the subscriber who wrote it or to the publisher of the string (rules 12 and 13).
-A note never changes what a term means.
+Notes tell the subscriber who wrote a term, or the publisher of a string, how it was read (rules 12 and 13). A note
+never changes the meaning of a term.
 """
 
 import hashlib
@@ -43,12 +43,12 @@ from kindcast.semantic.vocabulary.visibility import View, view_of_roles
 __all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term", "overlap", "unknown_term"]
 
 
-LISTED = 100  # entries of a list in the report; the numbers are complete
-EXAMPLES = 20  # pairs that a reasoner added
+LISTED = 100  # the maximum length of a list in the report; the numbers are complete
+EXAMPLES = 20  # examples of pairs that a reasoner added
 
 
 def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy, relations: Relations) -> dict[str, Any]:
-    """The load report of `ontologies` together. JSON-able."""
+    """Returns the load report of all `ontologies` together, for JSON."""
     edges = {pair for each in ontologies for pair in each.edges}
     derived = {pair for each in ontologies for pair in each.derived} - {
         pair for each in ontologies for pair in set(each.edges) - each.derived
@@ -86,7 +86,7 @@ def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy, r
 
 
 def _roots(names: Names, hierarchy: Hierarchy) -> int:
-    """Concepts with nothing above them; an individual without a broader concept is no root, nor is a retired name."""
+    """Returns the number of concepts without a broader one. Individuals and retired names do not count."""
     graph = hierarchy.graph
     return sum(
         not graph.parents(concept) and names.places(hierarchy.names[concept])
@@ -95,7 +95,7 @@ def _roots(names: Names, hierarchy: Hierarchy) -> int:
 
 
 def _reasoned(ontologies: Sequence[Ontology]) -> dict[str, Any]:
-    """How far it was reasoned, how many pairs that gave, some of them, and what can have no member."""
+    """Returns the reasoning levels, the number of inferred pairs, examples of them, and the unsatisfiable classes."""
     inferred = sorted({pair for each in ontologies for pair in each.inferred})
     reasons = sorted({each.reason for each in ontologies})
     return {
@@ -111,7 +111,7 @@ def _digest(ontologies: Sequence[Ontology]) -> str:
 
 
 def _merges_across(names: Names, hierarchy: Hierarchy) -> list[list[str]]:
-    """Groups of names of one concept that different ontologies declare."""
+    """Returns groups of names of one concept that are declared by different ontologies."""
     groups = []
     for group in hierarchy.names:
         if len(group) > 1 and len({names.origins[iri] for iri in group if iri in names.origins}) > 1:
@@ -122,7 +122,7 @@ def _merges_across(names: Names, hierarchy: Hierarchy) -> list[list[str]]:
 
 
 def _unresolved(ontologies: Sequence[Ontology]) -> list[str]:
-    """Imports that no ontology here satisfies; the last `#` or `/` does not matter."""
+    """Returns the imports that no ontology here satisfies. A final `#` or `/` is ignored."""
     there = {iri.rstrip("#/") for each in ontologies for iri in each.declares}
     return sorted({iri for each in ontologies for iri in each.imports if iri.rstrip("#/") not in there})
 
@@ -145,8 +145,8 @@ def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> list[str]
 
 
 def overlap(ontology: Ontology, other: Ontology) -> int:
-    """How many concepts both declare, where that is more than half of the smaller one: another version of a document,
-    most likely, that was meant to take its place. Else 0."""
+    """Returns the number of concepts that both ontologies declare if it is more than half of the smaller one, else 0.
+    In that case they are probably versions of one document, and one was meant to replace the other."""
     declared = [{each.iri for each in one.concepts if each.declared} for one in (ontology, other)]
     shared, least = len(declared[0] & declared[1]), min(map(len, declared))
     return shared if 2 * shared > least else 0
@@ -157,16 +157,16 @@ def _shown(names: Sequence[str]) -> str:
 
 
 MEANING = 3
-"""Counts the meanings of docs/matching-semantics.md. Raised whenever the same documents, subscriptions and events mean
-something else than before: versions of vocabularies are others then, and nothing that was compiled, canonicalised or
-counted under the old meaning is taken for the new one."""
-KEPT_TEXT = 1_000  # characters of a text whose meaning is kept: what publishers send must not fill the memory
+"""The version of the rules in docs/matching-semantics.md. It is increased whenever the same documents, subscriptions
+and events get another meaning. This changes the versions of all vocabularies, so nothing that was compiled,
+canonicalised or counted under the old rules is reused."""
+KEPT_TEXT = 1_000  # the maximum length of a cached text, so that publishers cannot fill the memory
 _CLASSES = frozenset({"class", "concept"})  # kinds of records that go before individuals of the same name
-READINGS = 1 << 16  # texts whose meaning is kept: more than the distinct strings of a busy stream, some 10 MB
+READINGS = 1 << 16  # the size of the cache of readings: more than the distinct strings of a busy stream, about 10 MB
 
 
 class Vocabulary:
-    """Concepts, names, attributes and units of one version. Immutable but for caches: any number of threads may read.
+    """The concepts, names, attributes and units of one version. Immutable except for caches, and safe for threads.
 
     >>> turtle = b"@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> . "
     >>> turtle += b':Laptop rdfs:subClassOf :Computer ; rdfs:label "Notebook"@de .'
@@ -191,11 +191,11 @@ class Vocabulary:
         unions: Mapping[str, Any] | None = None,
         reading: Mapping[str, str] | None = None,
     ) -> None:
-        """`attributes` are declarations beside the ontologies' own (`{"price": {"kind": "number", "unit": "USD"}}`),
-        `synonyms` the user's table of words → root words, `rates` that of currencies, `schemas` event type → JSON
-        Schema, `contexts` URL → JSON-LD context, beside those that are shipped; checked before, by
-        `kindcast.semantic.vocabulary.contexts`; `code_systems` are systems of codes, `splits` envelopes of events,
-        `unions` unions of relations by name, `aliases` tables of forms that stand for others.
+        """`attributes` are declarations in addition to those of the ontologies (`{"price": {"kind": "number", "unit":
+        "USD"}}`). `synonyms` maps words to root words. `rates` are exchange rates, `schemas` maps event types to JSON
+        Schemas, and `contexts` maps URLs to JSON-LD contexts in addition to the shipped ones;
+        `kindcast.semantic.vocabulary.contexts` must have checked them. `code_systems` are systems of codes, `splits`
+        envelopes of events, `unions` unions of relations by name, and `aliases` tables of forms that stand for others.
         `reading` says how JSON-LD is read (rule 20): `{"linked_data": "plain"}` as plain JSON, `{"unknown_contexts":
         "plain"}` as plain JSON where it needs an unknown context.
 
@@ -259,13 +259,13 @@ class Vocabulary:
 
     @classmethod
     def from_ontologies(cls, ontologies: Iterable[Ontology], **declarations: Any) -> "Vocabulary":
-        """The vocabulary of documents that were read already; none gives the empty vocabulary."""
+        """Returns the vocabulary of ontologies that were read before. Without ontologies it is the empty vocabulary."""
         return cls(tuple(ontologies), **declarations)
 
     @classmethod
     def shared(cls, ontologies: Iterable[Ontology], **declarations: Any) -> "Vocabulary":
-        """The same, and of equal ontologies and declarations always one object, for as long as somebody has it: costs a
-        digest of the declarations then. Raises InvalidDeclaration."""
+        """As `from_ontologies`, but returns one shared object for equal ontologies and declarations, as long as it is
+        in use. The cost is then a digest of the declarations. Raises InvalidDeclaration."""
         these = sorted(ontologies, key=lambda each: each.name)
         version = _version_of(these, **declarations)
         known = _SHARED.get(version)
@@ -283,8 +283,8 @@ class Vocabulary:
         relations: Sequence[str] = (),
         **declarations: Any,
     ) -> "Vocabulary":
-        """The vocabulary of one document, read in this process; `reason="owl"` starts another one for the reasoner.
-        `relations` are kept as hierarchies of their own: IRIs, CURIEs, local names, labels, or `transitive`.
+        """Reads one document in this process; `reason="owl"` starts another process for the reasoner. `relations` are
+        kept as hierarchies of their own: IRIs, CURIEs, local names, labels, or `transitive`.
 
         Raises OntologyError, UnsupportedFormat, UnknownRelation, ReasonerUnavailable, InvalidDeclaration.
         """
@@ -302,9 +302,9 @@ class Vocabulary:
         relations: Sequence[str] = (),
         **declarations: Any,
     ) -> "Vocabulary":
-        """One vocabulary of several files, each named by its file name, and reasoned about by itself; each of
-        `relations` must be in one of them at least. A bare name that is no file here is that of a shipped vocabulary
-        (`shop.ttl`). Raises as `from_bytes`, and OSError."""
+        """Reads several files into one vocabulary. Each is named by its file name and is reasoned about separately.
+        Each of `relations` must be in at least one of them. A bare name that is not a file here is the name of a
+        shipped vocabulary (`shop.ttl`). Raises the errors of `from_bytes`, and OSError."""
         from kindcast.semantic.ontology import read_several
 
         documents = [(file.name, file.read_bytes()) for file in map(file_or_shipped, paths)]
@@ -320,7 +320,7 @@ class Vocabulary:
 
     @property
     def meaning(self) -> int:
-        """The number of the rules by which all this is read."""
+        """The version of the rules by which everything is read (`MEANING`)."""
         return MEANING
 
     @property
@@ -329,33 +329,33 @@ class Vocabulary:
 
     @property
     def report(self) -> dict[str, Any]:
-        """The load report, as `PUT /v1/ontologies/{name}` answers it (without version). A fresh copy."""
+        """Returns a copy of the load report, as `PUT /v1/ontologies/{name}` returns it (without version)."""
         return json.loads(json.dumps(self._report))  # type: ignore[no-any-return]
 
     @property
     def reads_linked_data(self) -> bool:
-        """Whether JSON-LD events are read as graphs, and not as plain JSON."""
+        """Whether JSON-LD events are read as graphs instead of plain JSON."""
         return self._reading.get("linked_data") != "plain"
 
     @property
     def unknown_contexts(self) -> str:
-        """What becomes of a JSON-LD event that needs an unknown context: `refuse`, or `plain`, read as plain JSON."""
+        """The treatment of JSON-LD events that need an unknown context: `refuse`, or `plain` (read as plain JSON)."""
         return self._reading.get("unknown_contexts", "refuse")
 
     @property
     def graph(self) -> ConceptGraph:
-        """What engines walk: the concepts; after them the shadows of `relations`; after these one instance of each
+        """The graph that engines walk: first the concepts, then the shadows of `relations`, then one instance of each
         concept."""
         return self._graph
 
     def instance_of(self, concept: ConceptId) -> ConceptId:
-        """The node of `graph` that stands for what an event says to be of this class (rule 21): all that is above the
-        class is above it, and the class is not itself."""
+        """Returns the node of `graph` for a thing that an event states to be of this class (rule 21). All classes above
+        the class are above the node, but the class is not the node itself."""
         return ConceptId(len(self._relations.graph) + concept)
 
     @property
     def relations(self) -> Relations:
-        """The relations that were asked for when documents were read; false where there are none."""
+        """The relations that were requested when the documents were read; false if there are none."""
         return self._relations
 
     @property
@@ -363,7 +363,7 @@ class Vocabulary:
         return self._attributes
 
     def view_of_roles(self, roles: frozenset[str] | None) -> View | None:
-        """What somebody with these roles may see of events; None: everything."""
+        """Returns which parts of events a user with these roles may see. None as `roles` means everything."""
         if roles is None:
             return None
         if roles not in self._views:
@@ -376,17 +376,17 @@ class Vocabulary:
 
     @property
     def schemas(self) -> EventSchemas:
-        """The declared event types; false where there are none (open mode)."""
+        """The declared event types; false if there are none (open mode)."""
         return self._schemas
 
     @property
     def derivations(self) -> Derivations:
-        """The derived attributes; false where there are none."""
+        """The derived attributes; false if there are none."""
         return self._derivations
 
     @property
     def contexts(self) -> Mapping[str, Any]:
-        """The JSON-LD contexts that may be referred to, shipped and uploaded: URL → document with `@context`."""
+        """The JSON-LD contexts that events may refer to, shipped and uploaded: URL → document with `@context`."""
         return self._contexts
 
     @property
@@ -453,11 +453,11 @@ class Vocabulary:
     def resolve(
         self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = (), asked: bool = False
     ) -> Resolution:
-        """What `term` may mean, by the levels of `kindcast.semantic.vocabulary.labels`; deprecated names are replaced
-        already. Of several candidates it is the one at or beneath one of `within` (the declared range of an attribute),
-        if that leaves exactly one; else the one class or SKOS concept, if all others are individuals. A term that means
-        nothing is tried again as its root word, and then, where that is declared, in other spellings. `asked`: a person
-        wrote it, so that prefixes of contexts count too."""
+        """Returns what `term` may mean, by the levels of `kindcast.semantic.vocabulary.labels`. Deprecated names are
+        already replaced. Several candidates are reduced to the one at or beneath one of `within` (the declared range of
+        an attribute) if exactly one remains; else to the only class or SKOS concept if all others are individuals. A
+        term without a meaning is tried again as its root word, and then, if that is declared, in other spellings.
+        `asked` means that a person wrote the term, so that prefixes of contexts count too."""
         found = self._terms.resolve(term, is_iri=is_iri, asked=asked)
         if not found.candidates and not is_iri and self._roots:
             found = self._terms.resolve(self.root_word(term), asked=asked)
@@ -477,11 +477,12 @@ class Vocabulary:
         return found
 
     def readings(self, text: str) -> tuple[ConceptId, ...]:
-        """The concepts that a published string may mean. One dict access for strings seen lately."""
+        """Returns the concepts that a published string may mean. One dict access for cached strings."""
         return self.reading(text).candidates
 
     def reading(self, text: str) -> Resolution:
-        """The same with how it was found, for notes: `resolve(text)`. One dict access for strings seen lately."""
+        """Returns `resolve(text)`: the concepts, and how they were found, for notes. One dict access for cached
+        strings."""
         found = self._readings.get(text)
         if found is None:
             found = self.resolve(text)
@@ -493,8 +494,8 @@ class Vocabulary:
         return found
 
     def respelt(self, text: str) -> Resolution:
-        """What another spelling of `text` means, or the same IRI with the other of `http` and `https`: for suggestions.
-        Nothing where several concepts are spelt so. Costs some 20 to 200 look-ups."""
+        """Returns what another spelling of `text` means, or the same IRI with `http` and `https` exchanged. For
+        suggestions. Empty if several concepts have that spelling. Costs about 20 to 200 look-ups."""
         scheme, colon, rest = text.partition("://")
         if colon and scheme in ("http", "https"):
             return self._terms.resolve(f"{'http' if scheme == 'https' else 'https'}://{rest}", is_iri=True)
@@ -502,42 +503,42 @@ class Vocabulary:
         return found if len(found.candidates) == 1 else Resolution()
 
     def aliased(self, text: str) -> Resolution:
-        """What `text` means as an alias of a name (rule 24): nothing where there are no aliases."""
+        """Returns what `text` means as an alias of a name (rule 24). Empty if there are no aliases."""
         return self._terms.aliased(text)
 
     def words(self, text: str) -> tuple[str, ...]:
-        """The root words of a constant: its own, and that of its main form (rules 9 and 24)."""
+        """Returns the root words of a constant: of the constant itself, and of its main form (rules 9 and 24)."""
         main = self._aliases.other(text)
         own = self.root_word(text)
         return (own,) if main is None else tuple(dict.fromkeys((own, self.root_word(main))))
 
     def coded(self, system: str, code: str) -> Resolution:
-        """The concepts that a code of a system means (rule 22); deprecated ones are replaced."""
+        """Returns the concepts that a code of a system means (rule 22). Deprecated ones are replaced."""
         return self._terms.known(self._code_systems.iris(system, code))
 
     def coded_names(self, systems: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """(system, IRI) for each concept that some code of these systems may mean, of those that are declared."""
+        """Yields (system, IRI) for each concept that a code of one of these declared systems may mean."""
         for name in sorted(set(systems) & self._code_systems.declared.keys()):
             for iri in self._code_systems.names_in(name, self._names.records):
                 yield name, iri
 
     @property
     def code_systems(self) -> CodeSystems:
-        """The systems of codes, declared ones and schemes."""
+        """The systems of codes: declared ones and SKOS schemes."""
         return self._code_systems
 
     @property
     def splits(self) -> Splits:
-        """The envelopes in which events come: declared ones, and shipped ones where linked data is read (rule 21)."""
+        """The envelopes of events: declared ones and, if linked data is read, shipped ones (rule 21)."""
         return self._splits
 
     @property
     def envelope_names(self) -> frozenset[str]:
-        """The members of data that may lead to several events: data that has none of these is no envelope."""
+        """The members of data that may contain several events. Data without any of them is no envelope."""
         return self._splits.names.union(path[0] for each in self._schemas.splits for path in each.members)
 
     def curie(self, concept: ConceptId) -> str | None:
-        """A CURIE that resolves to `concept` alone, by the prefixes of the documents; None where there is none."""
+        """Returns a CURIE that resolves only to `concept`, with a prefix of the documents; None if there is none."""
         for iri in self.iris(concept):
             for curie in self._terms.curies(iri):
                 if self.resolve(curie).candidates == (concept,):
@@ -545,32 +546,33 @@ class Vocabulary:
         return None
 
     def spelt_out(self, curie: str) -> tuple[str, ...]:
-        """The IRIs that a CURIE in a subscription may stand for, known or not: by the prefixes of ontologies, else by
-        those of contexts, else by the last part of a namespace that an ontology has the empty prefix for."""
+        """Returns the IRIs, known or not, that a CURIE in a subscription may stand for: by the prefixes of ontologies,
+        else by those of contexts, else by the last part of a namespace to which an ontology gives the empty prefix."""
         return self._terms.spelt_out(curie)
 
     def root_word(self, text: str) -> str:
-        """The user's root word for `text`, else `text` itself; in NFC."""
+        """Returns the user's root word for `text`, else `text` itself; in NFC."""
         text = unicodedata.normalize("NFC", text)
         return self._roots.get(text, text)
 
     def texts(self, text: str) -> tuple[str, ...]:
-        """What tests of text look at where `text` is published (rule 9): itself, in NFC, and its root words."""
+        """Returns the texts that tests of text read if `text` is published (rule 9): `text` in NFC and its root
+        words."""
         return tuple(dict.fromkeys((unicodedata.normalize("NFC", text), *self.words(text))))
 
     def shared_labels(self) -> set[str]:
-        """Labels that several names have: exact ones, and folded ones. Linear in the labels."""
+        """Returns the labels, exact and folded, that several names have. Linear in the number of labels."""
         return self._terms.shared()
 
     def replacement(self, iri: str) -> str | None:
-        """The name to use instead of a deprecated one; None when it is not deprecated, or nothing or no one thing
-        replaces it."""
+        """Returns the replacement of a deprecated name. None if the name is not deprecated, or has no or several
+        replacements."""
         successors = self._successors(iri)
         return successors[0] if len(successors) == 1 else None
 
     def _successors(self, iri: str) -> tuple[str, ...]:
-        """The preferred names of what replaces `iri`, followed to the end; none if it is not deprecated, or if its
-        replacements only lead back to it."""
+        """Returns the preferred names that finally replace `iri`. Empty if it is not deprecated, or if its replacements
+        only lead back to it."""
         ends: set[str] = set()
         seen = {iri}
         frontier = list(self._replaced_by(iri))
@@ -586,25 +588,25 @@ class Vocabulary:
         return tuple(sorted(ends))
 
     def _replaced_by(self, iri: str) -> tuple[str, ...]:
-        """The known names that a document gives as replacements of a deprecated one."""
+        """Returns the known names that a document states as replacements of a deprecated name."""
         record = self._names.records.get(iri)
         return self._known(record.replaced_by) if record is not None and record.deprecated else ()
 
     def considered(self, iri: str) -> tuple[str, ...]:
-        """The known names that a document says to consider instead of a deprecated one that nothing replaces: for
-        people, who choose; nothing here does."""
+        """Returns the known names that a document suggests (`consider`) for a deprecated name without a replacement.
+        People choose from them; the server does not."""
         record = self._names.records.get(iri)
         if record is None or not record.deprecated or self._successors(iri):
             return ()
         return self._known(record.consider)
 
     def _known(self, written: Iterable[str]) -> tuple[str, ...]:
-        """IRIs that are known, those of short forms among them."""
+        """Returns the known IRIs among `written`, including those of short forms."""
         known = self._hierarchy.concept_of
         return tuple(name for each in written for name in ((each,) if each in known else self._terms.short_form(each)))
 
     def relation(self, name: str) -> tuple[str, ...]:
-        """The IRIs of the relations that `name` may mean: none, one, or several where it is ambiguous."""
+        """Returns the IRIs of the relations that `name` may mean: none, one, or several if it is ambiguous."""
         found = self._relations.meant(name)
         if found or not self._aliases:
             return found
@@ -614,46 +616,47 @@ class Vocabulary:
     # ── the hierarchy ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def isa(self, concept: ConceptId, upper: ConceptId) -> bool:
-        """Whether `concept` is `upper` or beneath it."""
+        """Returns whether `concept` is `upper` or beneath it."""
         return self._hierarchy.isa(concept, upper)
 
     def children(self, concept: ConceptId) -> tuple[ConceptId, ...]:
-        """What is directly beneath `concept`, individuals too."""
+        """Returns the concepts directly beneath `concept`, including individuals."""
         hierarchy = self._hierarchy
         return tuple(sorted({*hierarchy.children.get(concept, ()), *hierarchy.individuals.get(concept, ())}))
 
     def parents(self, concept: ConceptId) -> tuple[ConceptId, ...]:
-        """What is directly above `concept`; the classes of an individual too."""
+        """Returns the concepts directly above `concept`; for an individual also its classes."""
         graph = self._hierarchy.graph
         return tuple(sorted({*graph.parents(concept), *graph.entries(concept)}))
 
     @cached_property
     def roots(self) -> tuple[ConceptId, ...]:
-        """The concepts that nothing is above. One walk over all concepts, once."""
+        """The concepts without parents. Computed once, by a walk over all concepts."""
         return tuple(ConceptId(each) for each in range(len(self)) if not self.parents(ConceptId(each)))
 
     def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
-        """All above `concept`, itself not included."""
+        """Returns all concepts above `concept`, without `concept`."""
         return tuple(each for each in self._hierarchy.graph.ancestors(concept) if each != concept)
 
     def descendants(self, concept: ConceptId) -> tuple[ConceptId, ...]:
-        """All beneath `concept`, itself not included."""
+        """Returns all concepts beneath `concept`, without `concept`."""
         return self._hierarchy.descendants(concept)
 
     def path(self, concept: ConceptId, upper: ConceptId) -> tuple[ConceptId, ...] | None:
-        """A shortest chain from `concept` up to `upper`, both included; None where there is none."""
+        """Returns a shortest chain from `concept` up to `upper`, including both; None if there is none."""
         return self._hierarchy.path(concept, upper)
 
     # ── for people who look for a name ──────────────────────────────────────────────────────────────────────────────
 
     def suggest(self, term: str, limit: int = 5) -> tuple[dict[str, Any], ...]:
-        """The known names nearest to `term`, each concept once: `{"label", "lang", "iri"}`. Hidden labels and loose
-        synonyms lead here as well. Bounded: some milliseconds at a hundred thousand labels."""
+        """Returns the known names nearest to `term`, each concept once: `{"label", "lang", "iri"}`. Hidden labels and
+        loose synonyms are searched too. Takes some milliseconds at a hundred thousand labels."""
         return tuple(self._listed(self._index.nearest(term, 8 * limit), limit))
 
     def search(self, q: str, *, lang: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
-        """Concepts with `q` in a label, best first, each `{"label", "lang", "iri"}`; the nearest ones if there is none.
-        With `lang` only labels in that language (`en` finds `en-GB` too, and `en-GB` finds `en`) or without any."""
+        """Returns concepts with `q` in a label, best first, each as `{"label", "lang", "iri"}`; the nearest ones if
+        there is none. With `lang`, only labels in that language (`en` also finds `en-GB`, and `en-GB` finds `en`) or
+        without a language."""
         wanted = (lang or "").lower()
         base = wanted.partition("-")[0]
 
@@ -661,15 +664,15 @@ class Vocabulary:
             tag = found.language
             return not wanted or tag is None or tag in (wanted, base) or tag.startswith(wanted + "-")
 
-        hits = filter(fits, self._index.containing(q))  # as far as they are asked for: a short text is in most labels
+        hits = filter(fits, self._index.containing(q))  # read lazily: a short text is in most labels
         first = next(hits, None)
         if first is None:
             return self._listed(filter(fits, self._index.nearest(q, 8 * limit)), limit)
         return self._listed(chain((first,), hits), limit)
 
     def index_labels(self) -> None:
-        """Make `suggest` and `search` ready, which the first of them does otherwise: some seconds at a million
-        labels."""
+        """Builds the index of `suggest` and `search`, which is otherwise built at their first call: some seconds at a
+        million labels."""
         _ = self._index
 
     def _listed(self, labels: Iterable[FoundLabel], limit: int) -> list[dict[str, Any]]:
@@ -683,7 +686,8 @@ class Vocabulary:
         return list(found.values())
 
     def _told(self, found: FoundLabel, concept: ConceptId) -> dict[str, str | None]:
-        """The label to show: the one found, unless it would not resolve (a hidden label, a loose synonym)."""
+        """Returns the label to show: the label found, unless it does not resolve (a hidden label or a loose
+        synonym)."""
         if concept in self.readings(found.text):
             return {"label": found.text, "lang": found.language}
         label = self.label(concept, found.language or "en")
@@ -691,18 +695,19 @@ class Vocabulary:
 
     @cached_property
     def _index(self) -> LabelIndex:
-        """All labels, hidden ones and short forms too. Built when first needed; two threads may both build it."""
+        """The index of all labels, with hidden ones and short forms. Built at first use; two threads may both build
+        it."""
         return LabelIndex(record for _, record in sorted(self._names.records.items()))
 
 
 def _all_names(names: Names, ontologies: Sequence[Ontology]) -> set[str]:
-    """Every name that the documents have for a concept, or may have for one."""
+    """Returns all names that the documents have, or may have, for a concept."""
     pairs = (pairs for each in ontologies for pairs in (each.edges, each.types, each.equivalences, each.matches))
     return {*names.records, *(name for each in pairs for pair in each for name in pair)}
 
 
 def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:
-    """All properties, and the labels that other documents give them."""
+    """Returns all properties, with the labels that other documents give them."""
     properties = [record for each in ontologies for record in each.properties]
     known = {record.iri for record in properties}
     return properties + [
@@ -722,9 +727,9 @@ def _version_of(
     schemas: Any = None,
     **others: Any,
 ) -> str:
-    """Sixteen hex digits over names and digests of the documents, how they were read, the declarations, and what all
-    that means. Kinds of declarations that came later are `others`, and count where there are any: so versions of before
-    stay what they are."""
+    """Returns sixteen hex digits over the names and digests of the documents, their reading options, the declarations,
+    and `MEANING`. Kinds of declarations that were added later are in `others` and count only if present, so that older
+    versions keep their value."""
     documents = sorted(
         (
             each.name,
@@ -746,12 +751,12 @@ def _version_of(
 
 
 NAMED = 5
-"""Concepts that one note names; it tells how many there are."""
+"""The maximum number of concepts that one note names. The note also has their total number."""
 
 
 def notes_on_term(attribute: str, term: str, found: Resolution, vocabulary: Vocabulary) -> Iterator[Note]:
-    """The notes about `term` at `attribute`, which resolved to `found`: that names are deprecated, with their
-    replacements, and that individuals of the same name were set aside."""
+    """Yields the notes about `term` at `attribute`, which resolved to `found`: on deprecated names and their
+    replacements, and on individuals of the same name that were set aside."""
     for old, new in found.replaced:
         yield Note("deprecated-term", attribute, f"{old} is deprecated: {new} is used instead")
     for iri in found.iris:
@@ -773,8 +778,8 @@ def notes_on_term(attribute: str, term: str, found: Resolution, vocabulary: Voca
 def notes_on_event_term(
     attribute: str, published: str, found: Resolution, vocabulary: Vocabulary, *, holds_concepts: bool
 ) -> Iterator[Note]:
-    """The same for a published string, and that it may mean several concepts, or, where the attribute is declared to
-    hold concepts, none."""
+    """Yields the notes about a published string: those of `notes_on_term`, and that it may mean several concepts or, if
+    the attribute is declared to hold concepts, none."""
     if not found.candidates:
         if holds_concepts:
             yield unknown_term(attribute, published, vocabulary)
@@ -786,7 +791,7 @@ def notes_on_event_term(
 
 
 def unknown_term(attribute: str, published: str, vocabulary: Vocabulary) -> Note:
-    """That a published string is not a concept, and which concept it would be in another spelling."""
+    """Returns the note that a published string is not a concept, with the concept that another spelling of it means."""
     meant = vocabulary.respelt(published).candidates
     near = ""
     if meant:
@@ -801,4 +806,4 @@ def _named(names: list[str]) -> str:
 
 
 _SHARED: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()
-"""Those in use, by version: tenants with equal ontologies and declarations share one object."""
+"""The vocabularies in use, by version. Tenants with equal ontologies and declarations share one object."""

@@ -1,4 +1,4 @@
-"""Statements to records: which names are concepts, what they are called and beneath, and the requested relations."""
+"""Extraction of records from statements: concepts, their labels, the hierarchy, and the requested relations."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,10 +33,10 @@ __all__ = [
     "with_relations",
 ]
 
-# ── which name is beneath which: the stated pairs, and those that follow from class expressions without a reasoner ────
+# ── the hierarchy of names: the stated pairs, and those that follow from class expressions without a reasoner ───────
 
-# Class expressions are blank nodes. Each of these makes one step upwards, and a path of steps from name to name through
-# blank nodes only is a pair that every reasoner would find too:
+# Class expressions are blank nodes. Each of these statements makes one step upwards. A path of steps from name to name
+# through blank nodes only is a pair that every reasoner would find too:
 #
 #     A subClassOf B                      A → B
 #     A equivalentClass _:x               A → _:x, _:x → A
@@ -45,26 +45,26 @@ __all__ = [
 #     x oneOf (a b)                       a ⇒ x, b ⇒ x
 #     a type _:x                          a ⇒ _:x
 #
-# So `A ≡ B ⊓ (R some C)` puts A beneath B; restrictions themselves lead nowhere. A double arrow is the step of an
-# individual to its class, which is taken once, at the start. Never a wrong pair; not every right one: that takes
-# `reason="owl"`.
+# So `A ≡ B ⊓ (R some C)` puts A beneath B; restrictions themselves have no steps upwards. A double arrow is the step of
+# an individual to its class, which is taken once, at the start. All pairs found are right, but not all right pairs are
+# found: that needs `reason="owl"`.
 #
-# `Known` walks upwards by name, to tell new pairs from pairs that the records of a document contain already.
+# `Known` walks upwards by name, to separate new pairs from pairs that the records of a document imply already.
 
 
 Pairs = set[tuple[str, str]]
 
 DERIVED = 2_000_000
-"""Steps through class expressions: real ontologies make one or two a class, but expressions can be shared, and
-multiply."""
+"""The maximum number of steps through class expressions. Real ontologies need one or two per class, but expressions can
+be shared, and then the steps multiply."""
 
 
 class Subsumptions:
-    """Who is beneath whom in one document, by structure alone: pairs (narrower, broader) of names, without loops.
+    """The hierarchy of one document, from its structure alone: pairs (narrower, broader) of names, without loops.
 
-    `stated` are those that a triple states, `derived` those that follow, `members` the (individual, class) pairs that
-    follow. Cost: linear in the statements and in the steps. Raises OntologyError beyond `limits.edges` stated pairs or
-    `DERIVED` steps.
+    `stated` are the pairs that a triple states, `derived` the pairs that follow, and `members` the (individual, class)
+    pairs that follow. Cost: linear in the statements and the steps. Raises OntologyError if there are more than
+    `limits.edges` stated pairs or more than `DERIVED` steps.
     """
 
     def __init__(self, statements: Statements, limits: Limits) -> None:
@@ -87,13 +87,13 @@ class Subsumptions:
         }
 
     def expressions(self) -> Iterator[tuple[str, set[str]]]:
-        """Each name with the class expressions (blank nodes) that it is beneath, or in as an individual."""
+        """Yields each name with the class expressions (blank nodes) that it is beneath or, as an individual, in."""
         for name in sorted({*self._upwards, *self._expressed}):
             if _named(name):
                 yield name, self.through([name, *(each for each in self._expressed.get(name, ()) if each[:2] == "_:")])
 
     def through(self, start: Iterable[str]) -> set[str]:
-        """The blank nodes in `start`, and those that are reached from it through blank nodes only."""
+        """Returns the blank nodes in `start` and those that are reachable from it through blank nodes only."""
         frontier = list(start)
         seen = {node for node in frontier if node.startswith("_:")}
         while frontier:
@@ -107,11 +107,11 @@ class Subsumptions:
         return seen
 
     def named_above(self, expression: str) -> Iterator[str]:
-        """The names that a class expression is beneath."""
+        """Yields the names that a class expression is beneath."""
         return self._reached("", (expression,))
 
     def _reached(self, name: str, start: Iterable[str]) -> Iterator[str]:
-        """The names, other than `name`, that stand in `start` or are reached from it through blank nodes only."""
+        """Yields the names other than `name` that are in `start` or reachable from it through blank nodes only."""
         seen = {name}
         frontier: list[str] = []
         for node in start:
@@ -135,7 +135,7 @@ class Subsumptions:
 
 
 def _steps(statements: Statements, lists: "_Lists") -> dict[str, list[str]]:
-    """The steps that start or end at a class expression; pairs of two names are left out."""
+    """Returns the steps that start or end at a class expression. Pairs of two names are left out."""
     upwards: defaultdict[str, list[str]] = defaultdict(list)
     for low, high in statements.broader:
         if low.startswith("_:") or high.startswith("_:"):
@@ -155,7 +155,7 @@ def _steps(statements: Statements, lists: "_Lists") -> dict[str, list[str]]:
 
 
 def _expressed(statements: Statements, lists: "_Lists") -> dict[str, set[str]]:
-    """Individual → the classes and class expressions that it is in, other than by `a type Name`."""
+    """Returns a map: individual → the classes and class expressions that it is in, except those of `a type Name`."""
     expressed: defaultdict[str, set[str]] = defaultdict(set)
     for individual, expression in statements.expressed:
         if _named(individual):
@@ -169,14 +169,15 @@ def _expressed(statements: Statements, lists: "_Lists") -> dict[str, set[str]]:
 
 
 class _Lists:
-    """The RDF lists of a document. One that several expressions share is walked for each, so the steps are bounded."""
+    """The RDF lists of a document. A list that several expressions share is walked for each, so the steps are
+    limited."""
 
     def __init__(self, statements: Statements) -> None:
         self._first, self._rest = statements.first, statements.rest
         self._room = len(statements.rest) + DERIVED
 
     def members(self, head: str) -> Iterator[str]:
-        """The items of a list; a list that runs in a circle ends where it began."""
+        """Yields the items of a list. A circular list ends where it began."""
         seen: set[str] = set()
         while head and head != ns.NIL and head not in seen:
             seen.add(head)
@@ -194,18 +195,20 @@ def _named(node: str) -> bool:
 
 
 COMPARED = 256
-"""Classes of one individual that are compared with each other: the cost grows by their square, and superfluous ones
-do no harm."""
+"""The maximum number of classes of one individual that are compared with each other. The cost is quadratic, and
+superfluous classes do no harm."""
 
 STEPS = 50_000_000
-"""Steps upwards in all: some tens of seconds. Real hierarchies are some tens deep, so that this is enough for a million
-names; in one that is made to be deep, what is left after it counts as news, superfluous as it may be."""
+"""The maximum number of steps upwards in total: some tens of seconds. Real hierarchies are some tens of levels deep, so
+this is enough for a million names. In a hierarchy that is made to be deep, the pairs left after these steps count as
+new, even if they are superfluous."""
 
 
 class Known:
-    """The reflexive and transitive closure of pairs and equivalences, asked name by name.
+    """The reflexive and transitive closure of pairs and equivalences, computed for one name at a time.
 
-    Each walk costs what is above the name, and nothing is kept; all walks together cost `STEPS` at most.
+    Each walk costs the number of names above the name; no result is kept. All walks together take at most `STEPS`
+    steps.
     """
 
     def __init__(self, edges: Iterable[tuple[str, str]], equivalences: Iterable[tuple[str, str]]) -> None:
@@ -219,7 +222,7 @@ class Known:
         self._room = STEPS
 
     def above(self, *names: str) -> set[str]:
-        """All that one of `names` is or is beneath; only `names` once the steps are used up."""
+        """Returns all names that one of `names` equals or is beneath. Returns only `names` if the steps are used up."""
         found = set(names)
         frontier = list(names) if self._room > 0 else []
         while frontier:
@@ -231,12 +234,12 @@ class Known:
         return found
 
     def news(self, pairs: Pairs) -> Pairs:
-        """Those of `pairs` (narrower, broader) that do not follow from what is known."""
+        """Returns those of `pairs` (narrower, broader) that do not follow from the known pairs."""
         return {(low, high) for low, highs in _grouped(pairs).items() for high in highs - self.above(low)}
 
     def memberships(self, stated: Iterable[tuple[str, str]], found: Pairs) -> Pairs:
-        """Those of `found` (individual, class) that `stated` ones do not imply, and of them the most specific; all of
-        them where there are more than `COMPARED`."""
+        """Returns those pairs of `found` (individual, class) that the `stated` ones do not imply, and of these only the
+        most specific. If an individual has more than `COMPARED` of them, all are returned."""
         classes = _grouped(stated)
         news: Pairs = set()
         for individual, candidates in _grouped(found).items():
@@ -249,7 +252,7 @@ class Known:
 
 
 def _implied(upper: str, candidates: set[str], above: dict[str, set[str]]) -> bool:
-    """Whether another candidate is strictly beneath `upper`, or is the same and comes first."""
+    """Returns whether another candidate is strictly beneath `upper`, or is equivalent to it and comes first."""
     return any(
         upper in above[other] and (other not in above[upper] or other < upper) for other in candidates if other != upper
     )
@@ -262,7 +265,7 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     return dict(sorted(groups.items()))
 
 
-DEFINITION_LENGTH = 4_096  # characters of a definition that are kept: it is shown, never matched
+DEFINITION_LENGTH = 4_096  # the maximum length of a stored definition: it is shown, never matched
 
 _CONCEPT_TYPES = ns.CLASS_TYPES | {ns.SKOS_CONCEPT}
 
@@ -285,7 +288,7 @@ class Extracted:
 
 
 def extract(statements: Statements, limits: Limits) -> Extracted:
-    """The records of one document; everything sorted. Raises OntologyError where a limit is crossed."""
+    """Returns the records of one document, sorted. Raises OntologyError if a limit is exceeded."""
     properties = _property_names(statements)
     found = Subsumptions(statements, limits)
     stated, derived = found.stated, found.derived
@@ -314,8 +317,8 @@ def extract(statements: Statements, limits: Limits) -> Extracted:
 
 
 def _same(statements: Statements, properties: set[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Pairs of names for one thing, those by `skos:exactMatch` apart. What is a property and nothing else is an
-    attribute, and no concept."""
+    """Returns the pairs of names for one thing, and separately those of `skos:exactMatch`. A name that is only a
+    property is an attribute and not a concept."""
     attributes = {each for each in properties if not statements.types.get(each, NO_TYPES) & _CONCEPT_TYPES}
     equivalences: Pairs = set()
     matches: Pairs = set()
@@ -333,8 +336,8 @@ def _name(node: str) -> bool:
 
 
 def _property_names(statements: Statements) -> set[str]:
-    """Every attribute: declared as a property, related to one, or with a domain or range; annotations of the document's
-    own terms are none."""
+    """Returns all attributes: names that are declared as a property, related to a property, or have a domain or range.
+    Annotation properties are left out."""
     found = {node for node, types in statements.types.items() if types & ns.PROPERTY_TYPES}
     annotations = {node for node, types in statements.types.items() if ns.ANNOTATION_PROPERTY in types} - found
     for low, high in statements.sub_properties:
@@ -344,8 +347,8 @@ def _property_names(statements: Statements) -> set[str]:
 
 
 def _types(statements: Statements, members: Pairs, properties: set[str]) -> Pairs:
-    """(individual, class) pairs, stated ones and `members`: the class is a name of the document's own world, the
-    individual no part of a schema."""
+    """Returns the (individual, class) pairs: the stated ones and `members`. Classes of RDF, OWL and the like are left
+    out, and so are individuals that are part of a schema."""
     pairs = {
         (node, each)
         for node, types in statements.types.items()
@@ -356,7 +359,7 @@ def _types(statements: Statements, members: Pairs, properties: set[str]) -> Pair
 
 
 def serves(node: str, statements: Statements) -> bool:
-    """Whether a name is a part of the document itself or a group for display, and so nobody's individual."""
+    """Returns whether a name is a part of the document itself or a group for display. It is then no individual."""
     types = statements.types.get(node, set())
     return bool(types & ns.NOT_CONCEPT_TYPES or (types & ns.COLLECTION_TYPES and ns.SKOS_CONCEPT not in types))
 
@@ -364,7 +367,7 @@ def serves(node: str, statements: Statements) -> bool:
 def _kinds(
     statements: Statements, edges: Pairs, types: Pairs, properties: set[str]
 ) -> dict[str, tuple[ConceptKind, bool]]:
-    """Every concept name → (kind, whether the document declares it)."""
+    """Returns a map: name of a concept → (kind, whether the document declares it)."""
     kinds: dict[str, tuple[ConceptKind, bool]] = {}
     for individual, _ in types:
         kinds[individual] = ("individual", True)
@@ -398,7 +401,7 @@ def _kinds(
 
 
 def _remarked(statements: Statements, kinds: Mapping[str, object], properties: set[str]) -> set[str]:
-    """Names of which the document only tells labels, definition, schemes or deprecation, and not what they are."""
+    """Returns names of which the document states labels, definition, schemes or deprecation, but not what they are."""
     labelled = (statements.preferred, statements.alternative, statements.hidden, statements.definitions)
     told = statements.deprecated.union(*labelled, statements.schemes, statements.notations)
     return {
@@ -409,7 +412,7 @@ def _remarked(statements: Statements, kinds: Mapping[str, object], properties: s
 
 
 class _Labels:
-    """What is told of a name, with the labels of SKOS-XL put where they belong."""
+    """The labels, definitions and other descriptions of names. The labels of SKOS-XL are merged with the plain ones."""
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
@@ -423,7 +426,7 @@ class _Labels:
             kept[predicate].update(node, statements.xl_forms.get(resource))
 
     def record(self, iri: str, kind: ConceptKind, declared: bool) -> ConceptRecord:
-        """The record of a name."""
+        """Returns the record of a name."""
         statements = self._statements
         return ConceptRecord(
             iri=iri,
@@ -464,7 +467,7 @@ def _sorted(labels: set[Label]) -> tuple[Label, ...]:
 
 
 def languages_of(concepts: tuple[ConceptRecord, ...]) -> tuple[tuple[str, int], ...]:
-    """The labels of `concepts`, counted by language tag."""
+    """Returns the number of labels of `concepts` by language tag."""
     counts = Counter(tag or "" for each in concepts for _, tag in (*each.preferred, *each.synonyms, *each.hidden))
     return tuple(sorted(counts.items()))
 
@@ -514,14 +517,15 @@ def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> li
     return warnings
 
 
-# Requested relations: which relation a name means, and its edges in a document. docs/matching-semantics.md, rule 11.
+# Requested relations: which relation a name means, and its edges in a document (docs/matching-semantics.md, rule 11).
 
 #     names ──▶ relations ──▶ properties whose statements count ──▶ edges
 #               part_of       part_of, its sub-properties; has_part, backwards
 #
 # An edge A R B comes from a triple `A R B`, from a restriction above A (`A subClassOf (R some B)`, also as a conjunct
-# of a definition, also `R value b`), and from a triple `B S A` where S is the inverse of R. A restriction on S is no
-# edge of R: that every hand is part of a body does not say that every body has a hand.
+# An edge A R B comes from a triple `A R B`, from a restriction above A (`A subClassOf (R some B)`, also as a conjunct
+# of a definition, and `R value b`), and from a triple `B S A` if S is the inverse of R. A restriction on S is no edge
+# of R: if every hand is part of a body, not every body needs to have a hand.
 #
 # A name is resolved by levels, as terms are, when a document is uploaded and when a subscription is compiled:
 #
@@ -530,19 +534,19 @@ def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> li
 # label   any label, folded: NFKC, case, white space, and `_` as a blank, as OBO writes labels (`part_of`)
 
 
-# What a document says that matters to relations only, noted while its triples pass by on their way to `Statements`.
+# The facts about relations in a document. They are collected while its triples are read into `Statements`.
 #
-# Class expressions are blank nodes, whose names may be others when the document is read again; so restrictions are
-# noted
-# in the same pass as the lists and pairs that lead to them. Triples between names can wait for a second pass.
+# Class expressions are blank nodes, whose names may differ when the document is read again. So restrictions are
+# collected in the same pass as the lists and pairs that lead to them. Triples between names can be read in a second
+# pass.
 
 _NOTED: Final = frozenset({ns.ON_PROPERTY, ns.SOME_VALUES, ns.HAS_VALUE, ns.INVERSE_OF, ns.SHORTHAND})
 
 
 class RelationSurvey:
-    """`used` counts the triples between names by predicate; `on` has the property of each restriction, `fillers` what
-    it needs some of; `inverses` are pairs of properties, one of which may be a blank node; `shorthands` are what an OBO
-    file calls its relations. Cost: one look-up a triple."""
+    """`used` counts the triples between names by predicate. `on` has the property of each restriction, and `fillers`
+    its fillers. `inverses` are pairs of properties, one of which may be a blank node. `shorthands` are the names of
+    relations in an OBO file. Cost: one look-up per triple."""
 
     def __init__(self) -> None:
         self.used: Counter[str] = Counter()
@@ -552,7 +556,7 @@ class RelationSurvey:
         self.shorthands: defaultdict[str, set[str]] = defaultdict(set)
 
     def noting(self, quads: Iterable[ox.Quad]) -> Iterator[ox.Quad]:
-        """`quads`, each noted before it is handed on."""
+        """Yields all `quads`; each is recorded before it is yielded."""
         for quad in quads:
             subject, value = quad.subject, quad.object
             predicate = quad.predicate.value
@@ -579,20 +583,21 @@ class RelationSurvey:
 
 
 def node_of(term: object) -> str:
-    """A name as it is, a blank node as `_:…`; the empty string for anything else."""
+    """Returns an IRI as it is, a blank node as `_:…`, and the empty string for anything else."""
     if isinstance(term, ox.NamedNode):
         return term.value
     return "_:" + term.value if isinstance(term, ox.BlankNode) else ""
 
 
 TRANSITIVE = "transitive"
-"""What is asked for to get every `owl:TransitiveProperty`."""
+"""The name that requests all relations that are an `owl:TransitiveProperty`."""
 
 MOST = 256
-"""Relations of one document: each may become a layer of the hierarchy. RO itself has some fifty transitive ones."""
+"""The maximum number of relations of one document: each may become a layer of the hierarchy. RO itself has about fifty
+transitive ones."""
 
 LISTED = 20
-"""Relations that an error lists, those with most statements first."""
+"""The maximum number of relations that an error lists. Those with most statements come first."""
 
 Triples = Callable[[], Iterable[ox.Quad]]
 
@@ -606,10 +611,11 @@ def with_relations(
     found: Extracted,
     limits: Limits,
 ) -> tuple[tuple[RelationRecord, ...], Extracted]:
-    """The relations that are `asked` for, and `found` with the names that only they lead to as concepts.
+    """Returns the requested relations (`asked`), and `found` with the names that only these relations refer to as
+    concepts.
 
-    Cost: the class expressions once more, and where triples between names state edges, the document once more. Raises
-    UnknownRelation, with what there is, and OntologyError where a limit is crossed.
+    Cost: the class expressions once more and, if triples between names state edges, a second pass over the document.
+    Raises UnknownRelation, with the known relations, and OntologyError if a limit is exceeded.
     """
     document = _Document(survey, statements, found)
     iris = _meant(asked, document, prefixes)
@@ -634,7 +640,7 @@ def with_relations(
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
-    """Properties whose statements are edges of one relation, as they stand and backwards."""
+    """The properties whose statements are edges of one relation, forwards and backwards."""
 
     forward: frozenset[str]
     backward: frozenset[str]
@@ -679,8 +685,8 @@ class _Document:
         return tuple(sorted(texts, key=lambda label: (label[1] or "", label[0])))
 
     def counting(self, iri: str) -> _Counting:
-        """What counts as `iri`: sub-properties; of an inverse, its sub-properties backwards. Linear in what it
-        finds."""
+        """Returns the properties that count as `iri`: its sub-properties, and the sub-properties of its inverses
+        backwards. Linear in the result."""
         seen = {(iri, False)}
         frontier = [(iri, False)]
         while frontier:
@@ -697,7 +703,7 @@ class _Document:
         )
 
     def is_end(self, node: str) -> bool:
-        """Whether an edge may lead from or to `node`: a name, and no part of the schema."""
+        """Returns whether `node` may be the end of an edge: it is a name and no part of the schema."""
         if not node or node.startswith("_:") or ns.is_vocabulary(node):
             return False
         if node in self._concepts:
@@ -705,7 +711,7 @@ class _Document:
         return node not in self._properties and not self._statements.types.get(node, set()) & ns.NOT_CONCEPT_TYPES
 
     def weights(self) -> Counter[str]:
-        """How many statements use each property, for the order of a list."""
+        """Returns the number of statements that use each property, to sort a list of relations."""
         return self.survey.used + Counter(self.survey.on.values())
 
 
@@ -713,12 +719,13 @@ _RELATION_TYPES = frozenset({*ns.PROPERTY_TYPES, ns.ANNOTATION_PROPERTY})
 
 
 def _may_be_asked(iri: str) -> bool:
-    """Names of properties that are no words of RDF itself; those of SKOS lead from concept to concept, too."""
+    """Returns whether a property may be requested: it is no word of RDF itself. Those of SKOS relate concepts, so they
+    may."""
     return bool(iri) and iri[:2] != "_:" and (not ns.is_vocabulary(iri) or iri.startswith(ns.SKOS_NAMESPACE))
 
 
 def _meant(asked: Sequence[str], document: _Document, prefixes: Mapping[str, str]) -> list[str]:
-    """The IRIs of the relations that are asked for, sorted."""
+    """Returns the sorted IRIs of the requested relations."""
     spaces = {*prefixes.items(), *ns.WELL_KNOWN_PREFIXES.items()}
     names = RelationNames({iri: [text for text, _ in document.labels(iri)] for iri in document.known}, spaces)
     iris: set[str] = set()
@@ -759,7 +766,7 @@ def _label(document: _Document, iri: str) -> str:
 
 
 def _facts(counted: Mapping[str, _Counting], triples: Triples, document: _Document, limits: Limits) -> dict[str, Pairs]:
-    """The edges that triples between names state, by relation."""
+    """Returns the edges of each relation that are stated by triples between names."""
     facts: dict[str, Pairs] = {iri: set() for iri in counted}
     ahead: dict[str, list[Pairs]] = {}
     back: dict[str, list[Pairs]] = {}
@@ -793,7 +800,7 @@ def _facts(counted: Mapping[str, _Counting], triples: Triples, document: _Docume
 def _derived(
     counted: Mapping[str, _Counting], document: _Document, statements: Statements, limits: Limits
 ) -> dict[str, Pairs]:
-    """The edges that class expressions state, by relation."""
+    """Returns the edges of each relation that are stated by class expressions."""
     derived: dict[str, Pairs] = {iri: set() for iri in counted}
     survey = document.survey
     restrictions = {node for node in survey.on if survey.fillers.get(node)}
@@ -811,8 +818,8 @@ def _derived(
 def _ends(
     restrictions: Iterable[str], forward: frozenset[str], survey: RelationSurvey, subsumptions: Subsumptions
 ) -> Iterator[str]:
-    """The names to which `restrictions` lead by properties of `forward`, also through fillers that are themselves
-    expressions: `R some (B and (R some C))` leads to B, and by two steps to C. A filler is looked at once."""
+    """Yields the names to which `restrictions` lead by properties of `forward`, also through fillers that are
+    expressions: `R some (B and (R some C))` leads to B and, in two steps, to C. Each filler is visited once."""
     seen: set[str] = set()
     frontier = list(restrictions)
     while frontier:
@@ -835,8 +842,8 @@ def _too_many(limits: Limits) -> OntologyError:
 
 
 def _with_ends(found: Extracted, records: Iterable[RelationRecord], in_facts: set[str]) -> Extracted:
-    """`found` with every end of an edge among its concepts. What stands in triples is a thing of its own, and so
-    declared; what a restriction refers to is a class that stands elsewhere."""
+    """Returns `found` with all ends of edges among its concepts. The end of a triple is a declared individual. The end
+    of a restriction is a class that is declared elsewhere."""
     known = {record.iri for record in found.concepts}
     ends = {end for record in records for edge in record.edges for end in edge} - known
     if not ends:

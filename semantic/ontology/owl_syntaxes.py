@@ -1,4 +1,4 @@
-"""OWL 2 functional syntax and OWL/XML: a document is checked, read axiom by axiom, and written as triples.
+"""Reader of OWL 2 functional syntax and OWL/XML. It checks a document, reads it axiom by axiom, and writes triples.
 
 Both syntaxes are read into the same expressions: a keyword, and the content of its brackets.
 
@@ -12,11 +12,11 @@ Both syntaxes are read into the same expressions: a keyword, and the content of 
       <Class abbreviatedIRI="e:B"/>
     </SubClassOf>
 
-The reader keeps open brackets on a stack, so depth costs no recursion here; the depth is bounded for later steps.
-Expat reads OWL/XML, after `guards` has checked it.
+The reader keeps open brackets on a stack, so nesting needs no recursion here; the depth is limited for later steps.
+`guards` checks OWL/XML before Expat reads it.
 
 Axioms become triples by the W3C mapping. Annotations of axioms state nothing about concepts and are left out.
-`TripleWriter` has the shapes that OWL gives to lists and restrictions in RDF; the reader of OBO uses it as well.
+`TripleWriter` writes lists and restrictions as OWL in RDF does; the reader of OBO uses it too.
 """
 
 import re
@@ -63,7 +63,7 @@ Argument = Union["Expression", ox.NamedNode, ox.BlankNode, ox.Literal, int]
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """`SubClassOf(:A :B)` or its element in XML; `line` is where it begins."""
+    """An axiom or a part of it: `SubClassOf(:A :B)`, or the same element in XML. `line` is its first line."""
 
     keyword: str
     arguments: Sequence[Argument]
@@ -71,11 +71,11 @@ class Expression:
 
 
 class OddName(ValueError):
-    """A name of which no IRI can be made: its axiom is left out, with a warning."""
+    """Raised for a name that gives no valid IRI. Its axiom is left out, with a warning."""
 
 
 class Names:
-    """The prefixes and the base of one document. Names are looked up once."""
+    """The prefixes and the base IRI of one document. Nodes of names are cached."""
 
     def __init__(self, base: str, longest: int) -> None:
         self.prefixes: dict[str, str] = dict(PREFIXES)
@@ -85,14 +85,14 @@ class Names:
         self._known: dict[str, ox.NamedNode] = {}
 
     def declare(self, prefix: str, iri: str, line: int) -> None:
-        """From here on, `prefix` means `iri`. Raises OntologyError where that is too long."""
+        """Declares `prefix` as `iri` for the rest of the document. Raises OntologyError if the IRI is too long."""
         if len(iri) > self._longest:
             raise OntologyError(f"a prefix is longer than {self._longest:,} characters", line=line)
         self.prefixes[prefix] = self.declared[prefix] = iri
         self._known.clear()
 
     def full(self, iri: str) -> ox.NamedNode:
-        """The node of an IRI as written, relative ones against the base. Raises OddName."""
+        """Returns the node of an IRI as written. Relative IRIs are resolved against the base. Raises OddName."""
         if len(iri) > self._longest:
             raise OddName(f"an IRI has more than {self._longest:,} characters")
         try:
@@ -107,7 +107,7 @@ class Names:
             raise OddName(f"{shown(iri)} is not an IRI: {error}") from error
 
     def short(self, name: str, line: int) -> ox.NamedNode:
-        """The node of `prefix:local`. Raises OddName; OntologyError where the prefix is not declared."""
+        """Returns the node of `prefix:local`. Raises OddName, and OntologyError if the prefix is not declared."""
         found = self._known.get(name)
         if found is None:
             prefix, _, local = name.partition(":")
@@ -119,7 +119,7 @@ class Names:
 
     @staticmethod
     def literal(text: str, datatype: ox.NamedNode | None, language: str | None) -> ox.Literal:
-        """A literal; the odd `"text@en"^^rdf:PlainLiteral` too. A language tag that is none is put right or left
+        """Returns a literal. Also reads `"text@en"^^rdf:PlainLiteral`. An invalid language tag is corrected or left
         out."""
         if datatype is not None and datatype.value == _PLAIN_LITERAL:
             text, _, language = text.rpartition("@") if "@" in text else (text, "", "")
@@ -151,10 +151,11 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def functional_expressions(text: str, names: Names, noted: DocumentWarnings, limits: Limits) -> Iterator[Expression]:
-    """`Ontology` with its IRIs, then every axiom, annotation and import of it. Linear; one axiom is kept at a time.
+    """Yields `Ontology` with its IRIs, then each of its axioms, annotations and imports. Linear; one axiom is in
+    memory.
 
-    An axiom with a name of which no IRI can be made is left out, with a warning. Raises OntologyError with the line
-    where brackets, prefixes or tokens are wrong.
+    An axiom with a name that gives no valid IRI is left out, with a warning. Raises OntologyError with the line if
+    brackets, prefixes or tokens are wrong.
     """
     reader = _FunctionalReader(names, noted, limits)
     at, line = 0, 1
@@ -184,20 +185,20 @@ class _OpenBracket:
 
 
 class _FunctionalReader:
-    """What is open, token by token."""
+    """The parser state: the open brackets. It takes one token at a time."""
 
     def __init__(self, names: Names, noted: DocumentWarnings, limits: Limits) -> None:
         self._names = names
         self._noted = noted
         self._depth = limits.depth
         self._stack: list[_OpenBracket] = []
-        self._prefix: str | None = None  # of `Prefix(`, what stands before `=`
+        self._prefix: str | None = None  # in `Prefix(`: the text before `=`
         self._problem = ""  # why the axiom that is being read is left out
-        self._headed = False  # whether the IRIs of the ontology were given away
+        self._headed = False  # whether `Ontology` with its IRIs was yielded
         self._done = False  # whether the ontology is closed
 
     def token(self, token: re.Match[str], line: int) -> Iterator[Expression] | None:
-        """Takes one token; the expressions that it completes."""
+        """Takes one token and returns the expressions that it completes."""
         kind = token.lastgroup
         if kind == "open":
             return self._opened(token["open"], line)
@@ -219,7 +220,7 @@ class _FunctionalReader:
         return None
 
     def end(self, line: int) -> None:
-        """The document is over. Raises OntologyError where it should go on."""
+        """Ends the document. Raises OntologyError if it is incomplete."""
         if self._stack:
             inner = self._stack[-1]
             raise OntologyError(f"the document ends within {inner.keyword}( of line {inner.line}", line=line)
@@ -257,7 +258,7 @@ class _FunctionalReader:
         return iter((expression,))
 
     def _head(self, found: _OpenBracket | None = None) -> Iterator[Expression]:
-        """The ontology with its names, which come before everything else in it."""
+        """Yields the ontology with its names, which come before its other contents."""
         found = found or self._stack[0]
         self._headed = True
         self._problem = ""
@@ -298,20 +299,21 @@ class _FunctionalReader:
 _OWL: Final = "http://www.w3.org/2002/07/owl# "
 _XML: Final = "http://www.w3.org/XML/1998/namespace "
 _TEXTS: Final = frozenset({"Literal", "IRI", "AbbreviatedIRI", "Import"})
-_PIECE: Final = 1 << 16  # bytes given to the parser at once
+_PIECE: Final = 1 << 16  # bytes passed to the parser at once
 
 
 def xml_expressions(data: bytes, names: Names, noted: DocumentWarnings) -> Iterator[Expression]:
-    """`Ontology` with its IRIs, then every axiom, annotation and import of it. Linear; one axiom is kept at a time.
+    """Yields `Ontology` with its IRIs, then each of its axioms, annotations and imports. Linear; one axiom is in
+    memory.
 
-    An axiom with a name of which no IRI can be made is left out, with a warning. Raises OntologyError with the line.
+    An axiom with a name that gives no valid IRI is left out, with a warning. Raises OntologyError with the line.
     """
     reader = _XmlReader(names, noted)
     for start in range(0, max(len(data), 1), _PIECE):
         piece = data[start : start + _PIECE]
         try:
             reader.parser.Parse(piece, start + _PIECE >= len(data))
-        except expat.ExpatError as error:  # the guard let it pass: something that depends on our handlers
+        except expat.ExpatError as error:  # an error that the guard did not find, because it depends on our handlers
             raise OntologyError(f"not well-formed XML: {error}", line=error.lineno) from error
         yield from reader.found
         reader.found.clear()
@@ -329,7 +331,7 @@ class _OpenElement:
 
 
 class _XmlReader:
-    """The elements that are open, and the expressions that are complete."""
+    """The parser state: the open elements and the completed expressions."""
 
     def __init__(self, names: Names, noted: DocumentWarnings) -> None:
         self.found: list[Expression] = []
@@ -432,22 +434,22 @@ Value = ox.NamedNode | ox.BlankNode | ox.Literal
 
 
 def rdf(name: str) -> ox.NamedNode:
-    """The node of `rdf:name`. Raises AttributeError where RDF has no such word, as do the three below."""
+    """Returns the node of `rdf:name`. Like the three functions below, raises AttributeError for an unknown name."""
     return ox.NamedNode(str(getattr(RDF, name)))
 
 
 def rdfs(name: str) -> ox.NamedNode:
-    """The node of `rdfs:name`."""
+    """Returns the node of `rdfs:name`."""
     return ox.NamedNode(str(getattr(RDFS, name)))
 
 
 def owl(name: str) -> ox.NamedNode:
-    """The node of `owl:name`."""
+    """Returns the node of `owl:name`."""
     return ox.NamedNode(str(getattr(OWL, name)))
 
 
 def xsd(name: str) -> ox.NamedNode:
-    """The node of `xsd:name`."""
+    """Returns the node of `xsd:name`."""
     return ox.NamedNode(str(getattr(XSD, name)))
 
 
@@ -460,35 +462,34 @@ _ON_PROPERTY: Final = owl("onProperty")
 
 
 class TripleWriter:
-    """Collects triples until they are taken. Blank nodes are numbered, so that the same document gives the same
-    triples."""
+    """Collects triples. Blank nodes are numbered, so that the same document always gives the same triples."""
 
     def __init__(self) -> None:
         self._triples: list[ox.Quad] = []
         self._blanks = 0
 
     def add(self, subject: Node, predicate: ox.NamedNode, value: Value) -> None:
-        """One more triple."""
+        """Adds a triple."""
         self._triples.append(ox.Quad(subject, predicate, value))
 
     def taken(self) -> list[ox.Quad]:
-        """What was added since the last call."""
+        """Returns the triples added since the last call, and removes them."""
         found, self._triples = self._triples, []
         return found
 
     def blank(self) -> ox.BlankNode:
-        """A new blank node."""
+        """Returns a new blank node."""
         self._blanks += 1
         return ox.BlankNode(f"b{self._blanks}")
 
     def typed(self, kind: ox.NamedNode) -> ox.BlankNode:
-        """A new blank node of type `kind`."""
+        """Returns a new blank node of type `kind`."""
         node = self.blank()
         self.add(node, TYPE, kind)
         return node
 
     def sequence(self, items: Sequence[Value]) -> Node:
-        """An RDF list of `items`; its head."""
+        """Writes an RDF list of `items` and returns its head."""
         if not items:
             return _NIL
         head: Node = _NIL
@@ -500,13 +501,14 @@ class TripleWriter:
         return head
 
     def expression(self, kind: ox.NamedNode, predicate: ox.NamedNode, members: Sequence[Value]) -> ox.BlankNode:
-        """A class or data range that `predicate` makes of a list."""
+        """Writes a class or data range that relates to a list by `predicate` (such as `owl:unionOf`), and returns its
+        node."""
         node = self.typed(kind)
         self.add(node, predicate, self.sequence(members))
         return node
 
     def restriction(self, on: Node, predicate: ox.NamedNode, value: Value) -> ox.BlankNode:
-        """The class of what has `on` in the way that `predicate` says."""
+        """Writes the restriction on the property `on` that `predicate` and `value` state, and returns its node."""
         node = self.typed(_RESTRICTION)
         self.add(node, _ON_PROPERTY, on)
         self.add(node, predicate, value)
@@ -552,20 +554,20 @@ _TRUE: Final = ox.Literal("true", datatype=xsd("boolean"))
 
 
 class ClassExpressions:
-    """Writes expressions, and returns their nodes."""
+    """Writes class expressions and returns their nodes."""
 
     def __init__(self, writer: TripleWriter) -> None:
         self._writer = writer
 
     def node(self, argument: Argument) -> Node:
-        """The node of a class, property, individual or data range. Raises OntologyError with the line."""
+        """Returns the node of a class, property, individual or data range. Raises OntologyError with the line."""
         found = self.value(argument)
         if isinstance(found, ox.Literal):
             raise OntologyError(f'the literal "{found.value[:40]}" is used where a name is expected')
         return found
 
     def value(self, argument: Argument) -> Value:
-        """The same for what may be a literal."""
+        """As `node`, but the argument may be a literal."""
         if isinstance(argument, Expression):
             return self._expression(argument)
         if isinstance(argument, int):
@@ -573,7 +575,7 @@ class ClassExpressions:
         return argument
 
     def nodes(self, arguments: Sequence[Argument]) -> list[Node]:
-        """The nodes of several."""
+        """Returns the nodes of several arguments."""
         return [self.node(each) for each in arguments]
 
     def _expression(self, found: Expression) -> Node:
@@ -628,7 +630,7 @@ class ClassExpressions:
         return node
 
     def _faceted(self, found: Expression) -> Node:
-        """`DatatypeRestriction(type facet value …)`; in XML each facet and value is an element of its own."""
+        """Reads `DatatypeRestriction(type facet value …)`. In XML each pair of facet and value is an element."""
         flat: list[Argument] = []
         for each in found.arguments[1:]:
             inner = isinstance(each, Expression) and each.keyword == "FacetRestriction"
@@ -697,7 +699,7 @@ _ONTOLOGY: Final = owl("Ontology")
 
 
 class Axioms:
-    """Writes axioms, one at a time. Raises OntologyError with the line where one is malformed."""
+    """Writes axioms, one at a time. Raises OntologyError with the line if an axiom is malformed."""
 
     def __init__(self, writer: TripleWriter, noted: DocumentWarnings) -> None:
         self._writer = writer
@@ -719,7 +721,7 @@ class Axioms:
         }
 
     def write(self, axiom: Expression) -> None:
-        """The triples of `axiom`. One that is not known is left out, with a warning."""
+        """Writes the triples of `axiom`. An unknown axiom is left out, with a warning."""
         found = axiom.arguments
         if axiom.keyword != "Annotation":
             found = [each for each in found if not (isinstance(each, Expression) and each.keyword == "Annotation")]
@@ -764,7 +766,7 @@ class Axioms:
         self._writer.add(self._ontology, owl("imports"), self._classes.node(_count(axiom, found, 1)[0]))
 
     def _annotation(self, axiom: Expression, found: Sequence[Argument]) -> None:
-        """Of the ontology itself; annotations of annotations come first and are left out."""
+        """Writes an annotation of the ontology. Annotations of annotations come first in it and are left out."""
         found = [each for each in found if not (isinstance(each, Expression) and each.keyword == "Annotation")]
         name, value = _count(axiom, found, 2)
         self._triple(self._ontology, name, value, axiom)
@@ -788,7 +790,7 @@ class Axioms:
             self._writer.add(self._classes.node(lower), rdfs("subPropertyOf"), self._classes.node(upper))
 
     def _key(self, axiom: Expression, found: Sequence[Argument]) -> None:
-        """`HasKey(C (P …) (D …))`: the inner brackets have no keyword, and their names are taken together."""
+        """Reads `HasKey(C (P …) (D …))`. The inner brackets have no keyword; their names form one list."""
         flat: list[Argument] = []
         for each in found:
             flat.extend(each.arguments if isinstance(each, Expression) and not each.keyword else (each,))
@@ -822,7 +824,7 @@ class Axioms:
 
 
 def _count(found: Expression, arguments: Sequence[Argument], count: int, *, more: bool = False) -> Sequence[Argument]:
-    """`arguments`, of which there must be `count`, or at least that many."""
+    """Returns `arguments`. Raises OntologyError unless there are `count` of them (with `more`, at least `count`)."""
     if len(arguments) == count or (more and len(arguments) > count):
         return arguments
     raise OntologyError(
@@ -832,9 +834,10 @@ def _count(found: Expression, arguments: Sequence[Argument], count: int, *, more
 
 
 class OwlDocument:
-    """One document. `prefixes` and `warnings` are complete after all triples were read. Linear; memory: one axiom.
+    """Reader of one document. `prefixes` and `warnings` are complete after all triples were read. Linear; memory: one
+    axiom.
 
-    Raises OntologyError with the line, from the constructor (XML that a guard refuses) and while reading.
+    Raises OntologyError with the line, from the constructor (XML that a guard rejects) and while reading.
     """
 
     def __init__(self, data: bytes, syntax: str, base: str, limits: Limits) -> None:
@@ -846,7 +849,7 @@ class OwlDocument:
         self._limits = limits
 
     def triples(self) -> Iterator[ox.Quad]:
-        """Every triple, in document order."""
+        """Yields all triples, in document order."""
         noted = DocumentWarnings()
         names = Names(self._base, self._limits.iri)
         writer = TripleWriter()

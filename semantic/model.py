@@ -1,8 +1,8 @@
 """The data types of expressions, canonical values, events and matches. All are frozen and independent of matching.
 
-An *expression* is what a subscription says, as a tree; `kindcast.semantic.language` reads and prints it as text and as
-JSON. Before it is matched, `kindcast.semantic.subscriptions.compilation` replaces each `Term` by the IRI it means.
-Every node carries `at`, where it stood in the source, for error messages; positions never count in comparisons.
+An *expression* is the tree of a subscription. `kindcast.semantic.language` reads and prints it as text and as JSON.
+Before matching, `kindcast.semantic.subscriptions.compilation` replaces each `Term` by its IRI. Each node has `at`, its
+position in the source, for error messages. Comparisons of nodes ignore positions.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 SubscriptionSlot = NewType("SubscriptionSlot", int)
-"""A subscription, numbered within one matcher; used again after it is removed."""
+"""The number of a subscription within one matcher. It is reused after the subscription is removed."""
 
 
 # ── where something stands ──────────────────────────────────────────────────────────────────────────────────────────
@@ -82,8 +82,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A name for a concept as the subscriber wrote it (`text`: label, short form, CURIE or IRI; `is_iri` when it stood
-    in `<…>`), and, once resolved, the `iri` it means."""
+    """The name of a concept as the subscriber wrote it (`text`: label, short form, CURIE or IRI; `is_iri` if it was in
+    `<…>`) and, once resolved, its `iri`."""
 
     text: str
     is_iri: bool = False
@@ -101,16 +101,16 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A date-time literal (RFC 3339), as written; without an offset it is UTC. Or a date or partial date: an interval
-    (rule 26)."""
+    """A date-time literal (RFC 3339) as written; without an offset it is UTC. Also a date or partial date, which is an
+    interval (rule 26)."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A thing by its absolute IRI, which no vocabulary knew when the subscription was made (rule 25): the concept where
-    a version has it, else the IRI itself."""
+    """A thing given by its absolute IRI, which the vocabulary did not know when the subscription was made (rule 25). It
+    is the concept in versions that have it, else the IRI itself."""
 
     iri: str
 
@@ -120,7 +120,7 @@ ConstantValue = str | bool | int | float | Quantity | Instant | Instance | Term
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant operand. A `Term` stands here when an IRI or CURIE is compared (`kind = brick:Sensor`).
+    """A constant operand. It is a `Term` if an IRI or CURIE is compared (`kind = brick:Sensor`).
 
     `true` is not 1: Python's `True == 1` would make `a = 1 or a = true` one predicate.
     """
@@ -147,24 +147,24 @@ class AttributeRef:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`?n`: bound by an operator, used in other operators and value constraints of the same clause. `name` has no
-    `?`."""
+    """`?n`: bound by an operator, and used in other operators and value constraints of the same clause. `name` is
+    without `?`."""
 
     name: str
     at: Position | None = field(default=None, compare=False)
 
 
 AGGREGATES = ("count", "sum", "min", "max")
-"""What may stand around an attribute in a comparison: `count(items) > 3` (rule 26)."""
+"""The aggregate functions that a comparison may apply to an attribute: `count(items) > 3` (rule 26)."""
 
 
 def aggregate_name(function: str, attribute: str) -> str:
-    """An aggregate in place of the name of an attribute: as no data may name one (rule 1)."""
+    """Returns the name of an aggregate, in the form of an attribute name that no data can contain (rule 1)."""
     return f"ce.{function}({attribute})"
 
 
 def aggregate_of(name: str) -> tuple[str, str] | None:
-    """The function and the attribute of an aggregate; None for the name of an attribute."""
+    """Returns the function and the attribute of an aggregate; None if `name` is the name of an attribute."""
     if not name.endswith(")") or not name.startswith("ce."):
         return None
     function, _, attribute = name[3:-1].partition("(")
@@ -179,7 +179,7 @@ Closed = Literal["[]", "[)", "(]", "()"]
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every item holds; without items it always holds. Text: `a and b`; the empty text is `All(())`."""
+    """All items hold. Without items it is always true. Text: `a and b`; the empty text is `All(())`."""
 
     items: tuple["Expression", ...]
     at: Position | None = field(default=None, compare=False)
@@ -187,7 +187,7 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Some item holds. Text: `a or b`."""
+    """At least one item holds. Text: `a or b`."""
 
     items: tuple["Expression", ...]
     at: Position | None = field(default=None, compare=False)
@@ -195,7 +195,8 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Rule 8: the attribute is present and no value satisfies; pushed inwards over groups."""
+    """Negation (rule 8): the attribute is present and no value satisfies the predicate. Groups are negated item by
+    item."""
 
     item: "Expression"
     at: Position | None = field(default=None, compare=False)
@@ -203,7 +204,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class KindTest:
-    """`target isa Computer`, `below`, `is`; several terms mean any of them: `target isa (Laptop, Tablet)`."""
+    """`target isa Computer`, `below`, `is`. Several terms are alternatives: `target isa (Laptop, Tablet)`."""
 
     attribute: str
     test: Literal["isa", "below", "is"]
@@ -242,7 +243,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """`price between [0, 400)`: one and the same value inside both ends."""
+    """`price between [0, 400)`: a single value is within both bounds."""
 
     attribute: str
     low: Constant
@@ -273,8 +274,8 @@ class TextTest:
 
 @dataclass(frozen=True, slots=True)
 class SomeOf:
-    """`some items (name = "x" and price < 5)`: of one element of an array of objects; names inside are relative to
-    it."""
+    """`some items (name = "x" and price < 5)`: the condition holds for one element of an array of objects. Names inside
+    are relative to the element."""
 
     attribute: str
     item: "Expression"
@@ -283,7 +284,8 @@ class SomeOf:
 
 @dataclass(frozen=True, slots=True)
 class EveryOf:
-    """`every items (price < 5)`: of each element of an array of objects; names inside are relative to it (rule 26)."""
+    """`every items (price < 5)`: it holds for each element of an array of objects; names inside are relative (rule
+    26)."""
 
     attribute: str
     item: "Expression"
@@ -292,14 +294,14 @@ class EveryOf:
 
 @dataclass(frozen=True, slots=True)
 class EveryValue:
-    """`every tags = "a"`: of each value of an attribute (rule 26). `item` asks one attribute what its values are."""
+    """`every tags = "a"`: `item`, a predicate on one attribute, holds for each value of the attribute (rule 26)."""
 
     item: "KindTest | RelationTest | Comparison | Membership | Between | TextTest"
     at: Position | None = field(default=None, compare=False)
 
     @property
     def attribute(self) -> str:
-        """The attribute whose values are asked."""
+        """The attribute whose values are tested."""
         return self.item.attribute
 
 
@@ -333,8 +335,8 @@ class ValueConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What was negated as a whole because it contains a variable (rule 8): it is not split, and `not` of it holds when
-    `item` alone has no joined binding. Only the normal form makes it."""
+    """A negated expression that contains a variable (rule 8). It is not split: its negation holds if `item` alone has
+    no joined binding. Only the normal form creates it."""
 
     item: "Expression"
     at: Position | None = field(default=None, compare=False)
@@ -363,7 +365,7 @@ Expression = All | AnyOf | Not | Predicate
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event as it was published: the JSON `data`, and CloudEvents context attributes without their `ce.` prefix."""
+    """An event as published: the JSON `data`, and the CloudEvents context attributes without the prefix `ce.`."""
 
     data: Any
     context: Mapping[str, str | int | bool] = field(default_factory=dict)
@@ -373,28 +375,28 @@ class Event:
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):
-    """A node of a graph as a value: its IRI (None: a blank node, a value without text), and the IRIs of the types that
-    the event states of it."""
+    """A node of a graph as a value: its IRI (None for a blank node, a value without text), and the IRIs of the types
+    that the event states for it."""
 
     iri: str | None
     types: tuple[str, ...] = ()
 
 
 class TypedText(msgspec.Struct, frozen=True, gc=False):
-    """A literal of a datatype that JSON does not have (`xsd:date`, a scheme of codes, …): its text, and the IRI of the
-    datatype."""
+    """A literal with a datatype that JSON does not have (`xsd:date`, a scheme of codes, …): its text, and the IRI of
+    the datatype."""
 
     text: str
     datatype: str
 
 
 class Node(dict[str, Any]):
-    """A node of a graph with what is stated of it (rule 21), as a dict that is read as JSON is.
+    """A node of a graph with its statements (rule 21), as a dict that is read like JSON.
 
-    Its names are `<IRI>` of a property, `^<IRI>` of one that is stated from the other end, `@id`, `@type`, `@graph`,
-    and `<IRI>.@language`. A member is one value or a list of several: scalars of JSON, `Resource`, `TypedText`, further
-    nodes, and what a literal of JSON holds. `value` is what the node is worth under the name that leads to it; None for
-    a blank node without type.
+    Its names are `<IRI>` of a property, `^<IRI>` of a property stated in the inverse direction, `@id`, `@type`,
+    `@graph`, and `<IRI>.@language`. A member is one value or a list of values: JSON scalars, `Resource`, `TypedText`,
+    further nodes, and the content of JSON literals. `value` is the value of the node under the name that leads to it;
+    None for a blank node without type.
     """
 
     __slots__ = ("value",)
@@ -406,17 +408,17 @@ class Node(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One published value with every reading it has (rule 4: readings are added, the published value stays).
+    """A published value with all its readings (rule 4: readings are added, the published value remains).
 
-    `text` is a published string in NFC and `root_word` its root word by the user's table of synonyms, itself where the
-    table has none; `instant` is microseconds since 1970 UTC; `dates` are the first and the last microsecond of a
-    date (rule 26); `amount` is the number of a quantity in the base unit of its `dimension` (rounded once);
-    `concepts` are all candidates of an ambiguous term. A quantity with a comparator has no `amount` but `amounts`,
-    the closed interval in which it lies, one end of it infinite (rule 22). `also` are the root words of what declared
-    patterns read a string as (rule 4). `types` are the classes that a graph
-    states of it, as `Vocabulary.instance_of` numbers them: `isa`, `below` and relations read them, no other test
-    does (rule 21).
-    `keys` are (reading, key) of a version or network address, where the attribute is declared to hold such (rule 26).
+    `text` is a published string in NFC. `root_word` is its root word in the user's table of synonyms, else the string
+    itself. `instant` is in microseconds since 1970 UTC. `dates` are the first and the last microsecond of a date (rule
+    26). `amount` is the number of a quantity in the base unit of its `dimension` (rounded once). `concepts` are all
+    candidates of an ambiguous term. A quantity with a comparator has no `amount` but `amounts`, the closed interval
+    that contains it, with one infinite end (rule 22). `also` are the root words of the further readings that declared
+    patterns give a string (rule 4). `types` are the classes that a graph states for it, as nodes of
+    `Vocabulary.instance_of`: only `isa`, `below` and relations read them (rule 21).
+    `keys` are (reading, key) of a version or network address, if the attribute is declared to hold such values (rule
+    26).
     """
 
     published: str | int | float | bool | Mapping[str, Any]
@@ -436,18 +438,18 @@ class Value:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether it is read as a number, with a unit or without."""
+        """Whether the value is read as a number, with or without a unit."""
         return self.number is not None or self.amount is not None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The amounts between which a quantity lies, both ends closed: twice the same, or `amounts`."""
+        """The closed interval of a quantity's amounts: (`amount`, `amount`), or `amounts`."""
         return self.amounts if self.amount is None else (self.amount, self.amount)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What tests of text and comparisons of strings look at (rule 9): the published string, and its root word where
-        that is another; nothing where it is no string."""
+        """The texts that tests of text and comparisons of strings read (rule 9): the published string, and its root
+        word if that differs. Empty if the value is no string."""
         if self.text is None or self.root_word is None:
             return ()
         own = (self.text,) if self.root_word == self.text else (self.text, self.root_word)
@@ -456,7 +458,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth telling the publisher: an ambiguous term, a unit that fits nothing. `code` is stable."""
+    """A hint for the publisher, such as an ambiguous term or a unit that does not fit. `code` is stable."""
 
     code: str
     attribute: str
@@ -465,20 +467,20 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class CanonicalEvent:
-    """An event as it is matched: attribute → its distinct values, upwards along the attribute hierarchies too, and, for
-    arrays of objects, attribute → its elements as events of their own."""
+    """An event in the form that is matched: attribute → its distinct values, also for the attributes above it in the
+    hierarchy, and for arrays of objects attribute → its elements as separate events."""
 
     attributes: Mapping[str, tuple[Value, ...]]
     elements: Mapping[str, tuple["CanonicalEvent", ...]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     repeated: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """How often each value of an attribute occurs, where some do so more than once."""
+    """How often each value of an attribute occurs; only for attributes with a repeated value."""
 
 
 class Match(msgspec.Struct, frozen=True, order=True, gc=False):
     """A subscription that an event matches, with the distinct joined bindings of its operators' variables, sorted.
 
-    A struct and no dataclass: an event may match thousands, and one costs a tenth of what a frozen dataclass does.
+    It is a struct because an event may match thousands: a struct costs a tenth of a frozen dataclass.
     """
 
     subscription: str

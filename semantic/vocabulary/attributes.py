@@ -1,11 +1,11 @@
-"""Attributes: what their names mean, their hierarchy, the declared types of their values, and enumerations.
+"""Attributes: the meaning of their names, their hierarchy, the declared types of their values, and enumerations.
 
 Attributes come from the properties of ontologies (`rdfs:subPropertyOf`, `rdfs:range`, labels), from declared event
 types, and from the user's declarations of single attributes; a later source takes precedence over an earlier one. The
 attribute of a property has the property's local name: `shop:price` → `price`. docs/matching-semantics.md, rules 2, 9.
 
-The members of an enumeration may have a partial order, which comparisons follow (rule 9); a comparison of members that
-are incomparable is false. Le Subscribe, section 2.1.
+The members of an enumeration may have a partial order, which comparisons use (rule 9). A comparison of incomparable
+members is false. Le Subscribe, section 2.1.
 
     [["draft", "review", "published"], ["draft", "withdrawn"]]
 
@@ -42,27 +42,29 @@ __all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumerati
 
 
 MOST_MEMBERS = 1_000
-"""Members of an enumeration; a longer list is better a hierarchy of concepts."""
+"""The maximum number of members of an enumeration. A longer list is better declared as a hierarchy of concepts."""
 MOST_IRIS = 5
-"""Properties of one local name that are shown."""
+"""The maximum number of properties with one local name that are shown."""
 MOST_ORDERED = 256
-"""Members of an enumeration with an order: all pairs are kept, so that a comparison is one look-up."""
+"""The maximum number of members of an ordered enumeration: all pairs are stored, so that a comparison is one
+look-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """Texts, and for each those that lie strictly above it. `is_ordered` is False where no order was given at all."""
+    """A list of texts, and for each text those strictly above it. `is_ordered` is False if no order was declared."""
 
     members: tuple[str, ...]
     above: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
     is_ordered: bool = False
 
     def satisfying(self, order: str, bound: str) -> frozenset[str]:
-        """The members that compare so with `bound`, itself a member: `satisfying(">=", "review")`."""
+        """Returns the members that satisfy the comparison with the member `bound`: `satisfying(">=", "review")`."""
         return frozenset(member for member in self.members if self.compares(member, order, bound))
 
     def compares(self, left: str, order: str, right: str) -> bool:
-        """Whether `left` compares so with `right`; False for what is not a member, or incomparable."""
+        """Returns whether `left` satisfies the comparison with `right`. False if one is not a member, or they are
+        incomparable."""
         if left not in self.members or right not in self.members:
             return False
         match order:
@@ -78,7 +80,7 @@ class Enumeration:
                 return left == right or left in self.above.get(right, ())
 
     def renamed(self, name: Callable[[str], str]) -> "Enumeration":
-        """The same with other words: root words in place of the words of a table of synonyms."""
+        """Returns the enumeration with other words, such as root words instead of the words of a table of synonyms."""
         words = {member: name(member) for member in self.members}
         above: dict[str, frozenset[str]] = {}
         for low, high in self.above.items():
@@ -87,10 +89,10 @@ class Enumeration:
 
 
 def enumeration(members: Sequence[str], chains: Sequence[Sequence[str]] | None) -> Enumeration:
-    """The enumeration of `members`, ordered by `chains`, each from low to high.
+    """Returns the enumeration of `members`, ordered by `chains`, each from low to high.
 
-    Raises InvalidDeclaration for a chain with an unknown member, and for a cycle. Cost: members times pairs, at most
-    256 of the former where there is an order.
+    Raises InvalidDeclaration for a chain with an unknown member, and for a cycle. Cost: the number of members times the
+    number of pairs; an ordered enumeration has at most 256 members.
     """
     if chains is None:
         return Enumeration(tuple(members))
@@ -123,12 +125,13 @@ def _reached(member: str, next_above: Mapping[str, set[str]]) -> frozenset[str]:
 
 
 _OF_PROPERTY: Final = ("<", "^<")
-"""How a segment begins that holds the pairs of one property, or of one that is stated from the other end."""
+"""The first characters of a segment that holds the values of one property, or of one that is stated in the inverse
+direction."""
 
 
-# One attribute's declaration: what properties, event types and users say of it, put together.
+# The declaration of one attribute, merged from properties, event types and users.
 #
-# `attributes` applies these to all attributes of a vocabulary, in this order; the later goes before the earlier.
+# `AttributeScheme` applies these functions to all attributes of a vocabulary in this order. Later ones take precedence.
 
 AttributeKind = Literal["concept", "text", "number", "instant", "boolean", "version", "ip"]
 
@@ -159,12 +162,12 @@ _KEYS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeDeclaration:
-    """What is known of an attribute. `range` are IRIs of concepts; `unit` is that of bare numbers; `unit_from` names
-    the sibling attribute that holds the unit. `enumeration` are its values, perhaps with an order; `multiple` says
-    whether an event may have several (None: nothing is said); `derived` is the expression that it is worth. `quantity`
-    and `code` say which members of an object hold a quantity or a code that it states (rule 22); `reads` are patterns
-    by which its texts are read as others too (rule 4). `readable_by` and `matchable_by` name the roles that may see its
-    values, and subscribe to them (`visibility.py`); None: every role."""
+    """The declaration of an attribute. `range` are IRIs of concepts. `unit` is the unit of bare numbers, and
+    `unit_from` names the sibling attribute that holds the unit. `enumeration` are its values, perhaps with an order.
+    `multiple` tells whether an event may have several values (None: not declared). `derived` is the expression that
+    computes it. `quantity` and `code` name the members of an object that hold its quantity or its code (rule 22).
+    `reads` are patterns that give its texts further readings (rule 4). `readable_by` and `matchable_by` name the roles
+    that may read its values and subscribe to them (`visibility.py`); None means every role."""
 
     name: str
     kind: AttributeKind | None = None
@@ -183,7 +186,8 @@ class AttributeDeclaration:
 
 
 def from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDeclaration:
-    """Properties with one local name are one attribute; where their ranges disagree about its kind, it has none."""
+    """Merges the properties with one local name into one attribute. If their ranges disagree about its kind, it has
+    none."""
     ranges = sorted({iri for record in records for iri in record.ranges})
     kinds = {_KIND_OF_RANGE.get(iri, None if iri.startswith(_NO_KIND) else "concept") for iri in ranges}
     kind = kinds.pop() if len(kinds) == 1 else None
@@ -197,7 +201,7 @@ def from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDe
 
 
 def inherited(low: AttributeDeclaration, high: AttributeDeclaration) -> AttributeDeclaration:
-    """A range holds for the properties beneath as well, where they say nothing themselves."""
+    """Applies the range and unit of a property to the property beneath it, unless that one declares its own."""
     if low.kind is None and high.kind is not None:
         low = replace(low, kind=high.kind, range=high.range)
     if low.unit is None and high.unit is not None and low.kind == high.kind:
@@ -206,7 +210,7 @@ def inherited(low: AttributeDeclaration, high: AttributeDeclaration) -> Attribut
 
 
 def with_domain(found: AttributeDeclaration | None, name: str, domain: Domain) -> AttributeDeclaration:
-    """What an event type says of an attribute goes before what ontologies say."""
+    """Merges the domain of an attribute in an event type. It takes precedence over ontologies."""
     members = domain.members or ()
     texts = tuple(each for each in members if isinstance(each, str))
     listed = enumeration(texts, domain.order) if texts and len(texts) == len(members) else None
@@ -235,8 +239,8 @@ def _kind_of(domain: Domain) -> AttributeKind | None:
 
 
 def check_agreement(schema: AttributeDeclaration, declared: AttributeDeclaration, owner: str) -> None:
-    """An attribute has one domain: what is declared of it by itself must not differ from that of its event type, the
-    `owner`. Raises InvalidDeclaration."""
+    """Checks that an attribute has one domain: its own declaration must agree with that of its event type, the `owner`.
+    Raises InvalidDeclaration."""
     for field_name in ("kind", "range", "unit", "unit_from", "enumeration"):
         theirs, ours = getattr(schema, field_name), getattr(declared, field_name)
         if theirs != ours and theirs not in (None, ()):
@@ -253,7 +257,8 @@ def _told(value: Any) -> str:
 
 
 def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[str, Any]) -> AttributeDeclaration:
-    """What the user says goes before everything else, field by field. Raises InvalidDeclaration."""
+    """Applies the user's declaration, which takes precedence over everything else, field by field. Raises
+    InvalidDeclaration."""
     if not isinstance(fields, Mapping):
         raise InvalidDeclaration(f"attribute {name!r}: an object with {', '.join(sorted(_KEYS))} is expected")
     unknown = set(fields) - _KEYS
@@ -292,16 +297,16 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
 
 
 ROLES: Final = ("publisher", "subscriber", "ontologist", "auditor", "admin")
-"""Whose roles a declaration may name; an admin sees everything, named or not."""
+"""The roles that a declaration may name. An admin sees everything in any case."""
 ALWAYS_SEEN: Final = frozenset({"ce.id", "ce.source", "ce.type", "ce.specversion", "ce.time", "ce.datacontenttype"})
-"""Attributes without which no event can be delivered or dated."""
+"""Attributes that are needed to deliver and date an event."""
 PARTS_OF_VALUES: Final = frozenset({"value", *UNIT_KEYS, "code", "system", "type", "coordinates"})
-"""Members that make an object a value: to hide one alone would change what the object means."""
+"""Members that make an object a value. Hiding one of them would change the meaning of the object."""
 
 
 def roles_allowed(name: str, readable: Any, matchable: Any) -> dict[str, frozenset[str]]:
-    """Who may read the values of an attribute, and who may match on them: of the two, what is not said is as the other.
-    Raises InvalidDeclaration."""
+    """Returns the roles that may read the values of an attribute, and those that may match on them. If only one of the
+    two is declared, it holds for both. Raises InvalidDeclaration."""
     if name in ALWAYS_SEEN or name.startswith(("@", "^", "<")) or name in PARTS_OF_VALUES:
         raise InvalidDeclaration(f"attribute {name!r} is part of every event or of every value: it cannot be hidden")
     found = {}
@@ -316,7 +321,8 @@ def roles_allowed(name: str, readable: Any, matchable: Any) -> dict[str, frozens
 
 
 def _enumeration(name: str, members: Any, order: Any) -> Enumeration | None:
-    """`{"enum": ["low", "high"], "order": "listed"}`, or chains of members from low to high in place of `listed`."""
+    """Reads `{"enum": ["low", "high"], "order": "listed"}`; instead of `listed` also chains of members from low to
+    high."""
     if members is None and order is None:
         return None
     texts = tuple(dict.fromkeys(_strings(members, f"attribute {name!r}: enum is a list of strings")))
@@ -335,7 +341,7 @@ def _enumeration(name: str, members: Any, order: Any) -> Enumeration | None:
 
 
 def _labels(name: str, labels: Any) -> tuple[Label, ...]:
-    """`"Preis"`, `["Preis", "price"]` or `{"de": "Preis"}`."""
+    """Reads `"Preis"`, `["Preis", "price"]` or `{"de": "Preis"}`."""
     expected = f"attribute {name!r}: labels are strings, by language or in a list"
     if isinstance(labels, Mapping):
         return tuple(zip(_strings(list(labels.values()), expected), (tag or None for tag in labels), strict=True))
@@ -343,7 +349,7 @@ def _labels(name: str, labels: Any) -> tuple[Label, ...]:
 
 
 def _strings(values: Any, expected: str) -> tuple[str, ...]:
-    """One string, several, or none. Raises InvalidDeclaration with what is `expected`."""
+    """Reads one string, several, or none. Raises InvalidDeclaration with the text `expected`."""
     found = (values,) if isinstance(values, str) else () if values is None else values
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
         raise InvalidDeclaration(expected)
@@ -351,16 +357,18 @@ def _strings(values: Any, expected: str) -> tuple[str, ...]:
 
 
 ABOVE: Final = 64
-"""Names above one dotted name that count: with several segments they multiply, and each costs a copy of the values."""
+"""The maximum number of names above one dotted name. They multiply with the segments, and each costs a copy of the
+values."""
 
 ABOVE_IN_ALL: Final = 1_000_000
-"""Names above others, of all attributes: real vocabularies have thousands, but a chain has the square of its length."""
+"""The maximum number of (name, name above it) pairs of all attributes. Real vocabularies have thousands, but the number
+is quadratic in the length of a chain."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttributeScheme:
-    """All declared attributes of one vocabulary. Immutable but for the CURIEs that are asked for; look-ups cost one or
-    two dict accesses a segment."""
+    """All declared attributes of one vocabulary. Immutable except for the requested CURIEs. A look-up costs one or two
+    dict accesses per segment."""
 
     declarations: Mapping[str, AttributeDeclaration] = field(default_factory=dict)
     above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> all names above it, nearest first
@@ -371,7 +379,7 @@ class AttributeScheme:
     inverses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # main form of an IRI -> inverse properties
     spelt_out: Callable[[str], tuple[str, ...]] = lambda curie: ()  # the IRIs that a CURIE stands for
     asked_curies: set[str] = field(default_factory=set)
-    """CURIEs in names that were asked for; grows."""
+    """The CURIEs in names that subscriptions use. This set grows."""
     _curies: dict[str, dict[str, None]] = field(default_factory=dict)  # main form of an IRI -> those that stand for it
 
     @classmethod
@@ -384,9 +392,10 @@ class AttributeScheme:
         main: Callable[[str], str] = str,
         spelt_out: Callable[[str], tuple[str, ...]] = lambda curie: (),
     ) -> "AttributeScheme":
-        """The scheme of `properties`, overridden field by field by `declared` (`{"price": {"kind": "number"}}`), which
-        must agree with the `domains` that event types give attributes: name → (event type, domain). `main` gives the
-        main form of the IRI of a property (rule 24), `spelt_out` the IRIs that a CURIE stands for.
+        """Builds the scheme of `properties`, overridden field by field by `declared` (`{"price": {"kind": "number"}}`).
+        `declared` must agree with `domains`, the domains of attributes in event types: name → (event type, domain).
+        `main` returns the main form of the IRI of a property (rule 24), and `spelt_out` the IRIs that a CURIE stands
+        for.
 
         Raises InvalidDeclaration.
         """
@@ -437,15 +446,16 @@ class AttributeScheme:
         )
 
     def asked(self, raw: str, array: str) -> str:
-        """The attribute that `raw` means in a subscription: the same, with the main form of each `<IRI>` (rule 24)."""
+        """Returns the attribute that `raw` means in a subscription: as `resolve_within`, with the main form of each
+        `<IRI>` (rule 24)."""
         name = self.resolve_within(raw, array)
         if ":" in name:
             self.ask(name)
         return name if "<" not in name else ".".join(map(self._in_main_form, segments_of(name)))
 
     def ask(self, name: str) -> None:
-        """Note the CURIEs in a name that a subscription asks for: from then on pairs of the property that one stands
-        for stand under the CURIE too (rule 21). Under others they need not, and there may be many."""
+        """Records the CURIEs in a name that a subscription uses. From then on the values of such a property are also
+        stored under the CURIE (rule 21). Unused CURIEs are not stored, because there may be many."""
         for each in (name, *segments_of(name)):
             if each in self.asked_curies or not CURIE.fullmatch(each):
                 continue
@@ -460,13 +470,13 @@ class AttributeScheme:
         return f"{segment[:start]}<{self.main(segment[start + 1 : -1])}>"
 
     def resolve_within(self, raw: str, array: str) -> str:
-        """The same inside elements of `array` (rule 3): a declaration of the whole dotted name goes first."""
+        """As `resolve`, inside elements of `array` (rule 3). A declaration of the full dotted name takes precedence."""
         raw = unicodedata.normalize("NFC", raw)
         return raw if array and f"{array}.{raw}" in self.declarations else self.resolve(raw)
 
     def declared_as(self, name: str, array: str) -> str:
-        """The name by which the declaration of `name` inside elements of `array` is found: the whole dotted one, if it
-        is declared."""
+        """Returns the name under which `name` inside elements of `array` is declared: the full dotted name, if that is
+        declared."""
         if not array:
             return name
         whole = f"{array}.{name}"
@@ -475,8 +485,8 @@ class AttributeScheme:
         return whole if (whole := self.localised(whole)) in self.declarations else name
 
     def resolve(self, raw: str) -> str:
-        """The attribute that `raw` means, segment by segment: its exact name, else the user's synonym table, else the
-        label of a declared property (folded, if it is the label of one only), else as it is (NFC)."""
+        """Returns the attribute that `raw` means, segment by segment: by exact name, else by the user's table of
+        synonyms, else by the folded label of a declared property (if only one has it), else `raw` itself (NFC)."""
         raw = unicodedata.normalize("NFC", raw)
         if raw in self.declarations:
             return raw
@@ -493,7 +503,7 @@ class AttributeScheme:
         return root if root is not None else self.by_label.get(folded(name), name)
 
     def broader(self, name: str) -> tuple[str, ...]:
-        """`name` itself, then every name above it, on any segment: at most `ABOVE` in all."""
+        """Returns `name`, then each name above it in any segment: at most `ABOVE` in all."""
         choices = [self._upwards(segment) for segment in segments_of(name)]
         if all(len(each) == 1 for each in choices) and name not in self.above:
             return (name,)
@@ -505,8 +515,8 @@ class AttributeScheme:
         return tuple(names)[:ABOVE]
 
     def _upwards(self, segment: str) -> tuple[str, ...]:
-        """A segment and those above it; of `<IRI>`, which holds the pairs of one property, the local name and those
-        above that, and then itself (rule 21)."""
+        """Returns a segment and the names above it. For `<IRI>`, which holds the values of one property, it returns the
+        local name, the names above that, and then the segment itself (rule 21)."""
         if not (segment.startswith(_OF_PROPERTY) and segment.endswith(">")):
             return (segment, *self.above.get(segment, ()))
         start = segment.index("<")
@@ -524,7 +534,7 @@ class AttributeScheme:
         return tuple(found)
 
     def declaration(self, name: str) -> AttributeDeclaration | None:
-        """What is declared of the dotted `name`, else of its last segment."""
+        """Returns the declaration of the dotted `name`, else that of its last segment."""
         found = self.declarations.get(name)
         if found is not None:
             return found
@@ -534,7 +544,8 @@ class AttributeScheme:
         return found if found is not None else self.declarations.get(local.rpartition(".")[2])
 
     def localised(self, name: str) -> str:
-        """A dotted name with the local names of properties instead of their IRIs and CURIEs: as they are declared."""
+        """Returns a dotted name with the local names of properties instead of their IRIs and CURIEs, as they are
+        declared."""
         if "<" not in name and ":" not in name:
             return name
         return ".".join(map(self._declared_segment, segments_of(name)))
@@ -546,9 +557,10 @@ class AttributeScheme:
         return local_name(iris[0]) if iris else segment
 
     def described(self, name: str, language: str = "en") -> dict[str, Any] | None:
-        """The property that the dotted `name` ends with, as people know it: `{"label": "gross weight", "iris": ["…"]}`,
-        the label in `language` if there is one, the IRIs at most `MOST_IRIS`; with several segments also `"path"`, the
-        label of each, or the segment itself. What is not known is left out; None where that is all."""
+        """Returns the property at the end of the dotted `name` for display: `{"label": "gross weight", "iris": ["…"]}`.
+        The label is in `language` if possible; there are at most `MOST_IRIS` IRIs. A name with several segments also
+        has `"path"`, with the label of each segment, or the segment itself. Unknown members are left out; None if
+        nothing is known."""
         segments = segments_of(name)
         if name.startswith("ce."):
             return None
@@ -563,13 +575,13 @@ class AttributeScheme:
         return told or None
 
     def in_words(self, name: str, language: str = "en") -> str:
-        """`name` with the label and the IRIs of its property: `grossWeight ("gross weight", <http://…#grossWeight>)`;
-        itself where neither is known."""
+        """Returns `name` with the label and the IRIs of its property: `grossWeight ("gross weight",
+        <http://…#grossWeight>)`. Returns `name` alone if neither is known."""
         return property_in_words(name, self.described(name, language))
 
     def suggestion(self, name: str) -> dict[str, Any]:
-        """A declared attribute as an error suggests it: its name is the `label`, and `property` is what is known of its
-        property, if anything is."""
+        """Returns a declared attribute as an error message suggests it: its name as `label`, and `property` with what
+        is known of its property."""
         told = self.described(name)
         return {"label": name} if told is None else {"label": name, "property": told}
 

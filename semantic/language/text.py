@@ -1,13 +1,13 @@
-"""The text form of expressions: text → expression; expression → canonical text, or a sentence in plain words.
+"""The text form of expressions: parsing, printing as canonical text, and description as a sentence in plain words.
 
-An LALR parser reads the grammar of `grammar.lark` with a stack of its own. It builds the nodes while it reads, so
-nesting costs no recursion; the depth is checked on the result.
+An LALR parser reads the grammar of `grammar.lark` with its own stack. It builds the nodes while it reads, so nesting
+needs no recursion. The depth is checked on the result.
 
-`parse_text(to_text(e)) == e` for every expression `e` that a parser made. A resolved term is printed as `<IRI>`, so the
+`parse_text(to_text(e)) == e` for each expression `e` that a parser made. A resolved term is printed as `<IRI>`, so the
 canonical text of a resolved expression never changes its meaning.
 
-`TextShapes` reads many texts that differ in strings and numbers only: two are parsed, the
-trees of the others filled in.
+`TextShapes` reads many texts that differ only in strings and numbers. It parses two of them and fills in the constants
+in the trees of the others.
 """
 
 import functools
@@ -81,7 +81,8 @@ __all__ = [
 
 
 def to_text(expression: Expression) -> str:
-    """The canonical text of `expression`. Linear; recursion is as deep as the expression (at most 64 levels)."""
+    """Returns the canonical text of `expression`. Linear. The recursion is as deep as the expression (at most 64
+    levels)."""
     match expression:
         case All(items):
             return " and ".join(_inner(item) for item in items)
@@ -124,7 +125,7 @@ def _inner(item: Expression) -> str:
 
 
 def _relation(name: str) -> str:
-    """A relation as it is written; a resolved one is an IRI."""
+    """Returns the text of a relation. A resolved relation is an IRI."""
     return quoted_iri(name) if "://" in name or name.startswith("urn:") else quoted_name(name)
 
 
@@ -188,18 +189,17 @@ def _is_unit(unit: str) -> bool:
 
 
 EVENT_TYPE: Final = "ce.type"
-"""What a test of a kind asks that names no attribute."""
+"""The attribute of a test of a kind that names no attribute."""
 AGGREGATED = "AGGREGATED"
-"""The type of a token that an aggregate became."""
+"""The token type of an aggregate."""
 EVERY = All(())
-"""What nothing at all means: every event."""
+"""The expression of the empty text: every event."""
 
 
 def parse_text(text: str) -> Expression:
-    """The expression that `text` writes; the empty text is `All(())`, which every event satisfies.
+    """Parses `text`. The empty text is `All(())`, which every event satisfies.
 
-    Linear in the text. Raises `InvalidSubscription` with line and column, what was expected, and what may have been
-    meant.
+    Linear in the text. Raises `InvalidSubscription` with line and column, the expected tokens, and a suggestion.
 
     >>> parse_text("price <= 400").order
     '<='
@@ -226,7 +226,7 @@ def _at(token: Token) -> Position:
 
 
 def _name(token: Token, *, offset: int = 0) -> str:
-    """The name in a token, from `offset` on; that of an aggregate as it is."""
+    """Returns the name in a token, from `offset` on. The name of an aggregate is returned as it is."""
     if token.type == AGGREGATED:
         return str(token)
     return _sound(unquoted_name(str(token)[offset:]), token)
@@ -258,7 +258,7 @@ def _constant(operand: Constant | AttributeRef, where: str) -> Constant:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Any]):
-    """One method a rule; called while the text is read, children first."""
+    """Builds the nodes: one method per grammar rule, called during parsing, children first."""
 
     # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -304,7 +304,7 @@ class _Builder(Transformer[Token, Any]):
         return KindTest(_name(attribute), cast(Any, test.lower()), _listed(terms, at), at)
 
     def type_test(self, test: Token, *terms: Term) -> Expression:
-        """Without an attribute it asks for the type of the event (rule 21)."""
+        """Without an attribute it tests the type of the event (rule 21)."""
         at = _at(test)
         return KindTest(EVENT_TYPE, cast(Any, test.lower()), _listed(terms, at), at)
 
@@ -432,28 +432,29 @@ _CONSTANT: Final = re.compile(
     r"""("[^?@"'`\\\x00-\x1f][^"'`\\\x00-\x1f]*"|'[^?@"'`\\\x00-\x1f][^"'`\\\x00-\x1f]*')"""
     r"""|(?<![\w.\-:+/*^@?`])(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)(?![\w.\-:/*^])"""
 )
-"""Strings whose text stands in a tree as it is, and numbers that no other token can begin or end with: whatever else
-such a string or number says, the text around it is read the same way."""
+"""Matches strings whose text is the same in the tree, and numbers that are whole tokens. The text around such a
+constant is parsed in the same way for any other constant of this form."""
 _STRING, _WHOLE, _FRACTION = "\x00s", "\x00w", "\x00f"
-"""What stands in a shape for a constant; no expression has this character."""
+"""The marks that replace constants in a shape. No expression contains the character NUL."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """The place of a constant in the tree of a shape."""
+    """A placeholder for a constant in the tree of a shape."""
 
     number: int
 
 
 class TextShapes:
-    """Trees of texts. Remembers what each shape became: make one for each bulk, since texts may all differ."""
+    """Parses texts to trees and remembers the tree of each shape. Use one object per bulk, because texts may have
+    unlimited shapes."""
 
     def __init__(self) -> None:
         self._trees: dict[str, Any] = {}
 
     def tree(self, text: str) -> dict[str, Any]:
-        """`to_tree(parse_text(text))`. Some 0.2 ms for the first two of a shape, 5 to 10 µs for the others. Raises
-        `InvalidSubscription`."""
+        """Returns `to_tree(parse_text(text))`. Takes about 0.2 ms for the first two texts of a shape, 5 to 10 µs for
+        the others. Raises `InvalidSubscription`."""
         if len(text) > LONGEST_TEXT or "\x00" in text:
             return to_tree(parse_text(text))
         constants: list[str | int | float] = []
@@ -482,12 +483,12 @@ def _form(number: str) -> str:
 
 
 def _skeleton(text: str, constants: list[str | int | float]) -> Any:
-    """The tree of `text` with slots for its constants; False where these do not stand in it each as a value of its
-    own, or where it is no expression."""
+    """Returns the tree of `text` with slots for its constants. False if a constant is not a separate value in the tree,
+    or if the text is no expression."""
     marks: list[str | int | float] = []
 
     def marked(match: re.Match[str]) -> str:
-        """A constant of the same form that is nowhere else in the text."""
+        """Returns a constant of the same form that occurs nowhere else in the text."""
         string, number = match.groups()
         told, count = 7_310_001 + len(marks), len(marks)
         while str(told) in text:
@@ -511,7 +512,7 @@ def _skeleton(text: str, constants: list[str | int | float]) -> Any:
 
 
 def _slotted(node: Any, numbers: dict[tuple[type, Any], int], found: list[int]) -> Any:
-    """`node` with a slot in place of each mark; the numbers of those that are there join `found`."""
+    """Returns `node` with a slot instead of each mark, and appends the numbers of the marks to `found`."""
     match node:
         case dict():
             return {name: _slotted(each, numbers, found) for name, each in node.items()}
@@ -538,7 +539,7 @@ def _filled(node: Any, constants: list[str | int | float]) -> Any:
 
 # ── expressions in plain words: sentences for people who do not know the subscription language ────────────────────────
 
-# The tree of `kindcast.semantic.language.tree` is read, with a function that gives the label of a concept.
+# The input is a tree of `kindcast.semantic.language.tree` and a function that returns the label of a concept.
 
 
 _WORDS: Final[dict[str, dict[str, str]]] = {
@@ -633,12 +634,12 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
 
 
 _BARE: Final = ("attribute", "instant", "term")
-"""Members that hold a text which is shown as it is; others are functions of an attribute, such as `count`."""
+"""Members that hold a text which is shown unchanged. Other members are functions of an attribute, such as `count`."""
 
 
 def plain_words(tree: Mapping[str, Any], label: Callable[[str], str], language: str = "en") -> str:
-    """The meaning of a tree as one sentence in English, German or Chinese (English for other languages). `label` gives
-    the name of a concept by its IRI. Linear in the tree.
+    """Returns the meaning of a tree as one sentence in English, German or Chinese (English for other languages).
+    `label` returns the name of a concept by its IRI. Linear in the tree.
 
     >>> plain_words({"all": [{"isa": ["target", "Computer"]}, {"<=": ["price", 400]}]}, str)
     'target is a kind of Computer and price is at most 400'
@@ -713,5 +714,5 @@ class _Teller:
 
 
 def _short(iri: str) -> str:
-    """The end of an IRI."""
+    """Returns the last part of an IRI."""
     return iri.rstrip("/#").rpartition("/")[2].rpartition("#")[2]

@@ -1,24 +1,24 @@
-"""The concept graph: is-a edges of all documents, and relations as hierarchies beside them.
+"""The concept graph: the is-a edges of all documents, and relations as additional hierarchies.
 
-The hierarchy is one DAG of numbered concepts; equivalent names and cycles are merged:
+The hierarchy is one DAG of numbered concepts. Equivalent names, and names in a cycle, are merged:
 
     names ──equivalences──▶ groups ──exact matches──▶ groups ──peel off the acyclic part──▶ cycles ──▶ groups ──▶ graph
 
-Exact matches join groups only where they are one-to-one between schemes (docs/matching-semantics.md, rule 10). Almost
-every hierarchy is acyclic but for a few corners, so the acyclic part is peeled off first and only the rest is given to
-networkx. The same names and pairs give the same numbers, in whatever order they come.
+Exact matches join groups only if they are one-to-one between schemes (docs/matching-semantics.md, rule 10). Almost all
+hierarchies are acyclic except for a few parts. So the acyclic part is removed first, and only the rest is passed to
+networkx. The same names and pairs give the same numbers in any order.
 
 Relations (rule 11):
 
-`x R C` holds when a path leads from x to C that goes up is-a any number of steps, then along R at least once, with is-a
-before, between and after. Engines know nothing of it: each concept that an edge of R leads to, and everything above
-that, gets a *shadow*, a node of the same graph that stands for "reached by R".
+`x R C` holds if a path leads from x to C that has any number of is-a steps and at least one step of R, in any order.
+Engines do not know relations: each concept that an edge of R leads to, and each concept above it, has a *shadow*. A
+shadow is a node of the same graph that stands for "reached by R".
 
     a ──is-a──▶ b ──R──▶ c ──is-a──▶ d              a        b                 concepts
                                                     a ──▶ b ──▶ c′ ──▶ d′      shadows, numbered after all concepts
 
-So `x R d` is "x is at or beneath d′", which an index decides as it decides `isa`. Circles of R become one shadow of
-several concepts. What only looks at concepts never sees a shadow: it has the graph without them.
+So `x R d` is "x is at or beneath d′", and an index decides it like `isa`. A cycle of R becomes one shadow of several
+concepts. Code that needs only concepts uses the graph without shadows.
 """
 
 from collections import defaultdict
@@ -47,12 +47,12 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Hierarchy:
-    """An immutable DAG whose nodes have names; may be read from any number of threads.
+    """An immutable DAG whose nodes have names. Safe for threads.
 
-    `names[c]` are the names of concept `c`, the preferred one first; `concept_of` is their inverse; `children[c]` and
-    `individuals[c]` are what `graph.parents` and `graph.entries` say, downwards; `depth` is the longest path upwards,
-    in pairs; `cycles` are the groups of names that stood in a circle; `unmerged` are the groups of names that exact
-    matches connect and, not being one-to-one, do not merge.
+    `names[c]` are the names of concept `c`, the preferred one first; `concept_of` is the inverse map. `children[c]` and
+    `individuals[c]` are the inverses of `graph.parents` and `graph.entries`. `depth` is the length of the longest path
+    upwards, in pairs. `cycles` are the groups of names that formed a cycle. `unmerged` are the groups of names that are
+    connected by exact matches but not merged, because the matches are not one-to-one.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -76,12 +76,12 @@ class Hierarchy:
         schemes: Callable[[str], Iterable[str]] = lambda name: (),
         preference: Callable[[str], object] = str,
     ) -> "Hierarchy":
-        """`pairs` are (narrower, broader), `types` (individual, class); their names are names too. `equivalences` and
-        `matches` (those by `skos:exactMatch`) may bring in further ones: those connected to a name are names too, the
-        others are ignored. `schemes` says which ones a name is in. Of the names of one concept the smallest by
-        `preference` comes first.
+        """`pairs` are (narrower, broader), and `types` are (individual, class); their names become concepts too.
+        `equivalences` and `matches` (of `skos:exactMatch`) may contain further names: those connected to a known name
+        become names of its concept, the others are ignored. `schemes` returns the schemes of a name. The first name of
+        a concept is the smallest by `preference`.
 
-        Cost: linear in names and pairs, but for sorting.
+        Cost: linear in the names and pairs, except for sorting.
         """
         pairs, types = list(pairs), list(types)
         known = {*names, *chain.from_iterable(pairs), *chain.from_iterable(types)}
@@ -99,7 +99,7 @@ class Hierarchy:
         groups: defaultdict[str, list[str]] = defaultdict(list)
         for name in union.all():
             groups[union.find(name)].append(name)
-        # preference (ties by the name itself) decides the first name, the first names decide the numbers
+        # preference (ties: by the name itself) decides the first name; the first names decide the numbers
         ordered = sorted(
             tuple(sorted(group, key=lambda name: (preference(name), name)))
             for group in groups.values()
@@ -125,12 +125,12 @@ class Hierarchy:
         return len(self.names)
 
     def isa(self, concept: ConceptId, upper: ConceptId) -> bool:
-        """Whether `concept` is `upper` or beneath it."""
+        """Returns whether `concept` is `upper` or beneath it."""
         return upper in self.graph.ancestors(concept)
 
     def descendants(self, concept: ConceptId) -> tuple[ConceptId, ...]:
-        """All beneath `concept`, ascending: the narrower ones of any degree, and the individuals of any of them. What
-        is beneath an individual is not beneath its class. Cost: one walk over them."""
+        """Returns all concepts beneath `concept`, ascending: the narrower concepts at all levels, and their
+        individuals. Concepts beneath an individual are not beneath its class. Cost: one walk over the result."""
         narrower = {concept}
         frontier = [concept]
         while frontier:
@@ -142,7 +142,7 @@ class Hierarchy:
         return tuple(sorted((found | narrower) - {concept}))
 
     def path(self, concept: ConceptId, upper: ConceptId) -> tuple[ConceptId, ...] | None:
-        """A shortest chain of steps from `concept` up to `upper`, both included; None where there is none."""
+        """Returns a shortest chain from `concept` up to `upper`, including both; None if there is none."""
         if concept == upper:
             return (concept,)
         came_from: dict[ConceptId, ConceptId] = {}
@@ -172,7 +172,7 @@ def _chain(came_from: dict[ConceptId, ConceptId], start: ConceptId, end: Concept
 
 
 class _Union:
-    """Disjoint sets of names."""
+    """Disjoint sets of names (union-find)."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._parent = {name: name for name in names}
@@ -200,8 +200,9 @@ class _Union:
 def _join_matches(
     union: _Union, known: set[str], matches: set[Pair], schemes: Callable[[str], Iterable[str]]
 ) -> list[tuple[str, ...]]:
-    """Join what exact matches connect, component by component, where no two concepts of a component share a scheme;
-    returns the names of the others, those left out where nothing is `known`. Linear."""
+    """Joins concepts that are connected by exact matches, component by component, if no two concepts of a component
+    share a scheme. Returns the names of the components that were not joined, without those that have no `known` name.
+    Linear."""
     connected = _Union(())
     for one, other in sorted(matches):
         connected.join(union.find(one), union.find(other))
@@ -227,7 +228,7 @@ def _join_matches(
 
 
 def _share_schemes(concepts: Iterable[set[str]], schemes: Callable[[str], Iterable[str]]) -> bool:
-    """Whether two of these concepts have a scheme in common, or, where one of them has none, a namespace."""
+    """Returns whether two of these concepts share a scheme or, if one of them has no scheme, a namespace."""
     seen: set[str] = set()
     spaces_of_bare: set[str] = set()  # the namespaces of concepts without a scheme
     spaces: set[str] = set()
@@ -244,18 +245,18 @@ def _share_schemes(concepts: Iterable[set[str]], schemes: Callable[[str], Iterab
 
 
 def _components(pairs: set[Pair]) -> list[set[str]]:
-    """The strongly connected components with more than one name."""
+    """Returns the strongly connected components with more than one name."""
     rest = _without_acyclic(pairs)
     if not rest:
         return []
-    import networkx as nx  # 0.1 s, and few vocabularies have a cycle
+    import networkx as nx  # imported only here: it takes 0.1 s, and few vocabularies have a cycle
 
     return sorted((each for each in nx.strongly_connected_components(nx.DiGraph(rest)) if len(each) > 1), key=min)
 
 
 def _without_acyclic(pairs: set[Pair]) -> list[Pair]:
-    """The pairs that are left when names with nothing above them, and then those with nothing beneath, are taken away
-    again and again: a superset of all cycles."""
+    """Repeatedly removes the names with nothing above them, then those with nothing beneath. Returns the remaining
+    pairs, a superset of all cycles."""
     left = sorted((low, high) for low, high in pairs if low != high)
     for lower, upper in ((0, 1), (1, 0)):
         below: defaultdict[str, list[str]] = defaultdict(list)
@@ -275,7 +276,7 @@ def _without_acyclic(pairs: set[Pair]) -> list[Pair]:
 
 
 def _depth(size: int, edges: set[tuple[ConceptId, ConceptId]]) -> int:
-    """The longest path of a DAG, in pairs."""
+    """Returns the length of the longest path of a DAG, in pairs."""
     below = _downwards(edges)
     above = [0] * size
     for low, _ in edges:
@@ -302,28 +303,28 @@ def _downwards(pairs: set[tuple[ConceptId, ConceptId]]) -> dict[int, list[Concep
 
 
 MOST_SHADOWS = 8_000_000
-"""Shadows of all relations together: four relations over as many concepts as one document may have. Each costs some
-tens of bytes, as a concept does."""
+"""The maximum number of shadows of all relations together: four relations over as many concepts as one document may
+have. A shadow costs some tens of bytes, like a concept."""
 
 Step = tuple[ConceptId, bool]
-"""Where a step leads, and whether it is one of the relation."""
+"""The concept that a step leads to, and whether it is a step of the relation."""
 
 Edges = dict[ConceptId, tuple[ConceptId, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Relations:
-    """The relations of one vocabulary. Immutable; may be read from any number of threads.
+    """The relations of one vocabulary. Immutable and safe for threads.
 
-    `graph` has the concepts of the hierarchy, with the same numbers, and after them the shadows; it is the hierarchy's
-    own where there are no relations. `labels` are those of each relation by IRI.
+    `graph` has the concepts of the hierarchy, with the same numbers, and after them the shadows. Without relations it
+    is the graph of the hierarchy. `labels` are the labels of each relation by IRI.
     """
 
     graph: ConceptGraph
     names: RelationNames
     labels: Mapping[str, tuple[Label, ...]]
     unions: frozenset[str]
-    """The IRIs of those that are declared as unions of others."""
+    """The IRIs of the relations that are declared as unions of others."""
     _edges: Mapping[str, Edges] = field(repr=False)
     _shadows: Mapping[str, Mapping[ConceptId, ConceptId]] = field(repr=False)
     _hierarchy: Hierarchy = field(repr=False)
@@ -332,11 +333,11 @@ class Relations:
     def build(
         cls, ontologies: Sequence[Ontology], hierarchy: Hierarchy, unions: Mapping[str, Any] | None = None
     ) -> "Relations":
-        """The relations that were asked for in any of `ontologies`; those of one name are one relation. `unions` are
-        declared: name → `{"union": [names of parts]}`.
+        """Builds the relations that were requested in any of `ontologies`. Relations with the same IRI are one
+        relation. `unions` are declarations: name → `{"union": [names of parts]}`.
 
-        Cost: per relation linear in its edges and in what is above their ends. Raises OntologyError beyond
-        `MOST_SHADOWS`, InvalidDeclaration.
+        Cost: per relation linear in its edges and in the concepts above their ends. Raises OntologyError if there are
+        more than `MOST_SHADOWS` shadows, and InvalidDeclaration.
         """
         prefixes = {pair for each in ontologies for pair in each.prefixes}
         stated = _Stated(ontologies)
@@ -368,46 +369,46 @@ class Relations:
         return len(self.labels)
 
     def __iter__(self) -> Iterator[str]:
-        """The IRIs, sorted."""
+        """Iterates over the IRIs, sorted."""
         return iter(self.labels)
 
     def __contains__(self, iri: object) -> bool:
         return iri in self.labels
 
     def meant(self, name: str) -> tuple[str, ...]:
-        """The IRIs that a name may mean: of a union that is declared under it, else as `names` has it."""
+        """Returns the IRIs that a name may mean: the union declared under this name, else the result of `names`."""
         declared = union_iri(name)
         return (declared,) if declared in self.unions else self.names.meant(name)
 
     def label(self, iri: str, language: str = "en") -> str:
-        """The label to show: the one that fits `language` best, else the local name of the IRI."""
+        """Returns the label to show: the one that fits `language` best, else the local name of the IRI."""
         return label_in(self.labels.get(iri, ()), language) or local_name(iri) or iri
 
     def edge_count(self, iri: str) -> int:
-        """The edges of a relation, after equivalent names are merged."""
+        """Returns the number of edges of a relation after equivalent names are merged."""
         return sum(map(len, self._edges[iri].values()))
 
     def shadow(self, iri: str, concept: ConceptId) -> ConceptId | None:
-        """The node of `graph` that everything is beneath which is in the relation `iri` to `concept`; None where
-        nothing is."""
+        """Returns the node of `graph` that is above everything in the relation `iri` to `concept`; None if nothing
+        is."""
         return self._shadows.get(iri, {}).get(concept)
 
     def holds(self, concept: ConceptId, iri: str, upper: ConceptId) -> bool:
-        """Whether `concept` is in the relation to `upper`."""
+        """Returns whether `concept` is in the relation to `upper`."""
         shadow = self.shadow(iri, upper)
         return shadow is not None and shadow in self.graph.ancestors(concept)
 
     def next(self, concept: ConceptId) -> Iterator[tuple[str, ConceptId]]:
-        """Every edge from `concept`: the relation and where it leads."""
+        """Yields each edge from `concept`: the relation and the end of the edge."""
         for iri, edges in self._edges.items():
             for end in edges.get(concept, ()):
                 yield iri, end
 
     def path(self, concept: ConceptId, iri: str, upper: ConceptId) -> tuple[Step, ...] | None:
-        """A shortest path by which `concept` is in the relation to `upper`, from the first step on; None where there is
-        none. Cost: one walk over what is above."""
+        """Returns a shortest path by which `concept` is in the relation to `upper`, from the first step on; None if
+        there is none. Cost: one walk over the concepts above."""
         edges = self._edges.get(iri, {})
-        start = (concept, False, True)  # where, whether the relation was taken, whether a class may be entered
+        start = (concept, False, True)  # the concept, whether the relation was taken, whether a class may be entered
         came_from: dict[_Place, _Place] = {start: start}
         frontier: list[_Place] = [start]
         while frontier:
@@ -439,7 +440,7 @@ _Place = tuple[ConceptId, bool, bool]
 
 
 def _steps(came_from: Mapping[_Place, _Place], start: _Place, end: _Place) -> tuple[Step, ...]:
-    """The path as steps. A step of the relation is one that ends where a class may be entered again."""
+    """Returns the path as steps. A step of the relation is one that ends where a class may be entered again."""
     steps: list[Step] = []
     place = end
     while place != start:
@@ -449,12 +450,12 @@ def _steps(came_from: Mapping[_Place, _Place], start: _Place, end: _Place) -> tu
 
 
 UNION: Final = "urn:kindcast:relation:"
-"""How the IRIs of unions begin."""
+"""The prefix of the IRIs of unions."""
 MOST_PARTS = 64
 
 
 def union_iri(name: str) -> str:
-    """The IRI of the union that is declared under a name.
+    """Returns the IRI of the union that is declared under a name.
 
     >>> union_iri("belongs to")
     'urn:kindcast:relation:belongs%20to'
@@ -463,7 +464,7 @@ def union_iri(name: str) -> str:
 
 
 def union_parts(name: str, declared: Any) -> tuple[str, ...]:
-    """The names of the parts of a union, as its declaration has them. Raises InvalidDeclaration."""
+    """Returns the names of the parts in the declaration of a union. Raises InvalidDeclaration."""
     parts = declared.get("union") if isinstance(declared, Mapping) else None
     if not isinstance(parts, list | tuple) or not 0 < len(parts) <= MOST_PARTS or set(declared) != {"union"}:
         raise InvalidDeclaration(f'relation {name!r}: {{"union": [1 to {MOST_PARTS} names of relations]}} is expected')
@@ -473,14 +474,14 @@ def union_parts(name: str, declared: Any) -> tuple[str, ...]:
 
 
 class _Stated:
-    """Labels and edges of every relation, by name, over all documents. A document may use a property and another one
-    say that it is narrower than a relation, or its inverse."""
+    """The labels and edges of each relation, by IRI, over all documents. One document may use a property, and another
+    one may state that it is narrower than a relation, or its inverse."""
 
     def __init__(self, ontologies: Sequence[Ontology]) -> None:
         labels: defaultdict[str, set[Label]] = defaultdict(set)
         self._facts: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self.unions: dict[str, frozenset[str]] = {}
-        """IRI → those of its parts."""
+        """IRI → the IRIs of its parts."""
         self._derived: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self._narrower: defaultdict[str, set[str]] = defaultdict(set)
         self._inverses: defaultdict[str, set[str]] = defaultdict(set)
@@ -500,7 +501,7 @@ class _Stated:
         }
 
     def unite(self, unions: Mapping[str, Sequence[str]], prefixes: Iterable[tuple[str, str]]) -> None:
-        """Take in unions, name → names of parts. One of whose parts none is known is left out."""
+        """Adds unions: name → names of parts. A union without a known part is left out."""
         names = RelationNames({iri: [text for text, _ in texts] for iri, texts in self.labels.items()}, prefixes)
         for name, parts in sorted(unions.items()):
             meant = {iri for part in parts for iri in names.meant(part)}
@@ -510,7 +511,8 @@ class _Stated:
         self.labels = dict(sorted({**self.labels, **told}.items()))
 
     def edges(self, iri: str) -> set[tuple[str, str]]:
-        """Every edge of a relation, or of all parts of a union; of an inverse those that a triple states, backwards."""
+        """Returns all edges of a relation, or of all parts of a union. Edges that a triple states for an inverse are
+        reversed."""
         edges: set[tuple[str, str]] = set()
         seen = {(each, False) for each in self.unions.get(iri, (iri,))}
         frontier = list(seen)

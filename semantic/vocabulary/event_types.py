@@ -1,8 +1,8 @@
-"""Event types as frozen records; envelopes that hold several events; objects that state one quantity or code.
+"""Event types as frozen records, envelopes that hold several events, and objects that state one quantity or code.
 
-Le Subscribe, section 2.1, in our words: an element of ET is an `EventType`, its event schema E(e) is `EventType.uses`,
-a triple (A, n, u) is a `Use`, and dom(A) is a `Domain`. JSON nests where the paper is flat, so a type keeps its `Shape`
-as well: the tree against which the data of an event is checked.
+The notation of Le Subscribe, section 2.1, maps to our names: an element of ET is an `EventType`, its event schema E(e)
+is `EventType.uses`, a triple (A, n, u) is a `Use`, and dom(A) is a `Domain`. JSON is nested, the paper's events are
+flat. So a type also has its `Shape`, the tree against which the data of an event is checked.
 """
 
 import re
@@ -41,44 +41,45 @@ __all__ = [
     "view_of",
 ]
 
-# ── what an object states as a whole: a quantity, or a code (docs/matching-semantics.md, rule 22) ─────────────────────
+# ── objects that state one value: a quantity or a code (docs/matching-semantics.md, rule 22) ───────────────────────
 
 #     {"value": 185, "unit": "mmHg", "system": "http://unitsofmeasure.org", "code": "mm[Hg]"}     185 mm[Hg]
 #     {"numericalValue": 20, "unit": {"@id": "…/MeasurementUnitCode#KGM"}, "@type": "Value"}       20 KGM
 #     {"coding": [{"system": "http://snomed.info/sct", "code": "271649006"}], "text": "…"}         a code of SNOMED CT
 #
-# Its members stay attributes. Which members hold the number and the unit, or the code and its system, is known for the
-# shapes of common standards, and declared for others. Knows no vocabulary: `code_systems` knows what a code means.
+# The members of such an object remain attributes. The members that hold the number and the unit, or the code and its
+# system, are known for common standards and declared for others. This module knows no vocabulary: `code_systems` knows
+# the meaning of a code.
 
 
 FHIR: Final = "application/fhir+json"
-"""The content type whose objects state quantities and codes without any declaration."""
+"""The content type whose objects state quantities and codes without a declaration."""
 STATED: Final = ("quantities", "codes")
-"""What the objects of an event type may be declared to state."""
+"""The kinds of values that the objects of an event type may be declared to state."""
 
 NUMBERS: Final = ("value", "numericValue", "numericalValue", "hasNumericalValue")
-"""schema.org and FHIR, QUDT (and SOSA results), ONE Record, OM."""
+"""The members for the number in schema.org and FHIR, QUDT (and SOSA results), ONE Record, and OM."""
 UNITS: Final = ("unitCode", "unit", "hasUnit", "currency", "currencyUnit", "unitText")
 CODES: Final = ("code", "notation", "termCode", "codeValue")
-"""FHIR, SKOS, schema.org's DefinedTerm and CategoryCode."""
+"""The members for the code in FHIR, SKOS, and schema.org's DefinedTerm and CategoryCode."""
 SYSTEMS: Final = ("system", "inScheme", "inDefinedTermSet", "inCodeSet")
 
 _LEADING: Final = frozenset({*NUMBERS, *CODES, "coding"})
 UNIT_SYSTEMS: Final = frozenset(
     {"http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8", "urn:iso:std:iso:4217", "urn:oid:1.0.4217"}
 )
-"""UCUM and ISO 4217: the systems of codes that are units."""
+"""The systems of codes that are units: UCUM and ISO 4217."""
 COMPARATORS: Final[frozenset[Comparator]] = frozenset(("<", "<=", ">", ">="))
 NUMBER: Final = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
 COMPARED: Final = re.compile(r"[a-z0-9](?:Quantity|Age|Count|Distance|Duration)$")
-"""How FHIR's names of attributes end whose quantities may have a comparator: `valueQuantity`, `onsetAge`."""
+"""The ends of FHIR's attribute names whose quantities may have a comparator: `valueQuantity`, `onsetAge`."""
 MOST_CODINGS = 64
-"""Codings of one CodeableConcept that are read."""
+"""The maximum number of codings that are read from one CodeableConcept."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantityMembers:
-    """The members that hold the number and the unit of a quantity; None: those of the shapes that are known."""
+    """The members that hold the number and the unit of a quantity. None means those of the known standards."""
 
     number: str | None = None
     unit: str | None = None
@@ -86,8 +87,8 @@ class QuantityMembers:
 
 @dataclass(frozen=True, slots=True)
 class CodeMembers:
-    """The members that hold a code and its system; None: those of the shapes that are known. `within` is the code
-    system of what does not name one: plain texts under the attribute are codes of it, too."""
+    """The members that hold a code and its system. None means those of the known standards. `within` is the code system
+    of codes that name none; plain texts under the attribute are codes of it too."""
 
     code: str | None = None
     system: str | None = None
@@ -95,9 +96,9 @@ class CodeMembers:
 
 
 def plain_members(node: Node) -> tuple[dict[str, Any], dict[str, str]]:
-    """The members of a node of a graph as those of a JSON object, by local name and by IRI, and the name that each has
-    in the node. Of several values the first one counts, but for codings. Costs a look at each member, and at those of
-    nodes right below."""
+    """Returns the members of a node of a graph as members of a JSON object, by local name and by IRI, and the name of
+    each in the node. Of several values the first one counts, except for codings. Cost: one look at each member, and at
+    the members of nodes directly beneath."""
     members: dict[str, Any] = {}
     names: dict[str, str] = {}
     for name, values in node.items():
@@ -115,12 +116,12 @@ def plain_members(node: Node) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def may_state(names: Iterable[str]) -> bool:
-    """Whether a node of a graph with members of these names may state a quantity or a code."""
+    """Returns whether a node of a graph with members of these names may state a quantity or a code."""
     return any(local_name(name[1:-1]) in _LEADING for name in names if name.startswith("<"))
 
 
 def _plain_member(value: Any, *, deep: bool = True) -> Any:
-    """A value as JSON has it: the IRI of a node, and its members, where it is not inside another."""
+    """Returns a value as JSON: the IRI of a node, and its members unless it is inside another node."""
     match value:
         case Resource(iri=iri):
             return {"@id": iri}
@@ -138,13 +139,13 @@ def _plain_member(value: Any, *, deep: bool = True) -> Any:
 
 
 def quantity_members(attribute: str, declared: Any) -> QuantityMembers | None:
-    """`true` or `{"number": …, "unit": …}` of a declaration. Raises InvalidDeclaration."""
+    """Reads `true` or `{"number": …, "unit": …}` of a declaration. Raises InvalidDeclaration."""
     given = _given(attribute, "quantity", declared, ("number", "unit"))
     return None if given is None else QuantityMembers(given.get("number"), given.get("unit"))
 
 
 def code_members(attribute: str, declared: Any) -> CodeMembers | None:
-    """`true`, or an object with some of `code`, `system` and `in`. Raises InvalidDeclaration."""
+    """Reads `true`, or an object with some of `code`, `system` and `in`. Raises InvalidDeclaration."""
     given = _given(attribute, "code", declared, ("code", "system", "in"))
     return None if given is None else CodeMembers(given.get("code"), given.get("system"), given.get("in"))
 
@@ -163,7 +164,7 @@ def _given(attribute: str, key: str, declared: Any, known: tuple[str, ...]) -> M
 
 
 def may_be_compared(attribute: str) -> bool:
-    """Whether quantities under a dotted name may have a comparator without being declared: by FHIR's names."""
+    """Returns whether quantities under a dotted name may have a comparator without a declaration, by FHIR's names."""
     return COMPARED.search(attribute) is not None
 
 
@@ -173,9 +174,9 @@ def stated_value(
     codes: CodeMembers | None,
     is_unit: Callable[[str], bool],
 ) -> Stated | None:
-    """The quantity or code that `node`, an object or a node of a graph, states; None for neither. `is_unit` says
-    whether a unit is known: of several members that may name it, the first with a known one is taken. Cost: a few
-    look-ups."""
+    """Returns the quantity or code that `node`, an object or a node of a graph, states; None if it states neither.
+    `is_unit` tells whether a unit is known. If several members may name the unit, the first one with a known unit
+    counts. Cost: a few look-ups."""
     if isinstance(node, Node):
         members, names = plain_members(node)
         stated = stated_value(members, quantities, codes, is_unit)
@@ -207,7 +208,7 @@ def _quantity(node: Mapping[str, Any], members: QuantityMembers, is_unit: Callab
 
 
 def _units(node: Mapping[str, Any]) -> list[str]:
-    """The texts that may be the unit, the likeliest first."""
+    """Returns the texts that may be the unit, the most likely first."""
     code = _text(node.get("code"))
     first = [code] if code is not None and _text(node.get("system")) in UNIT_SYSTEMS else []
     others = (_text(node[each]) for each in UNITS if each in node)
@@ -228,7 +229,7 @@ def _code(node: Mapping[str, Any], members: CodeMembers) -> Stated | None:
 
 
 def _pair(node: Mapping[str, Any], members: CodeMembers) -> tuple[str, str] | None:
-    """The system of a code and the code."""
+    """Returns (system of the code, code)."""
     if members.code is None and "@value" in node and "@type" in node:
         code, system = _text(node["@value"]), _text(node["@type"])
     else:
@@ -257,19 +258,19 @@ def _is_exact(value: int | float) -> bool:
 
 
 def _text(value: Any) -> str | None:
-    """A text, or the IRI or literal that a node stands for."""
+    """Returns a text, or the IRI or literal that a node stands for."""
     if isinstance(value, Mapping):
         value = value.get("@id", value.get("@value"))
     return value if isinstance(value, str) and value else None
 
 
-# ── envelopes: which documents hold several events, and where (docs/matching-semantics.md, rule 21) ───────────────────
+# ── envelopes: documents that hold several events, and the paths to these (docs/matching-semantics.md, rule 21) ────
 
 #     {"split": "epcisBody.eventList", "inherit": "@context", "where": {"type": "EPCISDocument"}, "id": "eventID"}
 #
-# A path is names of members with dots; it goes through every element of a list. `<IRI>` as a path is a property of a
-# graph.
-# Envelopes of common standards are shipped; a declaration of the same name goes before the shipped one.
+# A path consists of names of members, joined with dots. It goes through all elements of a list. The path `<IRI>` is a
+# property of a graph. Envelopes of common standards are shipped. A declaration of the same name takes precedence over
+# the shipped one.
 
 
 KEYS: Final = frozenset({"split", "inherit", "where", "id", "revision"})
@@ -277,7 +278,7 @@ MOST_PATHS: Final = 16
 MOST_SPLITS: Final = 200
 LONGEST_PATH: Final = 1_000
 ANY: Final = "*"
-"""At the end of a text of `where`: whatever goes on from here."""
+"""At the end of a text of `where`: any continuation matches."""
 
 Path = tuple[str, ...]
 
@@ -318,13 +319,14 @@ SHIPPED_SPLITS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "ldes": {"split": ["tree:member", "<https://w3id.org/tree#member>"], "inherit": [_LINKED], "id": ["@id", "id"]},
 }
-"""Envelopes that are known without a declaration, as declarations."""
+"""The declarations of the shipped envelopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """An envelope: `paths` to its events, those of `inherit` to what each event gets of it. `where` names attributes as
-    they are published, and what one of their values must be. `id` and `revision` are where an event says them."""
+    """An envelope. `paths` lead to its events, and `inherit` to the members that each event receives from it. `where`
+    maps attributes, as published, to the texts of which one must be among their values. `id` and `revision` are the
+    paths to the ID and revision in an event."""
 
     name: str
     paths: tuple[Path, ...]
@@ -345,7 +347,7 @@ class Split:
 
     @property
     def declaration(self) -> dict[str, Any]:
-        """What `split_of` reads."""
+        """Returns the declaration in the form that `split_of` reads."""
         found: dict[str, Any] = {"split": [".".join(path) for path in self.paths]}
         found |= {"inherit": [".".join(path) for path in self.inherit]} if self.inherit else {}
         found |= {"where": {name: list(texts) for name, texts in self.where}} if self.where else {}
@@ -353,7 +355,7 @@ class Split:
 
 
 def path_of(text: str) -> Path:
-    """The steps of a path.
+    """Parses a path into steps.
 
     >>> path_of("entry.resource"), path_of("<https://w3id.org/tree#member>")
     (('entry', 'resource'), ('<https://w3id.org/tree#member>',))
@@ -362,7 +364,7 @@ def path_of(text: str) -> Path:
 
 
 def split_of(name: str, declared: Any) -> Split:
-    """What a declaration says. Raises `InvalidDeclaration`."""
+    """Reads the declaration of an envelope. Raises `InvalidDeclaration`."""
     what = f"split {name!r}"
     if not isinstance(declared, Mapping) or declared.keys() - KEYS or "split" not in declared:
         raise InvalidDeclaration(
@@ -408,7 +410,7 @@ class Splits:
     """The envelopes of one vocabulary: declared ones in the order of their names, then shipped ones. Immutable."""
 
     def __init__(self, declared: Mapping[str, Any] | None = None, *, shipped: bool = True) -> None:
-        """Raises `InvalidDeclaration`. A declaration without any path switches off the shipped one of its name."""
+        """Raises `InvalidDeclaration`. A declaration without paths disables the shipped envelope of the same name."""
         given = dict(sorted((declared or {}).items()))
         if len(given) > MOST_SPLITS:
             raise InvalidDeclaration(f"at most {MOST_SPLITS} splits can be declared, not {len(given)}")
@@ -418,18 +420,18 @@ class Splits:
         }
         self.all = tuple(found for name, body in whole.items() if (found := split_of(name, body)).paths)
         self.properties = tuple(dict.fromkeys(each for split in self.all for each in split.properties))
-        """Those of graphs, whose values are events."""
+        """The properties of graphs whose values are events."""
         self.names = frozenset(path[0] for split in self.all for path in split.members)
-        """The members of a document that may lead to its events: one that has none of these is no envelope."""
+        """The members of a document that may lead to its events. A document without any of them is no envelope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """Which single values an attribute may have, dom(A).
+    """The single values that an attribute may have, dom(A).
 
-    `types` are JSON types (None: any). `members` are those of an enumeration, `order` its chains, each from low to
-    high. `concepts` are IRIs, of which a value is one or beneath one. `unit` is that of a bare number, `unit_from` the
-    sibling attribute that holds the unit; `derived` is the expression that gives the attribute its value.
+    `types` are JSON types (None: any). `members` are the members of an enumeration, and `order` its chains, each from
+    low to high. `concepts` are IRIs; a value must be one of them or beneath one. `unit` is the unit of bare numbers,
+    and `unit_from` the sibling attribute that holds the unit. `derived` is the expression that computes the attribute.
     """
 
     types: frozenset[str] | None = None
@@ -450,22 +452,22 @@ class Domain:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether numbers are what is meant: nothing else is allowed, or they have a unit."""
+        """Whether the domain is numeric: only numbers are allowed, or there is a unit."""
         if self.unit is not None or self.unit_from is not None:
             return True
         return self.types is not None and bool(self.types) and self.types <= {"number", "integer"}
 
     def facets(self) -> dict[str, Any]:
-        """What is said of the domain, by name: for messages about what differs."""
+        """Returns the restrictions of the domain by name, for messages about differences."""
         return {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) not in (None, (), False)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The JSON values that are allowed at one place. `types` are the JSON types that it may have (None: any).
+    """The JSON values that are allowed at one place. `types` are the allowed JSON types (None: any).
 
-    A scalar must be of `domain`. An object has `members`, of which `required` must be there; `closed` allows no others.
-    An array holds `items`, `fewest` to `most` of them.
+    A scalar must be in `domain`. An object has `members`; those of `required` are mandatory, and `closed` forbids
+    others. An array has from `fewest` to `most` elements of the shape `items`.
     """
 
     types: frozenset[str] | None = None
@@ -479,17 +481,17 @@ class Shape:
     distinct: bool = False
 
     def allows(self, type: str) -> bool:
-        """Whether JSON of this type may stand here."""
+        """Returns whether JSON of this type is allowed here."""
         return self.types is None or type in self.types
 
 
 EVENT_TYPES = "@type"
-"""Where data says its further types: R1's own pair, which belongs to every event and is no attribute of a type."""
+"""The member of data with its further types (rule R1). It may be in each event and is no attribute of a type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """An attribute as an event type uses it: the triple (A, n, u) and the attribute's domain."""
+    """An attribute as an event type uses it: the triple (A, n, u) and the domain of the attribute."""
 
     attribute: str
     domain: Domain
@@ -499,7 +501,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correctable:
-    """Where an event of a type says what it is about (by default its id), which revision of that it is, and what it
+    """Where an event of a type states its subject (by default its ID), the revision of that subject, and what it
     withdraws: names of attributes, see `kindcast.semantic.events.documents`."""
 
     subject: str | None = None
@@ -523,12 +525,12 @@ class EventType:
 
     @property
     def uses(self) -> dict[str, Use]:
-        """Every attribute of the type, by its dotted name: E(e). Linear in the shape."""
+        """Returns all attributes of the type by dotted name, E(e). Linear in the shape."""
         return {use.attribute: use for use in uses_of(self.shape)}
 
 
 def uses_of(shape: Shape, prefix: str = "", *, mandatory: bool = True, multiple: bool = False) -> Iterator[Use]:
-    """The attributes beneath an object's shape: mandatory only where every object around it is."""
+    """Yields the attributes beneath an object's shape. One is mandatory only if all objects around it are mandatory."""
     for name, member in shape.members.items():
         if name == EVENT_TYPES:
             continue
@@ -546,7 +548,7 @@ def uses_of(shape: Shape, prefix: str = "", *, mandatory: bool = True, multiple:
             yield Use(attribute=prefix + name, domain=domain, mandatory=needed, multiple=several)
 
 
-# Views: what the events of one or several types hold together.
+# Views: the attributes that the events of one or several types have together.
 #
 # Le Subscribe, section 2.1: a view is a pair (E, R) of event types and triples (A, n, u), such that
 #
@@ -554,13 +556,13 @@ def uses_of(shape: Shape, prefix: str = "", *, mandatory: bool = True, multiple:
 #     2  R has only attributes of the types of E,
 #     3  an attribute has one triple; mandatory and multiple go before optional and unique.
 #
-# The view of an event is the one that leaves nothing out. A publisher who promises less than his types allow may choose
-# fewer optional attributes.
+# The view of an event includes all attributes. A publisher who promises less than the types allow may choose fewer
+# optional attributes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The pair (E, R): `types` by name, sorted; `shape` is that of data under all of them together."""
+    """The pair (E, R): `types` by name, sorted. `shape` is the shape of data that has all these types."""
 
     types: tuple[str, ...]
     shape: Shape
@@ -573,9 +575,9 @@ class View:
 
 
 def view_of(types: Iterable[EventType], attributes: Iterable[str] | None = None) -> View:
-    """The view of `types`, of all their attributes or of those chosen (dotted names).
+    """Returns the view of `types` with all their attributes or the chosen ones (dotted names).
 
-    Raises `InvalidDeclaration` with a problem for each condition that a choice breaks, naming the attribute.
+    Raises `InvalidDeclaration` with one problem for each condition that a choice violates, naming the attribute.
     """
     found = sorted(types, key=lambda each: each.name)
     shape = found[0].shape if found else Shape()
@@ -602,8 +604,8 @@ def view_of(types: Iterable[EventType], attributes: Iterable[str] | None = None)
 
 
 def merged(one: Shape, other: Shape) -> Shape:
-    """What may stand where both types have something to say: mandatory and multiple go first (condition 3). The two
-    agree about domains already (`EventSchemas` sees to it)."""
+    """Merges the shapes of two types: mandatory and multiple take precedence (condition 3). The domains of both agree
+    already, because `EventSchemas` checks it."""
     if one == other:
         return one
     members = dict(one.members)
@@ -628,7 +630,7 @@ def _widest(one: int | None, other: int | None) -> int | None:
 
 
 def _chosen(shape: Shape, chosen: frozenset[str], prefix: str) -> Shape:
-    """`shape` with the chosen attributes only; objects that hold none of them go."""
+    """Returns `shape` with only the chosen attributes. Objects without a chosen attribute are removed."""
     members: dict[str, Shape] = {}
     for name, member in shape.members.items():
         inner = prefix + name

@@ -2,9 +2,8 @@
 
     two vocabularies ──▶ added, removed, moved, merged, split, deprecated, restored, relabelled
 
-Names are compared as the documents state them, so the numbers agree with what an ontology editor shows; only `merged`
-and `split` look at the concepts that became of them. Every list is in the order of the alphabet; the same two versions
-always give the same answer.
+Names are compared as the documents state them, so the numbers agree with those of an ontology editor. Only `merged` and
+`split` compare concepts. Each list is sorted alphabetically, so the same two versions always give the same result.
 """
 
 from collections import defaultdict
@@ -21,16 +20,16 @@ from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 __all__ = ["Difference", "difference_between"]
 
 LISTED = 100
-"""Entries of each list, where nobody asks for another number."""
+"""The default number of entries per list."""
 
 Groups = dict[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Sorted tuples of IRIs; `moved` is IRI → (parents before, parents after), `merged` and `split` are groups of names
-    that became one concept, or stopped being one; `deprecated` is IRI → what replaces it, if anything; `relabelled` is
-    IRI → (labels that went, labels that came), preferred ones and synonyms alike."""
+    """Sorted tuples of IRIs. `moved` is IRI → (parents before, parents after). `merged` and `split` are groups of names
+    that became one concept, or stopped being one. `deprecated` is IRI → its replacements, if any. `relabelled` is IRI →
+    (removed labels, added labels), preferred labels and synonyms alike."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -44,12 +43,12 @@ class Difference:
     after: "_Names"
 
     def __bool__(self) -> bool:
-        """Whether anything changed."""
+        """Returns whether anything changed."""
         parts = (self.added, self.removed, self.moved, self.merged, self.split)
         return any((*parts, self.deprecated, self.restored, self.relabelled))
 
     def as_json(self, *, limit: int = LISTED) -> dict[str, Any]:
-        """Each list with its complete `count` and the first `limit` entries."""
+        """Returns each list with its complete `count` and its first `limit` entries."""
         old, new = self.before, self.after
 
         def told(names: Iterable[str], within: "_Names", **more: Callable[[str], Any]) -> list[dict[str, Any]]:
@@ -91,7 +90,8 @@ class Difference:
 
 
 def difference_between(before: Vocabulary, after: Vocabulary) -> Difference:
-    """How `after` differs from `before`, each of one document or of several. Linear, but for sorting.
+    """Returns the differences of `after` from `before`, which may have one or several documents. Linear, except for
+    sorting.
 
     >>> subclass = "<http://www.w3.org/2000/01/rdf-schema#subClassOf>"
     >>> old = Vocabulary.from_bytes(f"<http://e/A> {subclass} <http://e/B> .".encode(), format="nt")
@@ -123,7 +123,7 @@ def difference_between(before: Vocabulary, after: Vocabulary) -> Difference:
 
 
 class _Names:
-    """What one version says, by name."""
+    """The records and groups of one version, by name."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.records: dict[str, ConceptRecord] = {}
@@ -143,13 +143,13 @@ class _Names:
                 self.groups |= dict.fromkeys(names, frozenset(names))
 
     def label(self, iri: str) -> str:
-        """The label to show of a name."""
+        """Returns the label to show for a name."""
         record = self.records.get(iri)
         return best_label([record] if record is not None else [], iri, "en")
 
 
 def _together(one: ConceptRecord, other: ConceptRecord) -> ConceptRecord:
-    """What two documents say of one name."""
+    """Merges the records of two documents for one name."""
     return ConceptRecord(
         iri=one.iri,
         kind=one.kind,
@@ -162,7 +162,7 @@ def _together(one: ConceptRecord, other: ConceptRecord) -> ConceptRecord:
 
 
 def _same_fate(was: ConceptRecord | None, now: ConceptRecord) -> bool:
-    """Whether it was deprecated before, in favour of the same."""
+    """Returns whether the name was deprecated before, with the same replacement."""
     return was is not None and was.deprecated and was.replaced_by == now.replaced_by
 
 
@@ -176,7 +176,7 @@ def _sorted(labels: set[Label]) -> tuple[Label, ...]:
 
 
 def _joined(before: "_Names", after: "_Names") -> tuple[tuple[str, ...], ...]:
-    """The groups of `after` that hold names which `before` knew, and knew apart."""
+    """Returns the groups of `after` that contain names which were known, but not in one group, in `before`."""
     found = set()
     for group in after.groups.values():
         known = [name for name in group if name in before.records]

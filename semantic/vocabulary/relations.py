@@ -556,13 +556,13 @@ class _Layer:
         self.count = len(self._groups)
 
     def numbered(self, first: int) -> dict[ConceptId, ConceptId]:
-        """Concept → its shadow, from `first` on."""
+        """Returns a map: concept → its shadow. Shadows are numbered from `first` on."""
         return {
             concept: ConceptId(number) for number, group in enumerate(self._groups, start=first) for concept in group
         }
 
     def steps(self, shadows: Mapping[ConceptId, ConceptId]) -> Iterator[tuple[int, int]]:
-        """The pairs of the graph that lead into shadows: from concepts by an edge, and from shadow to shadow."""
+        """Yields the pairs of the graph that lead into shadows: from concepts by an edge, and from shadow to shadow."""
         for concept, ends in self._arrivals.items():
             for end in ends:
                 yield concept, shadows[end]
@@ -573,14 +573,13 @@ class _Layer:
 
 
 def _arrivals(ends: Iterable[ConceptId], graph: ConceptGraph) -> list[ConceptId]:
-    """Where an edge leads: its end, and its classes if it is an individual, which may be entered there and only
-    there."""
+    """Returns the ends of edges and, if an end is an individual, also its classes, which may be entered only there."""
     return sorted({each for end in ends for each in (end, *graph.entries(end))})
 
 
 def _groups(above: Mapping[ConceptId, Sequence[ConceptId]]) -> list[list[ConceptId]]:
-    """The strongly connected components, each sorted, in an order that depends on the numbers only (Tarjan's algorithm,
-    with a stack of its own). Linear."""
+    """Returns the strongly connected components, each sorted, in an order that depends only on the numbers. Tarjan's
+    algorithm with an explicit stack. Linear."""
     index: dict[ConceptId, int] = {}
     lowest: dict[ConceptId, int] = {}
     open_nodes: list[ConceptId] = []

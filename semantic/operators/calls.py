@@ -1,14 +1,14 @@
-"""Calls of operators: which are the same, what values they take and return, how one is run, how their bindings join.
+"""Operator calls: equality of calls, the values they take and return, their execution, and the join of their bindings.
 
-Two calls are the same if operator and version, constants, names of attributes and the pattern of variables agree:
-`near(?a, ?b)` is `near(?c, ?d)` and not `near(?a, ?a)`. The same call is made once per event. Rule 17 of
-docs/matching-semantics.md.
+Two calls are the same if they have the same operator and version, constants, attribute names and pattern of variables:
+`near(?a, ?b)` is `near(?c, ?d)` and not `near(?a, ?a)`. The same call is made once per event (rule 17 of
+docs/matching-semantics.md).
 
-A returned value is compared by kind and content: bindings join, and value constraints hold, between values of one kind
-only (numbers, texts, booleans, date-times, and quantities of one dimension, so that 1 km equals 1000 m).
+A returned value is compared by kind and content. Bindings join, and value constraints hold, only between values of one
+kind: numbers, texts, booleans, date-times, or quantities of one dimension (so 1 km equals 1000 m).
 
-An operator runs in this process or in its own, one call or several at once, never more than the operator allows. The
-result of each call is a value or an `OperatorFailed`, in order, whatever the operator does.
+An operator runs in this process or in its own, with one or several calls at a time, at most as many as the operator
+allows. The results are in the order of the calls. Each is a value or an `OperatorFailed`, whatever the operator does.
 """
 
 import math
@@ -73,7 +73,8 @@ Reading = tuple[str, Any]
 
 
 def reading(value: object, units: Units) -> Reading:
-    """What `value` compares as. Raises ValueError for what no variable can hold, with the reason."""
+    """Returns the reading by which `value` is compared. Raises ValueError, with the reason, if no variable can hold
+    it."""
     if isinstance(value, bool):
         return "boolean", value
     if isinstance(value, int | float):
@@ -99,8 +100,8 @@ def reading(value: object, units: Units) -> Reading:
 
 
 def plain(value: Value) -> object:
-    """A value of an event as an operator sees it: str as published, in NFC, number, bool; a quantity that was published
-    as an object as `Quantity`."""
+    """Returns a value of an event in the form that operators receive: str as published, in NFC; number; bool. A
+    quantity published as an object becomes a `Quantity`."""
     published = value.published
     if isinstance(published, Mapping):
         number, unit = published.get("value"), next((published[key] for key in _UNIT_KEYS if key in published), None)
@@ -112,7 +113,7 @@ _UNIT_KEYS = ("unit", "unitCode", "unitText", "currency")
 
 
 class EventView(Mapping[str, tuple[Any, ...]]):
-    """An event as operators see it: attribute → its values; an attribute that the event lacks has none. Read-only."""
+    """A read-only view of an event for operators: attribute → its values; an absent attribute has none."""
 
     def __init__(self, event: CanonicalEvent) -> None:
         self._event = event
@@ -136,7 +137,7 @@ class EventView(Mapping[str, tuple[Any, ...]]):
 
 
 class EventCopy(dict[str, tuple[Any, ...]]):
-    """An `EventView` that was sent to another process."""
+    """A copy of an `EventView` that was sent to another process."""
 
     def __missing__(self, attribute: str) -> tuple[Any, ...]:
         return ()
@@ -152,10 +153,11 @@ _workers: WeakKeyDictionary[Operator, Workers] = WeakKeyDictionary()
 
 
 def run(operator: Operator, asked: Sequence[Asked], *, cancellation: Cancellation | None = None) -> list[Any]:
-    """What `operator` says to each of `asked`: a value as it returned it, or an `OperatorFailed`.
+    """Runs `operator` on each of `asked`. Returns for each call a value as the operator returned it, or an
+    `OperatorFailed`.
 
-    Blocks while as many calls are under way as the operator allows. An isolated operator is killed at its timeout, or
-    when `cancellation` says so from another thread, and its calls have failed then. Any number of threads may call it.
+    Blocks while the maximum number of concurrent calls is running. An isolated operator is killed at its timeout, or if
+    another thread uses `cancellation`; its calls have then failed. Safe for threads.
     """
     if operator.isolated:
         return _workers_of(operator).ask(asked, cancellation)
@@ -166,7 +168,7 @@ def run(operator: Operator, asked: Sequence[Asked], *, cancellation: Cancellatio
 def outcomes(
     function: Callable[..., Any], batch: Callable[[Sequence[Asked]], Sequence[Any]] | None, asked: Sequence[Asked]
 ) -> list[Any]:
-    """The values of `asked`, by `batch` where there are several; an exception is an `OperatorFailed`."""
+    """Returns the results of `asked`, by `batch` if there are several. An exception becomes an `OperatorFailed`."""
     if batch is None or len(asked) == 1:
         return [_outcome(partial(function, *each)) for each in asked]
     found = _outcome(lambda: list(batch(asked)))
@@ -178,14 +180,14 @@ def outcomes(
 
 
 def time_left() -> float | None:
-    """Seconds until the timeout of the operator that is running in this thread; negative when it is over, None where
-    it has none. For functions that run in the matcher's process, where nobody can stop them but themselves."""
+    """Returns the seconds until the timeout of the operator that runs in this thread: negative after the timeout, None
+    if it has none. For functions that run in the matcher's process, where only they themselves can stop."""
     deadline = _deadline.get()
     return None if deadline is None else deadline - time.monotonic()
 
 
 def stop(operator: Operator) -> None:
-    """End the processes of an isolated operator; calls under way fail. The next call begins new ones."""
+    """Stops the processes of an isolated operator. Running calls fail. The next call starts new processes."""
     with _guard:
         workers = _workers.pop(operator, None)
     if workers is not None:
@@ -195,7 +197,7 @@ def stop(operator: Operator) -> None:
 def _outcome(called: Callable[[], Any]) -> Any:
     try:
         return called()
-    except Exception as error:  # whatever a plug-in raises is its failure and nobody else's
+    except Exception as error:  # any exception of a plug-in is a failure of this operator only
         return _failure(error)
 
 
@@ -227,13 +229,13 @@ def _until(timeout: float | None) -> Iterator[None]:
 
 
 MOST_BINDINGS = 1_000
-"""Bindings that one call may return: they multiply when they are joined."""
+"""The maximum number of bindings that one call may return: they multiply when they are joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What an operator's function may return in place of a value: one that it had already. `seconds` is what it took
-    to find, once; 0.0 where that was told before, so that nothing is learned twice."""
+    """The wrapper for a cached value that an operator's function returns. `seconds` is the time that the value once
+    took to compute. It is 0.0 if that time was reported before, so that it is not learned twice."""
 
     value: object
     seconds: float = 0.0
@@ -241,7 +243,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call without the names of its variables: an int in `arguments` is a variable, by first appearance."""
+    """A call without the names of its variables. An int in `arguments` is a variable, numbered by first appearance."""
 
     operator: str
     version: str
@@ -249,16 +251,16 @@ class Call:
 
     @property
     def variables(self) -> int:
-        """How many distinct variables it has."""
+        """The number of distinct variables."""
         return max((each + 1 for each in self.arguments if isinstance(each, int)), default=0)
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The attributes whose values it is given."""
+        """The attributes whose values are arguments."""
         return tuple(each.name for each in self.arguments if isinstance(each, AttributeRef))
 
     def given(self, event: EventView) -> list[object]:
-        """What the function gets after the event."""
+        """Returns the arguments of the function after the event."""
         return [_argument(each, event) for each in self.arguments if not isinstance(each, int)]
 
     def __str__(self) -> str:
@@ -267,8 +269,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call came to: whether it holds, and, in a call with variables, the distinct bindings, one value a
-    variable. `seconds`: what it took, where that is not the time of asking."""
+    """The result of a call: whether it holds and, if the call has variables, the distinct bindings with one value per
+    variable. `seconds` is its duration, if that is not the duration of this call."""
 
     holds: bool
     bindings: tuple[tuple[Any, ...], ...] = ()
@@ -276,7 +278,7 @@ class Answer:
 
 
 def unified(call: OperatorCall, operators: Mapping[str, Operator]) -> tuple[Call, tuple[str, ...]]:
-    """The shared form of `call`, and the names of its distinct variables by first appearance."""
+    """Returns the shared form of `call`, and the names of its distinct variables by first appearance."""
     numbers: dict[str, int] = {}
     arguments = tuple(
         numbers.setdefault(each.name, len(numbers)) if isinstance(each, Variable) else each for each in call.arguments
@@ -285,9 +287,9 @@ def unified(call: OperatorCall, operators: Mapping[str, Operator]) -> tuple[Call
 
 
 def ask(call: Call, operator: Operator, event: EventView, units: Units) -> Answer:
-    """Call the operator. False without calling it where the event lacks an attribute that it asks for.
+    """Calls the operator. Returns false without a call if the event lacks an attribute among the arguments.
 
-    Raises `OperatorFailed`, whatever the operator did.
+    Raises `OperatorFailed` for any failure of the operator.
     """
     answer = ask_several([(call, event)], operator, units)[0]
     if isinstance(answer, OperatorFailed):
@@ -302,7 +304,8 @@ def ask_several(
     *,
     cancellation: Cancellation | None = None,
 ) -> list[Answer | OperatorFailed]:
-    """The answers of one operator to several calls, on one event or on many, in their order; at once, where it can."""
+    """Returns the answers of one operator to several calls, for one or many events, in order; in one batch if
+    possible."""
     found: list[Answer | OperatorFailed] = [Answer(False)] * len(asked)
     real = [number for number, (call, event) in enumerate(asked) if all(name in event for name in call.attributes)]
     given = [(event, *call.given(event)) for call, event in (asked[number] for number in real)]
@@ -320,7 +323,7 @@ def _told(call: Call, operator: Operator, outcome: Any, units: Units) -> Answer 
         return _answer(call, operator, outcome, units)
     except OperatorFailed as failure:
         return failure.of(call)
-    except Exception as error:  # an iterable of bindings may raise anything, and so may what is in it
+    except Exception as error:  # an iterable of bindings, or its items, may raise any exception
         return OperatorFailed(f"raised {type(error).__name__}: {error}").of(call)
 
 
@@ -372,10 +375,11 @@ def _shown(argument: Constant | AttributeRef | int) -> str:
 
 
 MOST_JOINED = 100_000
-"""Joined bindings on the way: two calls of a thousand without a common variable make a million."""
+"""The maximum number of joined bindings at any time: two calls with a thousand each and no common variable make a
+million."""
 
 MOST_REPORTED = 100
-"""Bindings that a match carries."""
+"""The maximum number of bindings in a match."""
 
 
 def joined(
@@ -383,10 +387,10 @@ def joined(
     constraints: Sequence[ValueConstraint],
     units: Units,
 ) -> list[dict[str, Any]]:
-    """All joined bindings of `sources` (names, bindings) that satisfy `constraints`, each variable → value; one empty
-    binding where there are no variables at all. Each constraint is asked as soon as its variables are bound.
+    """Returns all joined bindings of `sources` (names, bindings) that satisfy `constraints`, each as variable → value.
+    Without variables it is one empty binding. Each constraint is evaluated as soon as its variables are bound.
 
-    Raises `OperatorFailed` for more than `MOST_JOINED` on the way.
+    Raises `OperatorFailed` if there are more than `MOST_JOINED` at any time.
     """
     rows: list[dict[str, tuple[Reading, Any]]] = [{}]
     waiting = list(constraints)
@@ -415,7 +419,7 @@ def joined(
 def reported(
     bindings: Iterable[Mapping[str, Any]], units: Units
 ) -> tuple[tuple[tuple[tuple[str, Any], ...], ...], bool]:
-    """The distinct ones of `bindings`, sorted, at most `MOST_REPORTED`, each as (variable, value) pairs by name; and
+    """Returns the distinct `bindings`, sorted, at most `MOST_REPORTED`, each as (variable, value) pairs by name; and
     whether there were more."""
     distinct: dict[tuple[tuple[str, Reading], ...], tuple[tuple[str, Any], ...]] = {}
     for binding in bindings:
@@ -430,7 +434,7 @@ def _hold_all(constraints: Sequence[ValueConstraint], row: Mapping[str, tuple[Re
 
 
 def holds(constraint: ValueConstraint, bound: Mapping[str, Reading], units: Units) -> bool:
-    """Whether a value constraint holds; false where a side has no value or the sides are of different kinds."""
+    """Returns whether a value constraint holds. False if a side has no value or the sides are of different kinds."""
     left, right = _value(constraint.left, bound, units), _value(constraint.right, bound, units)
     if left is None or right is None or left[0] != right[0]:
         return False
@@ -440,7 +444,7 @@ def holds(constraint: ValueConstraint, bound: Mapping[str, Reading], units: Unit
 
 
 def variables_of(node: ValueConstraint | Arithmetic | Variable | Constant) -> frozenset[str]:
-    """The names of the variables in a value constraint."""
+    """Returns the names of the variables in a value constraint."""
     if isinstance(node, Variable):
         return frozenset({node.name})
     if isinstance(node, Constant):
@@ -476,7 +480,8 @@ def _value(node: Arithmetic | Variable | Constant, bound: Mapping[str, Reading],
 
 
 def _calculated(operator: str, left: Reading, right: Reading) -> Reading | None:
-    """Sums of one kind; products and quotients with a plain number; the quotient of one kind is a plain number."""
+    """Adds or subtracts values of one kind, and multiplies or divides by a plain number. A quotient of one kind is a
+    plain number."""
     (kind, a), (other, b) = left, right
     if operator in ("+", "-"):
         if kind != other:

@@ -1,8 +1,8 @@
-"""Derived attributes: values computed for attributes that an event does not state.
+"""Derived attributes: values that are computed for attributes that an event does not have.
 
-S-ToPSS calls them mapping functions ("experience = now - graduation"). A published value has priority: where the event
-has the attribute, nothing is derived. What is undefined (division by zero, a number plus a mass) makes the
-attribute absent, with a note.
+S-ToPSS calls them mapping functions ("experience = now - graduation"). A published value takes precedence: if the event
+has the attribute, nothing is derived. An undefined result (division by zero, a number plus a mass) makes the attribute
+absent, with a note.
 """
 
 import math
@@ -35,7 +35,7 @@ from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 __all__ = ["Derivations", "derive"]
 
 
-# What an expression over the values of an event is worth, exactly.
+# Exact evaluation of expressions over the values of an event.
 #
 #     date-time - date-time     a time            number, ratio of amounts   a plain number
 #     date-time ± time          a date-time       amount × amount            an amount of another dimension
@@ -44,15 +44,15 @@ __all__ = ["Derivations", "derive"]
 
 PLAIN = "dimensionless"
 SECOND = 1_000_000
-"""Microseconds: what date-times are counted in."""
+"""The unit of date-times: microseconds."""
 FURTHEST = 1 << 53
-"""Microseconds either side of 1970 in which date-times lie (rule 4)."""
+"""The largest distance of a date-time from 1970, in microseconds (rule 4)."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """A number of a dimension, in base units; of a date-time the microseconds since 1970, with no dimension."""
+    """A number of a dimension, in base units. For a date-time: microseconds since 1970, without a dimension."""
 
     number: Fraction
     dimension: str | None = PLAIN
@@ -63,12 +63,12 @@ class Worth:
 
 
 class Undefined(Exception):
-    """The expression has no value for this event."""
+    """Raised if the expression has no value for this event."""
 
 
 def worth_of(node: Expression, given: Mapping[str, Value], now: int, units: Units) -> Worth:
-    """Raises `Undefined`, and `SemanticError` for what no unit measures. Linear in the expression; `now` is in
-    microseconds since 1970."""
+    """Evaluates an expression. Raises `Undefined`, and `SemanticError` if no unit measures the result. Linear in the
+    expression. `now` is in microseconds since 1970."""
     match node:
         case Number(number, None):
             return Worth(number)
@@ -131,8 +131,8 @@ def _added(left: Worth, right: Worth, sign: int) -> Worth:
 
 
 def value_of(worth: Worth, unit: str | None, units: Units) -> Value:
-    """The worth with its readings, as if it had been published: a plain number has the unit that the attribute is
-    declared with."""
+    """Returns the result as a value with all its readings, as if it had been published. A plain number gets the
+    declared unit of the attribute."""
     if worth.dimension is None:
         instant = round(worth.number)
         if abs(instant) > FURTHEST:
@@ -156,7 +156,7 @@ def value_of(worth: Worth, unit: str | None, units: Units) -> Value:
 
 
 def _fraction(number: float) -> Fraction:
-    """A double as the shortest decimal that it stands for, as `Units` reads it."""
+    """Returns a double as its shortest decimal, as `Units` reads it."""
     return Fraction(Decimal(repr(number)))
 
 
@@ -165,13 +165,13 @@ def _decimal(number: Fraction) -> float:
 
 
 MOST_RESULTS = 64
-"""Combinations of values that one derived attribute may have in one event: they multiply where inputs have several."""
+"""The maximum number of combinations of input values for one derived attribute of one event: inputs with several values
+multiply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """The value of `attribute` is `expression` over `inputs`, with resolved names; `unit` is what it is declared to
-    have."""
+    """The derivation of `attribute` by `expression` over `inputs`, with resolved names. `unit` is the declared unit."""
 
     attribute: str
     text: str
@@ -181,12 +181,12 @@ class Derivation:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The attributes that it depends on: of an aggregate, the one over which it ranges."""
+        """The attributes that it depends on. For an aggregate, this is the attribute over which it ranges."""
         return frozenset(_ranged(name) for name in self.inputs)
 
 
 class Derivations:
-    """All derived attributes of one vocabulary, each after those that it reads. False where there are none."""
+    """All derived attributes of one vocabulary, each after those that it reads. False if there are none."""
 
     def __init__(self, everywhere: Sequence[Derivation], by_type: Mapping[str, frozenset[str]]) -> None:
         self._all = tuple(everywhere)
@@ -200,7 +200,7 @@ class Derivations:
 
     @classmethod
     def of(cls, scheme: AttributeScheme, schemas: EventSchemas, units: Units) -> "Derivations":
-        """Raises `InvalidDeclaration` for unknown units and for attributes that are derived from themselves."""
+        """Raises `InvalidDeclaration` for unknown units and for circular derivations."""
         texts = {name: each.derived for name, each in scheme.declarations.items() if each.derived is not None}
         owners: dict[str, frozenset[str]] = dict.fromkeys(texts, frozenset())  # none: of every event
         problems: list[Problem] = []
@@ -230,7 +230,7 @@ class Derivations:
         return cls(_in_order(found), owners)
 
     def applying(self, types: frozenset[str]) -> Iterator[Derivation]:
-        """Those of every event, and those of the events of one of `types`."""
+        """Yields the derivations for all events, and those for events of one of `types`."""
         for each in self._all:
             owners = self._by_type[each.attribute]
             if not owners or owners & types:
@@ -244,8 +244,9 @@ def derive(
     units: Units,
     notes: list[Note],
 ) -> tuple[Value, ...]:
-    """The values of a derived attribute, distinct: one for each combination of values of its inputs, which `attributes`
-    has by name, aggregates too; none where an input is absent. `now` is in microseconds since 1970."""
+    """Returns the distinct values of a derived attribute: one for each combination of values of its inputs.
+    `attributes` has the inputs by name, including aggregates. Empty if an input is absent. `now` is in microseconds
+    since 1970."""
     values = [attributes.get(name, ()) for name in derivation.inputs]
     if not all(values):
         return ()
@@ -271,7 +272,7 @@ def _ranged(name: str) -> str:
 
 
 def _resolved(node: Expression, scheme: AttributeScheme, units: Units) -> Expression:
-    """`node` with attributes by their canonical names and units that are known. Raises `UnknownUnit`."""
+    """Returns `node` with canonical names of attributes and checked units. Raises `UnknownUnit`."""
     match node:
         case Attribute(name):
             aggregate = aggregate_of(name)

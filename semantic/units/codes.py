@@ -1,6 +1,6 @@
-"""Unit texts: the grammar of a unit, and the names of units that pint's registry lacks.
+"""The grammar of units as text, and the names and codes of units that pint's registry lacks.
 
-Units come from publishers, so nothing here evaluates anything. The grammar is small and every part of it is bounded:
+Units come from publishers, so nothing here evaluates code. The grammar is small, and each part of it is limited:
 
     unit      =  ["/"] term { operator term }            read from left to right, as UCUM does: a/b.c is (a/b).c
     operator  =  "/" | "per" | "." | "*" | "-" | white space       the last two stay below a slash: W/m2 K is W/(m2.K)
@@ -8,18 +8,19 @@ Units come from publishers, so nothing here evaluates anything. The grammar is s
     exponent  =  [ "^" | "**" ] integer                  m2, m^2, s-1; UCUM writes powers of ten as 10*3 or 10^3
     name      =  a letter, then letters, digits, "_" ; or in brackets, as UCUM has them: [in_i], mm[Hg] ; or % ° ' ''
 
-Words around a name count as exponents (`square metre`, `second squared`). Annotations in braces count as nothing behind
-a unit and as one elsewhere (`{beats}/min`). The digit at the end of `m2` is an exponent unless a unit has that name.
+Words around a name count as exponents (`square metre`, `second squared`). Annotations in braces are ignored after a
+unit and count as one elsewhere (`{beats}/min`). A digit at the end of `m2` is an exponent unless there is a unit of
+that name.
 
-Rule 15 lets a publisher write a unit in the code of a trade. Each code is defined by an expression over names that pint
-knows; the definitions are ours, the numbers stay pint's:
+By rule 15 a publisher may write a unit as a code. Each code is defined by an expression over names that pint knows. The
+definitions are ours, the numbers are pint's:
 
     UCUM            `Cel`, `[degF]`, `mm[Hg]`         only what is not pint's symbol anyway
     UN/CEFACT 20    `CEL`, `KGM`, `MTS`               the `unitCode` of NGSI-LD and of trade documents
     QUDT            `DEG_C`, `KiloW-HR`, `M-PER-SEC2` built of atoms and prefixes, so a small table reads most of it
     ISO 4217        `EUR`, `USD`                      each a dimension of its own, see `kindcast.semantic.units.measure`
 
-OM 2 needs no table: its names are words (`metrePerSecond-Time`).
+OM 2 needs no table, because its names are words (`metrePerSecond-Time`).
 """
 
 import difflib
@@ -55,7 +56,7 @@ __all__ = [
 
 
 def _table(text: str) -> dict[str, str]:
-    """`name expression` pairs, separated by white space."""
+    """Parses `name expression` pairs, separated by white space."""
     words = text.split()
     return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -111,7 +112,7 @@ SYMBOLS = _table("""
     hrs hour                    yrs year                    lbs pound                   pcs dimensionless
     piece dimensionless         pieces dimensionless        unit dimensionless
 """)
-"""Symbols and UCUM codes, and the few symbols of pint that mean something else nearly everywhere (`Nm`, `AU`)."""
+"""Symbols and UCUM codes, and the few symbols of pint that usually mean something else (`Nm`, `AU`)."""
 
 CODES_REC20 = _table("""
     CEL degree_Celsius                    FAH degree_Fahrenheit                 KEL kelvin         P1 percent
@@ -155,8 +156,8 @@ CODES_REC20 = _table("""
     E62 gibibyte       B10 bit/second     C74 kilobit/second                    E20 megabit/second
     B80 gigabit/second
 """)
-"""Recommendation 20 of UN/CEFACT: what sensors, energy, transport and trade use most. Codes that are also currencies
-(`COU`, `KGS`, `MMK`, `STN`) are left to those."""
+"""Codes of UN/CEFACT Recommendation 20: those used most for sensors, energy, transport and trade. Codes that are also
+currencies (`COU`, `KGS`, `MMK`, `STN`) are read as currencies."""
 
 QUDT_PREFIXES = _powers("""
     Yotta 24 Zetta 21 Exa 18 Peta 15 Tera 12 Giga 9 Mega 6 Kilo 3 Hecto 2 Deca 1
@@ -166,9 +167,9 @@ SI_PREFIXES = _powers("""
     Y 24 Z 21 E 18 P 15 T 12 G 9 M 6 k 3 h 2 da 1
     d -1 c -2 m -3 u -6 n -9 p -12 f -15 a -18 z -21 y -24
 """)
-"""Powers of ten; of the symbols, the four newest are left out: `RM` is more often a ringgit than 10^27 molar."""
+"""Powers of ten. The symbols of the four newest are left out: `RM` is more often a ringgit than 10^27 molar."""
 QUDT_BINARY = ("Kibi", "Mebi", "Gibi", "Tebi", "Pebi", "Exbi")
-"""Prefixes that stand in front of `BIT` and `BYTE` only; pint has the same words."""
+"""Prefixes that occur only before `BIT` and `BYTE`. pint has the same words."""
 
 QUDT_ATOMS = _table("""
     M meter            IN inch            FT foot            YD yard            MI mile            MI_N nautical_mile
@@ -206,7 +207,7 @@ QUDT_ATOMS = _table("""
     SAMPLE dimensionless                  TEN dimensionless*10                  HUNDRED dimensionless*100
     THOUSAND dimensionless*1000
 """)
-"""Local names of QUDT units that are not put together from others."""
+"""Local names of QUDT units that are not composed of other names."""
 
 WORDS_OM = _table("""
     partsPerMillion ppm         partsPerBillion ppm/1000    euro EUR                    poundSterling GBP
@@ -217,7 +218,7 @@ WORDS_OM = _table("""
     nauticalMile-International nautical_mile                bushel-US bushel            gallon-US gallon
     gallon-Imperial imperial_gallon
 """)
-"""OM 2 names that are not their own English words."""
+"""OM 2 names that are not composed of English unit names."""
 
 LEVELS: dict[str, tuple[str, int]] = {
     "dB": ("level:dB", 1),
@@ -249,8 +250,8 @@ LEVELS: dict[str, tuple[str, int]] = {
     "[pH]": ("level:pH", 1),
     "PH": ("level:pH", 1),
 }
-"""Logarithmic scales: (dimension, how many of its units one of these is). A level compares with levels of the same
-reference and with nothing else, so no logarithm is ever taken."""
+"""Logarithmic scales: (dimension, how many units of the dimension one of these is). A level compares only with levels
+of the same reference, so no logarithm is ever computed."""
 
 CURRENCIES = _names("""
     AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE
@@ -260,10 +261,10 @@ CURRENCIES = _names("""
     RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH
     UGX USD USN UYI UYU UYW UZS VED VES VND VUV WST XAF XAG XAU XCD XCG XDR XOF XPD XPF XPT XSU XUA YER ZAR ZMW ZWG
 """)
-"""ISO 4217, currencies and precious metals in use."""
+"""The codes of ISO 4217: currencies in use, and precious metals."""
 
 CURRENCY_SIGNS = {"€": "EUR", "₹": "INR", "₺": "TRY", "₴": "UAH", "₪": "ILS", "₫": "VND", "₽": "RUB"}
-"""Signs that stand for one currency."""
+"""Signs of exactly one currency."""
 
 AMBIGUOUS: dict[str, tuple[str, ...]] = {
     "$": ("USD", "CAD", "AUD"),
@@ -276,7 +277,7 @@ AMBIGUOUS: dict[str, tuple[str, ...]] = {
     "GV": ("gigavolt", "gigajoule"),
     "MC": ("megacoulomb", "microgram"),
 }
-"""Names that mean one thing in one code system and another in the next: refused, with the choices (as rule 13 does)."""
+"""Names that mean different units in different code systems. They are rejected, with the choices (as in rule 13)."""
 
 NOT_UNITS = _names("""
     pi tansec ln10 wien_x wien_u eulers_number speed_of_light planck_constant elementary_charge avogadro_number
@@ -290,25 +291,29 @@ NOT_UNITS = _names("""
     thomson_cross_section water_density_4C water_density_60F mercury_density_0C mercury_density_32F
     mercury_density_60F statohm statfarad statmho stathenry stattesla statweber number_meter absorbance_unit
 """)
-"""Constants of nature: pint's registry has them too, under symbols such as `e`, `k` and `c`; no quantity means them.
-Last, Gaussian units, which are not what SI calls by their dimension, and two whose symbols (`Nm`, `AU`) mean others."""
+"""Constants of nature, which pint has under symbols such as `e`, `k` and `c`, but which no quantity means. Then
+Gaussian units, which differ from the SI units of their dimension, and two units whose symbols (`Nm`, `AU`) mean
+others."""
 
 
 MOST_FACTORS = 12
-"""Names in a unit."""
+"""The maximum number of names in a unit."""
 LARGEST_EXPONENT = 12
-"""Nothing physical comes near; with the bound above it keeps the numbers of a conversion below a kilobyte."""
+"""The largest exponent. Physical units stay far below it. With the limit above, it keeps the numbers of a conversion
+below a kilobyte."""
 LARGEST_POWER_OF_TEN = 30
-"""`10*n`, as UCUM writes counts: prefixes end at 10^30 too."""
+"""The largest n in `10*n`, the form in which UCUM writes counts. Prefixes also end at 10^30."""
 DEEPEST = 4
-"""Parentheses within parentheses."""
+"""The maximum depth of parentheses."""
 
 RAISED = re.compile("[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 LOWERED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
 TYPOGRAPHY = str.maketrans("−–⁄∕÷⋅·∙×μ′", "--///...*u'")
-"""After NFKC, which turns `℃` into `°C`, both micro signs into the Greek letter and a double prime into two."""
+"""Applied after NFKC, which turns `℃` into `°C`, both micro signs into the Greek letter, and a double prime into
+two."""
 QUALIFIER = re.compile(r"\{[^{}]*\b(?:UK|US|Imp|IT|th|mean|long|short|Troy)\b[^{}]*\}")
-"""Not an annotation but another unit (`gal{UK}`, as some tables print it): left in place, which no grammar reads."""
+"""A qualifier that names another unit (`gal{UK}`, in some tables). It is not removed like an annotation, so the grammar
+rejects the text."""
 ANNOTATION = re.compile(r"(?P<unit>[\w\])%'])?\{[^{}]*\}")
 TOKEN = re.compile(
     r"(?P<space>\s+)"
@@ -321,14 +326,14 @@ EXPONENT = re.compile(r"(?:\*\*|\^)?([+-]?[0-9]{1,2})(?![0-9])")
 
 
 class UnitSyntaxError(Exception):
-    """The text has not the shape of a unit."""
+    """Raised if the text has not the syntax of a unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
     """`words` (one name, or several that may be one name: `degree Celsius`) to the power of `exponent`. A number is a
-    factor without words. `first` is a further power of what stands first (`square`, `cubic`); `written` tells that the
-    power stood in the text, so that digits at the end of a name are not another one."""
+    factor without words. `first` is an additional power of the first name (`square`, `cubic`). `written` tells that the
+    power was in the text, so that digits at the end of a name are not a second power."""
 
     words: tuple[str, ...]
     exponent: int
@@ -338,7 +343,7 @@ class Factor:
 
 
 def tidy(text: str) -> str:
-    """One spelling of what type-setting varies; the annotations of UCUM fall away."""
+    """Normalises typographic variants to one spelling, and removes UCUM annotations."""
     plain = text.strip()
     if not plain.isascii():
         plain = plain.replace("º", "°")
@@ -350,9 +355,9 @@ def tidy(text: str) -> str:
 
 
 def factors(text: str) -> tuple[Factor, ...]:
-    """The factors of `text` (already tidy), without any order that matters. Empty text is the unit one.
+    """Returns the factors of `text`, which must be tidy. Their order has no meaning. An empty text is the unit one.
 
-    Linear in the length, which the caller bounds. Raises `UnitSyntaxError`.
+    Linear in the length, which the caller limits. Raises `UnitSyntaxError`.
 
     >>> [(factor.words, factor.exponent) for factor in factors("kg/m3")]
     [(('kg',), 1), (('m3',), -1)]
@@ -368,10 +373,11 @@ def factors(text: str) -> tuple[Factor, ...]:
 
 
 def _unit(text: str, position: int, depth: int) -> tuple[list[Factor], int]:
-    """The factors from `position` to the end, or to the parenthesis that closes this depth, and where that is."""
+    """Returns the factors from `position` to the end, or to the parenthesis that closes this depth, and that
+    position."""
     terms = _Terms()
     free = True
-    """A term may begin here: at the beginning, after an operator and after white space."""
+    """Whether a term may begin here: at the start, after an operator and after white space."""
     while position < len(text):
         token = TOKEN.match(text, position)
         if token is None:
@@ -412,7 +418,7 @@ def _unit(text: str, position: int, depth: int) -> tuple[list[Factor], int]:
 
 
 class _Terms:
-    """Collects the terms of one unit; neighbouring words are kept together, since they may be one name."""
+    """Collects the terms of one unit. Adjacent words are kept together, because they may be one name."""
 
     def __init__(self) -> None:
         self._found: list[Factor] = []
@@ -420,7 +426,7 @@ class _Terms:
         self._sign = 1
         self._power = 1
         self._waiting = False
-        """An operator was read, and its right side was not."""
+        """Whether an operator was read, but not its right operand."""
 
     def done(self) -> list[Factor]:
         self._flush()
@@ -436,13 +442,13 @@ class _Terms:
         self._waiting = True
 
     def hyphen(self) -> None:
-        """`kW-h`: a product like white space, but something must follow."""
+        """Reads the hyphen in `kW-h`: a product like white space, but a term must follow."""
         if self._waiting or not (self._found or self._words):
             raise UnitSyntaxError("two units are joined by a hyphen")
         self._waiting = True
 
     def spoken(self, word: str) -> bool:
-        """Take `word` if it is one of the words for operators and exponents."""
+        """Reads `word` if it is one of the words for operators and exponents, and returns whether it is."""
         if word == "per":
             self.operator(-1)
         elif word in ("square", "cubic"):
@@ -480,24 +486,23 @@ class _Terms:
 
 
 def _exponent(text: str, position: int) -> tuple[int | None, int]:
-    """The exponent that stands at `position`, if any, and where it ends."""
+    """Returns the exponent at `position`, or None, and the position after it."""
     token = EXPONENT.match(text, position)
     return (None, position) if token is None else (int(token[1]), token.end())
 
 
-# A unit as someone named it → what to look for, in the order in which it is meant.
+# From the name of a unit to the expressions to look up, in order of precedence.
 #
-# A plain name is tried as a symbol or a name of pint's, as a code of UN/CEFACT, as a name of QUDT, and last as an
-# expression of such names (`km/h`); only there prefixes come off, so that `GP` is CEFACT's mg/m³, not the giga-poise.
-# An IRI says by itself which system it belongs to. Everything comes out as expressions that
-# `kindcast.semantic.units.codes` reads.
+# A plain name is tried as a symbol or name of pint, as a code of UN/CEFACT, as a name of QUDT, and last as an
+# expression of such names (`km/h`). Only in the last step prefixes are removed, so that `GP` is CEFACT's mg/m³ and not
+# the gigapoise. An IRI identifies its system. All results are expressions that `factors` can read.
 
 QUDT = re.compile(
     r"(?:https?://(?:www\.)?qudt\.org/(?:[0-9.]+/)?vocab/(?:unit|currency)[/#]|unit:|cur:)(?P<local>[\w.-]+)"
 )
 OM = re.compile(r"(?:https?://www\.(?:ontology-of-units-of-measure\.org|wurvoc\.org)/.*/|om:)(?P<local>[\w-]+)")
 REC20 = re.compile(r"https?://\S*[Uu]nit[^\s/#]*[#/](?P<code>[A-Z0-9]{2,3})")
-"""A code of UN/CEFACT Recommendation 20 in the list of somebody else: `…/MeasurementUnitCode#KGM`."""
+"""A code of UN/CEFACT Recommendation 20 in the list of another standard: `…/MeasurementUnitCode#KGM`."""
 OM_KIND = re.compile(r"-(?:Time|Angle|Temperature)")
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 QUDT_TOKEN = re.compile(rf"({'|'.join(QUDT_PREFIXES)})?([A-Za-z][A-Za-z_]*?)([0-9]?)")
@@ -515,24 +520,24 @@ WORD_PREFIXES = {
 }
 LONGEST_PREFIX = max(map(len, WORD_PREFIXES))
 SHORTEST_WORD = 4
-"""Letters from which a name counts as a word, not a symbol."""
+"""The least length of a name that counts as a word instead of a symbol."""
 SHORTEST_STEM = 3
-"""Letters that follow a prefix that is a word: `kilobit`, but `Kibit` is no kibi-tonne."""
+"""The least number of letters after a prefix that is a word: `kilobit` is read, but `Kibit` is no kibi-tonne."""
 
 SUGGESTED = 5
 CUTOFF = 0.6
-"""How alike (0 … 1, `difflib`) a suggestion must be."""
+"""The least similarity (0 … 1, `difflib`) of a suggestion."""
 
 
 def local_name(name: str) -> str:
-    """The last part of an IRI or CURIE of a system that we read; other names as they are."""
+    """Returns the last part of an IRI or CURIE of a known system; other names unchanged."""
     found = QUDT.fullmatch(name) or OM.fullmatch(name)
     return found["local"] if found else name
 
 
 def spellings(name: str, known: Container[str]) -> Iterator[str]:
-    """Expressions that `name` may be short for, the likeliest first. `known` are pint's own names and symbols, which no
-    other system overrules."""
+    """Yields expressions that `name` may stand for, the most likely first. `known` are the names and symbols of pint,
+    which take precedence over all other systems."""
     qudt, om = QUDT.fullmatch(name), OM.fullmatch(name)
     if qudt:
         code = qudt["local"].removeprefix("CCY_")

@@ -1,11 +1,11 @@
-"""The integrated event schema of Le Subscribe, section 2.1: all declared event types together.
+"""The integrated event schema of Le Subscribe, section 2.1: all declared event types of a vocabulary.
 
-Attributes are global there: an attribute has one domain, whichever types use it. Two types that disagree about it are
-refused, and the error names both. Whether an attribute is mandatory or multiple is each type's own.
+Attributes are global: an attribute has one domain, whichever types use it. Two types that disagree about a domain are
+rejected with an error that names both. Each type decides whether its attribute is mandatory or multiple.
 
-Event types are read from JSON Schema documents (2020-12). The keywords that say what an attribute may hold are read;
-any other keyword is an error that names it, so that no other tool accepts an event that is refused here, or the other
-way round. Annotations, which other tools ignore, state what JSON Schema has no keyword for:
+Event types are read from JSON Schema documents (2020-12). The keywords that restrict the values of attributes are read.
+Any other keyword is an error that names it, so that no other tool accepts an event that is rejected here, or vice
+versa. Annotations, which other tools ignore, state what JSON Schema has no keyword for:
 
     x-kindcast-concept     IRI or IRIs: values are one of these concepts or beneath
     x-kindcast-order       chains of members, each from low to high, or "listed": the order of the enumeration
@@ -50,19 +50,19 @@ JSON_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object
 SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 
 MOST_NODES = 2_000
-"""Places that one document describes; each costs a look at each event of the type."""
+"""The maximum number of places that one document describes. Each costs a look at each event of the type."""
 DEEPEST = 16
-"""Levels of nesting, references followed; data itself nests at most 64."""
+"""The maximum nesting of a document, after following references. Data itself has at most 64 levels."""
 LONGEST_NAME = 200
-"""Characters of the name of an attribute or a type."""
+"""The maximum length of the name of an attribute or a type."""
 MOST_PROBLEMS = 100
-"""Problems reported of one document at most."""
+"""The maximum number of problems that are reported for one document."""
 
 WORDS: Final = frozenset(
     {"$schema", "$id", "$comment", "$defs", "title", "description", "default", "examples", "deprecated"}
     | {"readOnly", "writeOnly"}
 )
-"""Keywords that say nothing about which events fit."""
+"""Keywords that do not restrict events."""
 ASSERTIONS: Final = frozenset(
     {"type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"}
     | {"pattern", "format", "items", "minItems", "maxItems", "uniqueItems", "properties", "required"}
@@ -71,22 +71,23 @@ ASSERTIONS: Final = frozenset(
 ANNOTATIONS: Final = frozenset(PREFIX + name for name in ("concept", "order", "unit", "unit-from", "derived"))
 
 STATED_BY: Final = PREFIX + "stated"
-"""Annotation of a whole document: what the objects of its events may state (rule 22)."""
+"""The annotation of a document that tells what the objects of its events may state (rule 22)."""
 CORRECTED_BY: Final = tuple(PREFIX + name for name in ("subject", "revision", "retracts"))
-"""Annotations of a whole document: where events tell of corrections."""
+"""The annotations of a document that tell where its events state corrections."""
 SPLIT_BY: Final = PREFIX + "split"
-"""Annotation of a whole document: how its events come in an envelope, as a declaration of `splits` (rule 21)."""
+"""The annotation of a document that tells how its events are in an envelope, as in a declaration of `splits` (rule
+21)."""
 OF_DOCUMENTS: Final = frozenset((STATED_BY, SPLIT_BY, *CORRECTED_BY))
 
 Path = tuple[Any, ...]
 
 
 def read_event_type(name: str, document: Any, others: Mapping[str, Any] | None = None) -> EventType:
-    """The event type `name` that `document` describes.
+    """Reads the event type `name` from its `document`.
 
-    `$ref` leads to the document's own `$defs`, or to those of another type in `others` (`furniture#/$defs/Material`),
-    never anywhere else. Raises `InvalidDeclaration` with every problem, each with a JSON pointer; bounded by
-    `MOST_NODES` and `DEEPEST`.
+    `$ref` may refer only to the document's own `$defs` or to those of another type in `others`
+    (`furniture#/$defs/Material`). Raises `InvalidDeclaration` with all problems, each with a JSON pointer. The work is
+    limited by `MOST_NODES` and `DEEPEST`.
     """
     reader = _Reader(name, {**(others or {}), name: document})
     shape = reader.read(document)
@@ -110,7 +111,7 @@ def _is_attribute_name(name: Any) -> bool:
 
 
 class _Reader:
-    """Reads one document and collects what is wrong with it."""
+    """Reads one document and collects its problems."""
 
     def __init__(self, name: str, documents: Mapping[str, Any]) -> None:
         self._name = name
@@ -146,7 +147,7 @@ class _Reader:
         return shape
 
     def stated(self, document: Any) -> frozenset[str]:
-        """What objects of the events state."""
+        """Returns what the objects of the events state."""
         given = document.get(STATED_BY, []) if isinstance(document, Mapping) else []
         listed = [given] if isinstance(given, str) else given
         if not isinstance(listed, list) or not all(isinstance(each, str) and each in STATED for each in listed):
@@ -155,7 +156,7 @@ class _Reader:
         return frozenset(listed)
 
     def split(self, document: Any) -> Split | None:
-        """How events are in an envelope; None without a declaration."""
+        """Returns the envelope of the events; None without a declaration."""
         if not isinstance(document, Mapping) or SPLIT_BY not in document:
             return None
         try:
@@ -165,7 +166,7 @@ class _Reader:
             return None
 
     def correctable(self, document: Any) -> Correctable | None:
-        """The attributes of corrections; None without a declaration."""
+        """Returns the attributes of corrections; None without a declaration."""
         given = {key: document[key] for key in CORRECTED_BY if key in document} if isinstance(document, Mapping) else {}
         if not given:
             return None
@@ -228,7 +229,7 @@ class _Reader:
         return self.shape(node, path, depth + 1)
 
     def _referred(self, node: Mapping[str, Any], path: Path, depth: int) -> Shape:
-        """The domain that `$ref` names."""
+        """Returns the shape that `$ref` refers to."""
         reference = node["$ref"]
         strange = set(node) - WORDS - {"$ref"}
         if strange:
@@ -266,8 +267,8 @@ class _Reader:
                 self.refuse((*path, key), detail, "unsupported-keyword")
 
     def _types(self, node: Mapping[str, Any], listed: tuple[Any, ...] | None, path: Path) -> frozenset[str] | None:
-        """The JSON types; null counts for nothing, since null is no value (rule 1). Members of an enumeration are
-        scalars, whatever else is said."""
+        """Returns the JSON types. The type null is ignored, since null is no value (rule 1). If members of an
+        enumeration are listed, the types are scalar in any case."""
         if "type" not in node:
             return None if listed is None else frozenset(map(_type_of, listed))
         given = node["type"]
@@ -368,7 +369,7 @@ class _Reader:
         return frozenset(required) & members.keys()
 
     def _check_siblings(self, shape: Shape, path: Path) -> None:
-        """A unit can only stand in a sibling that there is."""
+        """Checks that each attribute for a unit (`unit-from`) exists beside its attribute."""
         for name, member in shape.members.items():
             sibling = member.domain.unit_from or (member.items.domain.unit_from if member.items else None)
             if sibling is not None and sibling.rpartition(".")[2] not in shape.members:
@@ -418,9 +419,9 @@ def _type_of(member: str | int | float | bool) -> str:
     return "boolean" if isinstance(member, bool) else "string" if isinstance(member, str) else "number"
 
 
-# Event types and views → JSON Schema documents, which this module reads back to the same shape.
+# Writer of JSON Schema documents for event types and views. The reader above reads them back to the same shape.
 #
-# What was uploaded is kept and given back as it was; this writes what has no document of its own, such as a view.
+# Uploaded documents are stored and returned unchanged. The writer is for types without a document, such as views.
 
 _BOUNDS = (
     ("minimum", "minimum"),
@@ -437,7 +438,7 @@ _BOUNDS = (
 
 
 def document_of(described: EventType | View) -> dict[str, Any]:
-    """The JSON Schema of an event type, or of a view (whose title are its types). Linear in the shape.
+    """Returns the JSON Schema of an event type, or of a view (with its types as title). Linear in the shape.
 
     >>> from kindcast.semantic.vocabulary.event_schemas import read_event_type
     >>> document_of(read_event_type("offer", {"properties": {"price": {"type": "number"}}}))["properties"]
@@ -489,23 +490,23 @@ def _domain(domain: Domain) -> dict[str, Any]:
     return node | {key: value for key, name in _BOUNDS if (value := getattr(domain, name)) is not None}
 
 
-# How publishers extend the shared schema without conflict: the four rules of Le Subscribe, section 2.2.
+# Extension of the shared schema by publishers without conflicts: the four rules of Le Subscribe, section 2.2.
 #
 #     1  domain creation            a new domain (`$defs`), with its order
 #     2  attribute creation         a new attribute, with its domain
 #     3  event schema extension     a type gets another attribute, optional, which it did not have
 #     4  event schema creation      a new event type with its attributes
 #
-# Whatever else changes a type that is in use is refused, and the problem names the rule in whose way it is: another
-# publisher's events or somebody's subscription may rest on it. An administrator may still replace a type as a whole.
+# Any other change of a type in use is rejected, and the problem names the violated rule, because other publishers'
+# events or subscriptions may depend on the type. An administrator may still replace a type as a whole.
 
 RULE_1 = "rule 1 creates domains and never changes them"
 RULE_3 = "rule 3 only adds optional attributes to a type"
 
 
 def extension_problems(before: EventType | None, after: EventType) -> list[Problem]:
-    """What in `after` is more than an extension of `before` (None: a new type, rule 4): one problem an attribute, with
-    a JSON pointer into the new document. Linear in the shapes."""
+    """Returns the changes in `after` that are more than an extension of `before` (None: a new type, rule 4): one
+    problem per attribute, with a JSON pointer into the new document. Linear in the shapes."""
     if before is None:
         return []
     problems = list(_changes(before.shape, after.shape, (), after.name))
@@ -563,13 +564,13 @@ if TYPE_CHECKING:  # attributes are built of event types
 
 
 MOST_TYPES = 1_000
-"""Event types of one vocabulary."""
+"""The maximum number of event types of one vocabulary."""
 CACHED_VIEWS = 1_024
-"""Views kept: as many combinations of types as a stream may have at once."""
+"""The maximum number of cached views: the number of combinations of types that a stream may have at the same time."""
 
 
 class EventSchemas:
-    """Event types by name. Immutable but for a cache of views; false where nothing is declared."""
+    """Event types by name. Immutable except for a cache of views. False if no type is declared."""
 
     def __init__(self, documents: Mapping[str, Any] | None = None) -> None:
         """`documents`: event type → JSON Schema. Raises `InvalidDeclaration` with every problem of every document, and
@@ -593,9 +594,9 @@ class EventSchemas:
         if problems:
             raise InvalidDeclaration(problems)
         self.states = any(each.stated for each in self.types.values())
-        """Whether objects in the events of some type state quantities or codes (rule 22)."""
+        """Whether the objects in the events of some type state quantities or codes (rule 22)."""
         self.corrects = any(each.correctable is not None for each in self.types.values())
-        """Whether the events of some type tell of corrections."""
+        """Whether the events of some type state corrections."""
         self.splits = tuple(each.split for _, each in sorted(self.types.items()) if each.split is not None)
         """How events of types come in envelopes, each by the name of its type."""
         self._views: dict[frozenset[str], View] = {}

@@ -44,15 +44,15 @@ __all__ = [
 ]
 
 MOST_WORDS = 200_000
-"""Words of one table: it is kept in memory, and looked into for each new string of an event."""
+"""The maximum number of words in a table: it is kept in memory, and each new string of an event is looked up in it."""
 LONGEST_WORD = 1_000
-"""Characters of a word."""
+"""The maximum length of a word."""
 MOST_BYTES = 16 << 20
-"""Bytes of a table as it is sent."""
+"""The maximum size of a table document in bytes."""
 MOST_PROBLEMS = 100
-"""Problems reported of one table at most."""
+"""The maximum number of problems that are reported for one table."""
 HEADINGS = (("word", "root"), ("synonym", "root"), ("word", "root word"), ("synonym", "root word"))
-"""First lines of a CSV that name the columns."""
+"""The header lines that a CSV table may have."""
 
 _object = msgspec.json.Decoder(dict[str, Any])
 
@@ -110,7 +110,7 @@ def read_table(data: bytes, content_type: str = "application/json") -> dict[str,
 
 
 def joined_tables(tables: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """One table of several by name. Raises `InvalidDeclaration`, with both names, for a word with two roots."""
+    """Merges several tables by name. Raises `InvalidDeclaration`, with both names, for a word with two roots."""
     joined: dict[str, str] = {}
     owners: dict[str, str] = {}
     problems: list[Problem] = []
@@ -197,13 +197,13 @@ def _escaped(name: str) -> str:
 
 KEYS: Final = frozenset({"iris", "prefixes", "patterns", "spellings"})
 MOST_STEPS = 8
-"""Aliases that are applied one after the other."""
+"""The maximum number of aliases that are applied one after the other."""
 MOST_ENTRIES = 10_000
-"""Entries of all tables together."""
+"""The maximum number of entries of all tables together."""
 MOST_PATTERNS = 64
-"""Patterns of all tables together: each is tried on each new text."""
+"""The maximum number of patterns of all tables together: each is tried on each new text."""
 LONGEST = 2_000
-"""Characters of an IRI in a table."""
+"""The maximum length of an IRI in a table."""
 
 
 class Aliases:
@@ -215,7 +215,7 @@ class Aliases:
     """
 
     def __init__(self, tables: Mapping[str, Any] | None = None) -> None:
-        """`tables` by name; all count together. Raises InvalidDeclaration."""
+        """`tables` by name; all are merged. Raises InvalidDeclaration."""
         self._iris: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self.spelt: bool = False
@@ -253,7 +253,8 @@ class Aliases:
     __hash__ = None  # type: ignore[assignment]
 
     def main(self, text: str) -> str:
-        """The main form of `text`, itself where nothing fits. Costs a look-up, a test of prefixes, and the patterns."""
+        """Returns the main form of `text`, else `text` itself. Cost: a look-up, a test of prefixes, and all
+        patterns."""
         for _ in range(MOST_STEPS):
             found = self._step(text)
             if found is None or found == text:
@@ -262,12 +263,12 @@ class Aliases:
         return text
 
     def other(self, text: str) -> str | None:
-        """The main form of `text` where it is another text."""
+        """Returns the main form of `text` if it is another text, else None."""
         found = self.main(text) if self else text
         return None if found == text else found
 
     def spellings(self, text: str) -> frozenset[str]:
-        """The texts that tables, not patterns, make aliases of `text`, and `text` itself. For reports: linear in the
+        """Returns `text` and the texts that tables (not patterns) make aliases of it. For reports: linear in the
         tables."""
         main = self.main(text)
         found = {text, main, *(iri for iri in self._iris if self.main(iri) == main)}
@@ -280,7 +281,7 @@ class Aliases:
 
     @property
     def words(self) -> frozenset[str]:
-        """Everything that the tables name, whole or as a prefix."""
+        """Returns all texts in the tables, whole forms and prefixes."""
         return frozenset(
             {*self._iris, *self._iris.values(), *self._prefixes, *self._prefixes.values()},
         )
@@ -309,7 +310,7 @@ class Aliases:
         return None
 
     def _check_ends(self) -> None:
-        """Each entry must lead to an end."""
+        """Checks that each entry leads to a main form."""
         for start in (*self._iris, *self._beginnings):
             text = start
             for _ in range(MOST_STEPS):
@@ -335,5 +336,5 @@ def _add(what: str, key: str, given: Any, found: dict[str, str]) -> None:
 
 
 def main_forms(aliases: Aliases, names: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """(name, its main form) for those of `names` that have another one."""
+    """Yields (name, its main form) for those of `names` whose main form is another text."""
     return ((name, main) for name in names if (main := aliases.other(name)) is not None) if aliases else ()

@@ -166,15 +166,15 @@ function picture(around) {
 
 // ── upload ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const TYPES = { ttl: "text/turtle", owl: "application/rdf+xml", rdf: "application/rdf+xml", xml: "application/rdf+xml", nt: "application/n-triples", jsonld: "application/ld+json", json: "application/ld+json", obo: "text/obo", ofn: "text/owl-functional" };
+const TYPES = { ttl: "text/turtle", owl: "application/rdf+xml", rdf: "application/rdf+xml", xml: "application/rdf+xml", nt: "application/n-triples", jsonld: "application/ld+json", json: "application/ld+json", obo: "text/obo", ofn: "text/owl-functional", owx: "application/owl+xml", nq: "application/n-quads", trig: "application/trig", tsv: "text/tab-separated-values" };
 
 async function upload() {
-  const picker = h("input", { type: "file", accept: ".ttl,.owl,.rdf,.xml,.nt,.jsonld,.json,.obo,.ofn,.omn,.gz", onchange: () => picker.files[0] && take(picker.files[0]) });
+  const picker = h("input", { type: "file", accept: [...Object.keys(TYPES), "gz"].map((each) => `.${each}`).join(","), onchange: () => picker.files[0] && take(picker.files[0]) });
   const name = h("input", { type: "text", pattern: "[A-Za-z0-9][A-Za-z0-9._-]{0,99}", maxlength: 100 });
   const now = h("input", { type: "checkbox" });
   const found = h("div", { "aria-live": "polite" });
   const send = h("button", { type: "button", class: "first", disabled: true, onclick: () => start() }, t("Upload"));
-  const chosen = h("p", {}, t("Drop a file here: Turtle, RDF/XML, OBO, OWL functional syntax, JSON-LD, N-Triples."));
+  const chosen = h("p", {}, t("Drop a file here: Turtle, RDF/XML, OBO, OWL functional syntax, OWL/XML, JSON-LD, N-Triples, N-Quads, TriG, SSSOM."));
   const drop = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
     ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]); } }, chosen, field(t("or choose a file"), picker));
   let file = null;

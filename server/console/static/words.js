@@ -19,7 +19,7 @@ const TEXTS = [
   ["Create the subscription", "Abonnement anlegen", "创建订阅"], ["Database", "Datenbank", "数据库"], ["Dead letters", "Unzustellbares", "死信"],
   ["Delete this subscription with all that waits for it?", "Dieses Abonnement mit allem löschen, was darauf wartet?", "删除此订阅及所有等待投递的内容？"],
   ["Delete", "Löschen", "删除"], ["Deliveries a second", "Zustellungen pro Sekunde", "每秒投递"], ["Deliveries", "Zustellungen", "投递"], ["Did you mean", "Meinten Sie", "您是否指"], ["Done: what it did", "Erledigt: was es bewirkt hat", "完成：产生的影响"],
-  ["Drop a file here: Turtle, RDF/XML, OBO, OWL functional syntax, JSON-LD, N-Triples.", "Eine Datei hier ablegen: Turtle, RDF/XML, OBO, OWL Functional Syntax, JSON-LD, N-Triples.", "将文件拖到这里：Turtle、RDF/XML、OBO、OWL 函数语法、JSON-LD、N-Triples。"],
+  ["Drop a file here: Turtle, RDF/XML, OBO, OWL functional syntax, OWL/XML, JSON-LD, N-Triples, N-Quads, TriG, SSSOM.", "Eine Datei hier ablegen: Turtle, RDF/XML, OBO, OWL Functional Syntax, OWL/XML, JSON-LD, N-Triples, N-Quads, TriG, SSSOM.", "将文件拖到这里：Turtle、RDF/XML、OBO、OWL 函数语法、OWL/XML、JSON-LD、N-Triples、N-Quads、TriG、SSSOM。"],
   ["Dry run: whose subscriptions change", "Probelauf: wessen Abonnements sich ändern", "试运行：哪些订阅会改变"],
   ["Event as JSON", "Ereignis als JSON", "JSON 事件"], ["Event {0}", "Ereignis {0}", "事件 {0}"], ["Event", "Ereignis", "事件"], ["Events a second", "Ereignisse pro Sekunde", "每秒事件"], ["Events", "Ereignisse", "事件列表"],
   ["Every word was understood.", "Jedes Wort wurde verstanden.", "所有词都被理解了。"], ["Explain", "Erklären", "解释"], ["Failed attempts a second", "Fehlversuche pro Sekunde", "每秒失败的尝试"], ["Filter", "Filter", "筛选"],

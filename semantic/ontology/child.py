@@ -1,7 +1,7 @@
-"""The child process, run by its path in a fresh interpreter: import, take the payload, close the fence, do the task.
+"""The program of isolated child processes: it imports the task, reads the payload, closes the fence and runs the task.
 
-Only what the task imports is loaded: the packages around this file are entered without their `__init__`, which would
-bring the matcher, the units and the grammar, and take most of a second.
+It is run by its path in a new interpreter. Only the imports of the task are loaded. The packages of this file are
+entered without their `__init__`, which would import the matcher, the units and the grammar, and take most of a second.
 """
 
 import faulthandler
@@ -21,11 +21,11 @@ from typing import Any, Final, NoReturn
 __all__ = ["Fence"]
 
 
-# What a child may do once it has everything that it needs: compute. Everything else is refused, and recorded.
+# The fence: after its imports, a child may only compute. Everything else is refused, and recorded.
 #
-# Two fences. The system's: limits of address space, processor time, open files (as many as are open already, so that
-# native code cannot open one either), written bytes, processes. Python's: an audit hook that refuses every event but a
-# few harmless ones, also those that later versions of Python may add.
+# There are two fences. The operating system limits address space, processor time, written bytes, processes, and open
+# files (to those that are open already, so native code cannot open a file either). In Python, an audit hook refuses
+# every event except a few harmless ones. So it also refuses events that later versions of Python add.
 
 HARMLESS: Final = frozenset(
     {
@@ -39,7 +39,7 @@ HARMLESS: Final = frozenset(
         "object.__delattr__",
         "object.__getattr__",
         "object.__setattr__",
-        "os.killpg",  # the child ends its own group when the parent is gone
+        "os.killpg",  # the child kills its own group when the parent has ended
         "sys._current_frames",
         "sys._getframe",
         "sys._getframemodulename",
@@ -47,7 +47,7 @@ HARMLESS: Final = frozenset(
         "time.sleep",
     }
 )
-"""Audit events of plain computing."""
+"""Audit events of pure computation."""
 
 PROGRAM_EVENTS: Final = frozenset(
     {
@@ -56,17 +56,18 @@ PROGRAM_EVENTS: Final = frozenset(
         *("tempfile.mkdtemp", "tempfile.mkstemp"),
     }
 )
-"""What starting a program and waiting for it may need as well; files only in the scratch folder."""
+"""Additional audit events of starting a program and waiting for it. Files may be opened only in the scratch folder."""
 
 STARTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn"})
-"""Those that start one; its path comes first."""
+"""The audit events that start a program. Their first argument is its path."""
 
 RECORDED = 50
-"""Refusals that are kept."""
+"""The maximum number of refusals that are recorded."""
 
 
 class Fence:
-    """Closed once, for good: an audit hook cannot be removed, and hard limits cannot be raised."""
+    """The limits and the audit hook of a child. Once closed, a fence cannot be opened: an audit hook cannot be removed,
+    and hard limits cannot be raised."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class Fence:
         events: tuple[str, ...] = (),
     ) -> None:
         self.refused: list[str] = []
-        """The events that were refused, as "event: first argument"."""
+        """The refused events, as "event: first argument"."""
         self._memory = memory
         self._cpu_seconds = cpu_seconds
         self._open_files = open_files
@@ -90,20 +91,20 @@ class Fence:
         self._allowed = HARMLESS | frozenset(events) | (PROGRAM_EVENTS if programs else frozenset())
 
     def close(self) -> None:
-        """From here on. Some platforms know fewer limits than others; what they know is set."""
+        """Sets the limits and adds the audit hook. Limits that the platform does not support are skipped."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         seconds = int(used.ru_utime + used.ru_stime + self._cpu_seconds) + 1
         _limit("RLIMIT_CORE", 0)
         _limit("RLIMIT_FSIZE", self._file_bytes)
-        _limit("RLIMIT_CPU", seconds, seconds + 2)  # the first signal tells why, the second one ends in any case
+        _limit("RLIMIT_CPU", seconds, seconds + 2)  # the first signal tells the cause, the second always kills
         if not self._programs:
-            _limit("RLIMIT_NPROC", 0)  # not for root, whom the audit hook stops
+            _limit("RLIMIT_NPROC", 0)  # has no effect for root, whom the audit hook stops
         _limit("RLIMIT_NOFILE", _lowest_free() + self._open_files)
         _limit("RLIMIT_AS", self._memory)
         sys.addaudithook(self.check)
 
     def check(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """The audit hook. Raises PermissionError, or ModuleNotFoundError, for what is refused."""
+        """The audit hook. Raises PermissionError for a refused event, and ModuleNotFoundError for an import."""
         if event in self._allowed:
             if event in STARTS and arguments[0] not in self._programs:
                 self._refuse(event, arguments)
@@ -118,7 +119,7 @@ class Fence:
         self._refuse(event, arguments)
 
     def _within(self, path: Any) -> bool:
-        """Whether a file may be opened: in the scratch folder, or nowhere; or it is open already."""
+        """Whether `path` may be opened: it is in the scratch folder, is the null device, or is an open descriptor."""
         if isinstance(path, int):
             return True
         text = os.fsdecode(path) if isinstance(path, str | bytes) else ""
@@ -134,7 +135,7 @@ class Fence:
 
 
 def _limit(name: str, soft: int, hard: int | None = None) -> None:
-    """Set a limit, never above the one that is there."""
+    """Sets a limit, but never above the present hard limit."""
     kind = getattr(resource, name, None)
     if kind is None:
         return
@@ -144,32 +145,32 @@ def _limit(name: str, soft: int, hard: int | None = None) -> None:
         wanted = [min(each, ceiling) for each in wanted]
     try:
         resource.setrlimit(kind, (wanted[0], wanted[1]))
-    except (OSError, ValueError):  # this platform does not know it
+    except (OSError, ValueError):  # this platform does not support it
         return
 
 
 def _lowest_free() -> int:
-    """The number that the next descriptor would get: with it as the limit, none is opened any more."""
+    """Returns the number of the next free descriptor. With this limit no descriptor can be opened."""
     spare = os.dup(2)
     os.close(spare)
     return spare
 
 
 PACKAGE = Path(__file__).absolute().parents[2]
-"""`kindcast`, as this file was found: through a link of a checkout, or in a wheel."""
+"""The folder of the package `kindcast`, by the path of this file: through a link in a checkout, or in a wheel."""
 SHORT = ("kindcast", "kindcast.semantic", "kindcast.semantic.ontology")
-"""Packages that are entered without running their `__init__`."""
+"""The packages whose `__init__` is not run."""
 
 ENCODINGS = ("ascii", "cp1252", "latin_1", "utf_16", "utf_16_be", "utf_16_le", "utf_8", "utf_8_sig")
 ISO_8859 = (*range(1, 12), *range(13, 17))
-"""Codecs that documents may ask for: Python loads each from a file when it is first used, which is too late here."""
+"""Codecs that documents may declare. Python loads each from a file at its first use, so they are loaded in advance."""
 
 REPORT_SECONDS = 0.1
-"""Between two reports of one stage."""
+"""The interval between two reports of one stage."""
 
 
 def main() -> NoReturn:
-    """Ends the process in any case. Frames, or the exit status, say what happened."""
+    """Runs the task and ends the process. The result or the error is sent in frames; a crash has an exit status."""
     faulthandler.enable()
     _enter_packages()
     from kindcast.semantic.ontology import framing
@@ -179,12 +180,12 @@ def main() -> NoReturn:
     told = framing.unpacked(header)
     sys.path[:] = told["path"]
     answers = os.dup(1)
-    os.dup2(2, 1)  # what a library prints is no frame
+    os.dup2(2, 1)  # a library may print to standard output, which must not mix with the frames
     _Child(answers, told).run()
 
 
 class _Child:
-    """One task, done once."""
+    """The run of one task."""
 
     def __init__(self, answers: int, told: dict[str, Any]) -> None:
         from kindcast.semantic.ontology import framing
@@ -204,12 +205,12 @@ class _Child:
         assert kind == framing.PAYLOAD
         threading.Thread(target=_end_with_the_parent, daemon=True).start()
         gc.freeze()
-        gc.disable()  # records are trees without circles, and the process ends soon: half of the time of a large one
+        gc.disable()  # records have no reference cycles and the process is short; this halves the time of a large one
         self._fence.close()
         try:
             result = task(payload, self._report)
             self._send(framing.RESULT, result)
-        except BaseException as error:  # a panic of native code is none of Exception
+        except BaseException as error:  # a panic of native code is not an Exception
             self._send(framing.ERROR, framing.packed(_described(error)))
         self._send(framing.END, framing.packed({"peak_bytes": self._peak(), "refused": self._fence.refused}))
         os._exit(0)
@@ -227,7 +228,8 @@ class _Child:
                 rest = rest[os.write(self._answers, rest) :]
 
     def _peak(self) -> int:
-        """Bytes of memory at most in use. The system's own account of a child begins with that of its parent."""
+        """Returns the peak memory in bytes. It is read from /proc where possible, because the peak in `getrusage` of a
+        child includes that of its parent before the child's program started."""
         try:
             text = os.pread(self._status, 4_096, 0).decode("ascii", "replace")
             return int(text.partition("VmHWM:")[2].split()[0]) * 1_024
@@ -247,7 +249,7 @@ def _enter_packages() -> None:
 
 
 def _imported(task: str) -> Callable[..., bytes]:
-    """The function of a task "module:function", with everything that it will need."""
+    """Imports the function of a task "module:function", and the codecs that it may need."""
     module, _, function = task.partition(":")
     found: Callable[..., bytes] = getattr(importlib.import_module(module), function)
     for name in (*ENCODINGS, *(f"iso8859_{part}" for part in ISO_8859)):
@@ -256,8 +258,8 @@ def _imported(task: str) -> Callable[..., bytes]:
 
 
 def _open_status() -> int:
-    """A descriptor of this process's own account, while files can be opened; -1 where there is none. The system is also
-    told whom to end first when memory runs out."""
+    """Opens /proc/self/status before the fence is closed, and returns its descriptor, or -1 if there is none. Also
+    makes this process the first to be killed when the system runs out of memory."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
         return os.open("/proc/self/status", os.O_RDONLY)
@@ -266,14 +268,14 @@ def _open_status() -> int:
 
 
 def _end_with_the_parent() -> None:
-    """In a thread: the parent keeps the pipe open as long as it lives and wants the answer."""
+    """Kills the process group when the parent closes the pipe: it has ended, or needs no answer. Runs in a thread."""
     while os.read(0, 1):
         pass
     os.killpg(0, signal.SIGKILL)
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    """An error as data: the names of its classes, from its own to the root, and what it says."""
+    """Returns an error as data: the names of its classes, the most specific first, its message and its position."""
     if not hasattr(error, "detail") and not isinstance(error, MemoryError):
         _tell_where(error)
     return {
@@ -286,7 +288,7 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _tell_where(error: BaseException) -> None:
-    """The calls that led to a fault of ours, on standard error, without looking into any source file."""
+    """Writes the traceback of an unexpected error to standard error, without reading any source file."""
     at = error.__traceback__
     while at is not None:
         code = at.tb_frame.f_code

@@ -1,12 +1,12 @@
-"""The syntaxes of ontologies: their names, how a document's syntax is recognised, and how its bytes become triples.
+"""Readers of ontology documents: detection of the syntax, decompression, and parsing of bytes into triples.
 
-The syntax is found by content type, file extension, or the first characters. Gzip is removed, within bounds.
+The syntax is detected by content type, file extension, or the first characters. Gzip is inflated, within limits.
 
-pyoxigraph reads RDF: it opens no file and no socket, and does not follow imports. OBO, the two syntaxes of OWL and
-SSSOM have readers of their own, which give the triples that the document means.
+RDF is parsed by pyoxigraph, which opens no file and no socket, and does not follow imports. OBO, the two syntaxes of
+OWL and SSSOM have readers of their own, which return the triples that the document means.
 
 An RDF document with invalid IRIs or language tags is read again leniently, with a warning. A document with a syntax
-error is refused, with the line. A triple may come several times; the collector of statements allows it.
+error is rejected, with the line. A reader may return a triple several times; `Statements` counts it once.
 """
 
 import csv
@@ -38,17 +38,17 @@ __all__ = [
     "syntax_of",
 ]
 
-# ── SSSOM mapping files: which name means the same as, or is beneath, which ───────────────────────────────────────────
+# ── SSSOM mapping files: equivalences and hierarchy between the terms of two vocabularies ─────────────────────────────
 
-# A table with tabs or commas, and a header in YAML of which only the prefixes matter.
+# An SSSOM file is a header in YAML and a table, separated by tabs or commas. Only the prefixes of the header are used.
 #
 #     #curie_map:
 #     #  HP: http://purl.obolibrary.org/obo/HP_
 #     subject_id    predicate_id     object_id         mapping_justification
 #     HP:0008551    skos:exactMatch  MP:0000018        semapv:LexicalMatching
 #
-# Predicates that make names one or put one beneath another become the triples that they are; all others, negated rows,
-# and rows without a term are left out and counted.
+# A row whose predicate states an equivalence or a hierarchy becomes a triple. Rows with other predicates, negated rows
+# and rows without a term are left out, with warnings.
 
 
 COLUMNS: Final = ("subject_id", "predicate_id", "object_id")
@@ -58,9 +58,9 @@ COUNTED: Final = (
     | ns.INDIVIDUAL_EQUIVALENCES
     | {ns.EQUIVALENT_CLASS, ns.EQUIVALENT_PROPERTY, ns.SUB_PROPERTY}
 )
-"""Predicates that say something about meaning."""
-LINE: Final = 1 << 20  # characters of a line of the table; real ones have some hundreds
-PREDICATES: Final = 20  # that are told of, those of most rows first
+"""The predicates that become triples: equivalences and hierarchy."""
+LINE: Final = 1 << 20  # characters of a line of the table; real lines have some hundreds
+PREDICATES: Final = 20  # predicates without effect that are reported, those with most rows first
 
 _KEY = re.compile(r"(\s*)([\w.-]+)\s*:(?:\s+(.*))?$")
 _PAIR = re.compile(r"""["']?([\w.-]+)["']?\s*:\s+(?:"([^"]*)"|'([^']*)'|([^\s,{}"']+))""")
@@ -69,9 +69,9 @@ _OBO_ID = re.compile(r"([A-Za-z][A-Za-z_]*):([0-9]+)")
 
 
 class SssomDocument:
-    """One mapping file. `prefixes` and `warnings` are complete after all triples were read. Linear.
+    """The reader of one SSSOM file. `prefixes` and `warnings` are complete after all triples were read. Linear.
 
-    Raises OntologyError with the line where it is no such table.
+    Reading raises OntologyError, with the line, if the document is not an SSSOM table.
     """
 
     def __init__(self, data: bytes, limits: Limits) -> None:
@@ -81,7 +81,7 @@ class SssomDocument:
         self._limits = limits
 
     def triples(self) -> Iterator[ox.Quad]:
-        """The mappings that count, in the order of the rows."""
+        """Yields the mappings whose predicate is in `COUNTED`, in the order of the rows."""
         noted = DocumentWarnings()
         left_out: Counter[str] = Counter()
         self.prefixes = {}
@@ -117,7 +117,7 @@ class SssomDocument:
             raise OntologyError("the document is not in UTF-8", line=line) from error
 
     def _rows(self, text: str) -> Iterator[tuple[int, list[str]]]:
-        """(line from 1, fields) of the table, its head first; the lines of the header are taken in on the way."""
+        """Yields (line from 1, fields) for each row of the table, its column names first. Reads the header before."""
         file = io.StringIO(text, newline="")
         header: list[str] = []
         before = 0
@@ -137,8 +137,8 @@ class SssomDocument:
             raise OntologyError(f"the table is damaged: {error}", line=before - 1 + table.line_num) from error
 
     def _header(self, lines: Sequence[str]) -> None:
-        """The prefixes of `curie_map`, in block or flow style."""
-        inside: int | None = None  # how far `curie_map` is indented, while it goes on
+        """Reads the prefixes of `curie_map`, in block or flow style."""
+        inside: int | None = None  # the indentation of `curie_map` while its entries are read
         for number, line in enumerate(lines, 1):
             key = _KEY.match(line)
             indent = len(key[1]) if key else None
@@ -158,7 +158,7 @@ class SssomDocument:
             self.prefixes[found[1]] = iri
 
     def _name(self, text: str, line: int, noted: DocumentWarnings) -> ox.NamedNode | None:
-        """The node of a CURIE or an IRI; None, and a warning, where there is none."""
+        """Returns the node of a CURIE or an IRI. If `text` is neither, adds a warning and returns None."""
         prefix, colon, local = text.partition(":")
         iri = None
         if prefix in self.prefixes and colon:
@@ -186,7 +186,7 @@ class SssomDocument:
 
 
 def _after(first: str, file: io.StringIO, number: int) -> Iterator[str]:
-    """The lines of the table; `number` is that of the first."""
+    """Yields the lines of the table. `number` is the line number of `first`. Raises OntologyError for a long line."""
     for at, line in enumerate(chain([first] if first and not first.startswith("#") else [], file), number):
         if len(line) > LINE:
             raise OntologyError(f"the line has more than {LINE:,} characters", line=at)
@@ -198,9 +198,9 @@ def _told(left_out: Counter[str]) -> Iterator[str]:
         yield f"{count:,} mapping{'s' if count > 1 else ''} with {predicate} left out: no effect on the hierarchy"
 
 
-# What the first characters of a document suggest: for the many that come without a type or with a wrong one.
+# Detection of the syntax by the first characters, because many documents have no content type or a wrong one.
 
-_LOOKED_AT: Final = 1 << 16  # bytes: long licence comments stand at the top of real files
+_LOOKED_AT: Final = 1 << 16  # bytes; real files begin with long licence comments
 
 _XML_START = re.compile(rb"<(?:\?xml\b|!|[A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?[\s>/])")
 _XML_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)[\s>/]")
@@ -222,10 +222,10 @@ _TABLE = re.compile(rb"[^\n]*\b(?:subject_id[\t,][^\n]*\bobject_id|object_id[\t,
 
 
 def sniffed(data: bytes) -> str | None:
-    """The syntax that `data` seems to be in, one of `kindcast.semantic.ontology.syntaxes.SYNTAXES`; `manchester` or
-    `html`, which nobody reads here; None when it suggests nothing. Looks at 64 KiB at most."""
+    """Returns the syntax that `data` seems to have: one of `kindcast.semantic.ontology.syntaxes.SYNTAXES`, or
+    `manchester` or `html`, which have no reader, or None if the syntax is not recognised. Reads at most 64 KiB."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "rdf-xml"  # of our syntaxes only XML is usual in UTF-16
+        return "rdf-xml"  # of these syntaxes only XML is common in UTF-16
     head = data[:_LOOKED_AT].removeprefix(b"\xef\xbb\xbf").lstrip()
     if re.match(rb"\{\s*[\"}]|\[\s*[{\]]\s*(?:\"|$)", head):
         return "json-ld"
@@ -254,7 +254,7 @@ def _xml(head: bytes) -> str:
 
 
 _SEVERAL: Final = frozenset({"application/xml", "text/xml", "xml", "owl"})
-"""Names of more than one syntax, `owl` of every one: the text decides, and what it leaves open is RDF/XML."""
+"""Names that several syntaxes share (`owl`: all). The first characters decide; if they do not, it is RDF/XML."""
 _IN_XML: Final = frozenset({"rdf-xml", "owl-xml"})
 _SILENT: Final = frozenset(
     {"", "application/octet-stream", "application/gzip", "application/x-gzip", "text/plain", "gz"}
@@ -269,15 +269,16 @@ _UNREAD: Final[Mapping[str, str]] = {
     "text/n3": "Notation 3",
 }
 
-_FIRST_STEP = 4_096  # bytes given to a member of gzip at first: what is left over is copied, so not all that remains
+_FIRST_STEP = 4_096  # first bytes given to a gzip member; zlib copies the bytes after its end, so steps start small
 _LARGEST_STEP = 1 << 20
 _PADDING = re.compile(rb"\0*+")  # zeros after a member are legal
 
 
 def inflate(data: bytes, limits: Limits) -> bytes:
-    """`data` itself, or what it holds when it is gzip (recognised by its first bytes, several members allowed).
+    """Returns `data`, decompressed if it is gzip (recognised by its first bytes; it may have several members).
 
-    Raises OntologyError when it is more than `limits.bytes`, or inflates more than `limits.inflation` times.
+    Raises OntologyError if the data has more than `limits.bytes`, if it inflates more than `limits.inflation` times
+    (1 MiB is always allowed), and if the gzip data is damaged.
     """
     if data[:2] != b"\x1f\x8b":
         _check_size(len(data), limits)
@@ -312,8 +313,8 @@ def inflate(data: bytes, limits: Limits) -> bytes:
 
 
 def syntax_of(data: bytes, format: str | None, name: str) -> str:
-    """One of `SYNTAXES` for `data` (not gzip): what `format` (content type, extension, name) says, else the extension
-    of `name`, else what the text looks like.
+    """Returns the syntax of `data` (not gzip), one of `SYNTAXES`. It is taken from `format` (a content type, extension
+    or name), else from the extension of `name`, else from the first characters.
 
     Raises UnsupportedFormat.
     """
@@ -335,8 +336,8 @@ def syntax_of(data: bytes, format: str | None, name: str) -> str:
 
 
 def _by_root(data: bytes, told: str) -> str:
-    """`told`, unless it is one of the two syntaxes in XML and the document plainly the other: servers and people call
-    both by either name."""
+    """Returns `told`. If `told` is RDF/XML or OWL/XML, the root element decides between these two, because servers and
+    people use the name of either for both."""
     if told in _IN_XML and (found := sniffed(data)) in _IN_XML and found is not None:
         return found
     return told
@@ -360,7 +361,7 @@ def _check_size(size: int, limits: Limits) -> None:
         raise OntologyError(f"the document has {size:,} bytes; at most {limits.bytes:,} are read")
 
 
-_CLEARER: Final = {  # what the parser says → what it means for the writer of the document
+_CLEARER: Final = {  # from a part of the parser's message to a message for the author of the document
     "LoadDocumentCallback": (
         "the JSON-LD refers to a remote @context, but contexts are never fetched: write the context into the document"
     ),
@@ -370,26 +371,26 @@ _NOISE = re.compile(r"^Parser error (?:at|between) line.*?columns? [\d and]+: |^
 
 
 class Document(Protocol):
-    """One document, ready to be read. `prefixes` and `warnings` are complete after all triples were read. What the
-    constructor raises, and reading, is OntologyError."""
+    """The reader of one document. `prefixes` and `warnings` are complete after all triples were read. The constructor
+    and reading raise OntologyError."""
 
     prefixes: dict[str, str]
     warnings: list[str]
 
     def triples(self) -> Iterator[ox.Quad]:
-        """Every triple, in document order. Raises OntologyError, with the line where it is known."""
+        """Yields every triple, in document order. Raises OntologyError, with the line if it is known."""
 
 
 def document_of(data: bytes, syntax: str, base: str, limits: Limits) -> Document:
-    """`data` (not gzip), in the syntax that `kindcast.semantic.ontology.formats` told, as a document; `base` begins
-    what it calls by relative names. Raises OntologyError where a guard refuses it."""
+    """Returns the reader of `data` (not gzip) in `syntax`. `base` is the base of relative IRIs. Raises OntologyError
+    if a guard rejects the document."""
     return READERS[syntax](data, syntax, base, limits)
 
 
 class RdfDocument:
-    """One RDF document, ready to be read: guarded, in UTF-8, with a base for relative IRIs.
+    """The reader of one RDF document. The constructor checks the document, and converts RDF/XML to UTF-8.
 
-    `prefixes` is complete after all triples were read. Raises OntologyError from the constructor and while reading.
+    `prefixes` is complete after all triples were read. The constructor and reading raise OntologyError.
     """
 
     def __init__(self, data: bytes, syntax: str, base: str, limits: Limits) -> None:
@@ -407,7 +408,7 @@ class RdfDocument:
         self._data = data
 
     def triples(self, *, lenient: bool = False) -> Iterator[ox.Quad]:
-        """Every triple, in document order, graphs pooled. Raises OntologyError with the line."""
+        """Yields every triple of all graphs, in document order. Raises OntologyError with the line."""
         parser = ox.parse(self._data, RDF_SYNTAXES[self._syntax], base_iri=self._base, lenient=lenient)
         try:
             yield from parser
@@ -429,7 +430,7 @@ class RdfDocument:
         return OntologyError(detail, line=line, column=column)
 
     def _line_reached(self, lenient: bool) -> int:
-        """The line at which reading stops, found by feeding the parser one line at a time: not every error says it."""
+        """Returns the line at which parsing stops, for errors without a line. Feeds the parser one line at a time."""
         lines = _Lines(self._data)
         try:
             for _ in ox.parse(cast(IO[bytes], lines), RDF_SYNTAXES[self._syntax], base_iri=self._base, lenient=lenient):
@@ -440,9 +441,9 @@ class RdfDocument:
 
 
 class _Lines:
-    """A binary file that gives one line a read, and counts them."""
+    """A binary file that returns one line for each read, and counts the lines in `given`."""
 
-    LONGEST = 4_096  # bytes given at once; the rest of a longer line comes with the next read
+    LONGEST = 4_096  # bytes returned at once; the next read returns the rest of a longer line
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -467,4 +468,4 @@ READERS: Final[Mapping[str, Callable[[bytes, str, str, Limits], Document]]] = {
     "owl-functional": OwlDocument,
     "sssom": lambda data, _syntax, _base, limits: SssomDocument(data, limits),
 }
-"""Syntax → its reader, of document, syntax, base of relative names, limits."""
+"""From each syntax to its reader, which takes (data, syntax, base of relative IRIs, limits)."""

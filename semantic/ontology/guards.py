@@ -1,19 +1,20 @@
-"""Checks of documents before they are parsed, in one pass over the bytes, so that no parser meets a hostile document.
+"""Checks of documents before they are parsed, so that no parser reads a document that could stop or crash it.
 
-*RDF/XML and OWL/XML*, by expat: entities, depth and texts are bounded, and errors have their line. Tools write
-`<!ENTITY owl "http://www.w3.org/2002/07/owl#">` into ordinary documents, so a DOCTYPE alone is allowed. Refused are:
-entities that are external, parametric, unparsed, too many, too long when expanded, or that contain markup; a DTD
-elsewhere; texts and totals beyond their bounds; elements nested too deep (the RDF parser's cost is quadratic in the
-depth). The RDF parser knows less of XML than expat does, so it gets a plainer document: each entity once with its whole
-text, and texts without comments, processing instructions and CDATA sections.
+*RDF/XML and OWL/XML* are checked by expat, in one pass. Entities, depth and texts are limited, and errors have a line.
+Tools write `<!ENTITY owl "http://www.w3.org/2002/07/owl#">` into ordinary documents, so a DOCTYPE by itself is allowed.
+These are rejected: external, parameter and unparsed entities, entities with markup, too many or too long ones; an
+external DTD and attribute defaults; texts and totals beyond their limits; elements nested too deep (the cost of the RDF
+parser is quadratic in the depth). The RDF parser supports less of XML than expat. So the document is simplified for it:
+each entity is declared once, with its whole text, and texts have no comments, processing instructions or CDATA
+sections.
 
-*JSON-LD*, by a regular expression over the tokens and a look into each context: its depth and the work that its
-contexts cause. The RDF parser needs time quadratic in the depth, copies all active terms at every context, and resolves
-terms by recursion: a small document could keep it busy for hours or overflow its stack.
+*JSON-LD* is checked by a regular expression over its tokens, and each context is parsed. The depth and the work that
+the contexts cause are limited. The RDF parser takes time quadratic in the depth, copies all active terms at every
+context, and resolves terms by recursion. So a small document could occupy it for hours or overflow its stack.
 
-*Turtle and its family*, by three searches over the bytes: nested triple terms, long IRIs, chains of bases. A triple
-term nested a hundred thousand deep overflows the stack of the process; three bytes of a prefix can stand for an IRI of
-a megabyte, any number of times; every relative `@base` makes the next one longer.
+*Turtle, TriG, N-Triples and N-Quads* are checked by three searches over the bytes: for nested triple terms, long IRIs
+and chains of bases. A triple term nested a hundred thousand deep overflows the stack of the process. A prefix of three
+bytes can stand for an IRI of a megabyte, any number of times. Every relative `@base` makes the next one longer.
 """
 
 import json
@@ -30,31 +31,31 @@ __all__ = ["inspect_json", "inspect_turtle", "inspect_xml"]
 
 
 CONTEXT_WORK: Final = 50_000_000
-"""Terms that may be copied while contexts are processed: some 80 ns each, so a few seconds."""
+"""Terms that may be copied while contexts are processed. Each takes about 80 ns, so all take a few seconds."""
 CHAIN: Final = 8
-"""Terms defined by terms defined by terms …: real contexts go two or three deep."""
+"""The maximum length of a chain of terms in which each is defined by the next. Real contexts have two or three."""
 RELATIVE: Final = 256
-"""Characters of a relative `@base` or `@vocab`, which is added to that of the context around, at every level."""
+"""Characters of a relative `@base` or `@vocab`, which is appended to that of the enclosing context at every level."""
 
-_TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)(?:"(\s*+:)?|\\?\Z)|([{\[])|([}\]])', re.DOTALL)  # an open string ends it
+_TOKEN = re.compile(rb'"((?:[^"\\]++|\\.)*+)(?:"(\s*+:)?|\\?\Z)|([{\[])|([}\]])', re.DOTALL)  # or an unclosed string
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
-_NAMING: Final = frozenset({"@id", "@type", "@reverse"})  # where a definition may use other terms
+_NAMING: Final = frozenset({"@id", "@type", "@reverse"})  # keys of a definition whose values may be other terms
 _Pairs = list[tuple[str, Any]]
 
 
 def inspect_json(data: bytes, limits: Limits) -> None:
-    """Raises OntologyError, with line and column, where a limit is crossed; says nothing of other errors.
+    """Raises OntologyError, with line and column, if a limit is exceeded. Ignores all other errors.
 
-    The work of contexts is bounded from above: contexts × terms in all of them, and for contexts within contexts, which
-    belong to terms, objects × terms in those.
+    The work of contexts is estimated from above: the number of contexts × the number of terms in all of them, plus,
+    for contexts in contexts (scoped to terms), the number of objects × the number of terms in those.
     """
     depth = objects = contexts = terms = scoped = 0
-    inside = 0  # the depth at which the outermost open context stands
-    start = 0  # where it begins
-    items = 0  # the depth of the objects that define its terms: deeper by one when it is an array of contexts
-    nested = 0  # the depth of a context within it
-    expected = False  # the value of `@context` comes next
+    inside = 0  # the depth of the outermost open context, or 0
+    start = 0  # the position at which it begins
+    items = 0  # the depth of the objects that define its terms: one more if it is an array of contexts
+    nested = 0  # the depth of an open context inside it, or 0
+    expected = False  # whether the next token begins the value of `@context`
     for token in _TOKEN.finditer(data):
         if token[3]:
             depth += 1
@@ -94,11 +95,12 @@ def _is_context(text: bytes) -> bool:
 
 
 def _problem(context: bytes, limits: Limits) -> str | None:
-    """What is wrong with a context, contexts inside it included. Objects are read as pairs: a key may stand twice."""
+    """Returns the problem of a context or of the contexts inside it, or None. Objects are read as pairs, because a key
+    may occur twice."""
     try:
         frontier: list[Any] = [json.loads(context, object_pairs_hook=_Object)]
     except ValueError:
-        return None  # the parser will say it better
+        return None  # the parser reports a better error
     while frontier:
         node = frontier.pop()
         if isinstance(node, _Object):
@@ -120,14 +122,14 @@ def _long_and_relative(value: object) -> bool:
 
 
 class _Object:
-    """A JSON object as its pairs."""
+    """A JSON object as a list of (key, value) pairs."""
 
     def __init__(self, pairs: _Pairs) -> None:
         self.pairs = pairs
 
 
 def _chained(pairs: _Pairs) -> bool:
-    """Whether terms of one context refer to each other in a chain of more than `CHAIN`, or in a circle."""
+    """Whether the terms of one context refer to each other in a chain of more than `CHAIN` terms, or in a cycle."""
     uses: dict[str, set[str]] = {}
     for term, definition in pairs:
         found = [term, definition] if isinstance(definition, str) else [term]
@@ -148,16 +150,17 @@ def _refused(data: bytes, at: int, detail: str) -> OntologyError:
 
 
 RELATIVE_BASES: Final = 1_000
-"""Directives `@base` with a relative IRI (or a comment before it) in one document; real ones have none or one."""
+"""`@base` directives with a relative IRI (or a comment before the IRI) in one document. Real documents have at most
+one."""
 
 _TERMS = re.compile(rb"<<|>>")
 _RELATIVE_BASE = re.compile(rb"(?i)(?:@|\A|(?<=\s))base\s*+#|(?:@|\A|(?<=[\s.]))base\s*+<(?!\w+:)")
 
 
 def inspect_turtle(data: bytes, limits: Limits) -> None:
-    """Raises OntologyError, with line and column, where a limit is crossed."""
-    # `<<` cannot stand in an IRI, and `>>` only closes. Both may stand in texts and count there too: only a document
-    # whose texts hold hundreds of unclosed `<<` is refused in error.
+    """Raises OntologyError, with line and column, if a limit is exceeded."""
+    # `<<` cannot occur in an IRI, and an additional `>>` is ignored. Both are counted in texts too. So a valid document
+    # is rejected only if its texts contain hundreds of unclosed `<<`.
     depth = 0
     for token in _TERMS.finditer(data):
         depth = depth + 1 if token[0] == b"<<" else max(0, depth - 1)
@@ -171,18 +174,18 @@ def inspect_turtle(data: bytes, limits: Limits) -> None:
             raise _refused(data, base.start(), f"more than {RELATIVE_BASES:,} relative bases that extend each other")
 
 
-ENTITIES = 256  # declared in one document; Protégé writes one per prefix
-ENTITY_LENGTH = 1_024  # characters, those of entities in it put in; they hold namespaces
-ENTITIES_DEEP = 16  # an entity in an entity in an entity
+ENTITIES = 256  # entities declared in one document; Protégé writes one per prefix
+ENTITY_LENGTH = 1_024  # characters of an expanded entity; entities hold namespaces
+ENTITIES_DEEP = 16  # levels of entities that refer to other entities
 SURROGATES, AFTER_SURROGATES = 0xD800, 0xE000
-NAMESPACES = 1_000  # in force at once; the RDF parser goes through them all for every name
-ATTRIBUTES = 1_000  # of one element; the RDF parser compares each with each
-RELATIVE_BASE = 256  # characters of a relative xml:base, which is added to that of the element around, at every level
+NAMESPACES = 1_000  # namespaces in scope at once; the RDF parser searches all of them for every name
+ATTRIBUTES = 1_000  # attributes of one element; the RDF parser compares each with each
+RELATIVE_BASE = 256  # characters of a relative xml:base, which is appended to that of the parent at every level
 _BASE = "http://www.w3.org/XML/1998/namespace base"
 _PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]+)|#([0-9]+)|([^;&\s]+));")
 _UNSAFE = re.compile(r"""[&<>"'%\]\s]""")
-"""What stands as a number in an entity that is written again."""
+"""Characters that are written as character references in a rewritten entity."""
 
 _DECLARATION = re.compile(r"\A\s*<\?xml\b[^>]*?\?>")
 _ENCODING = re.compile(r"""(\sencoding\s*=\s*["'])([A-Za-z][A-Za-z0-9._-]*)(["'])""")
@@ -193,14 +196,15 @@ _ENCODINGS = frozenset(
 
 @dataclass(slots=True)
 class Inspected:
-    """A document that is safe to read: its bytes as UTF-8, in plain words, and the prefixes that it binds."""
+    """A document that is safe to parse: its simplified bytes in UTF-8, and the prefixes that it declares."""
 
     data: bytes
     prefixes: dict[str, str] = field(default_factory=dict)
 
 
 def inspect_xml(data: bytes, limits: Limits) -> Inspected:
-    """`data` checked, in UTF-8. One pass, some 30 ns a byte, no memory but the prefixes and what is written again.
+    """Checks `data` and returns it simplified, in UTF-8. One pass, about 30 ns per byte. Memory is used only for the
+    prefixes and the rewritten parts.
 
     Raises OntologyError with line and column.
     """
@@ -217,7 +221,7 @@ def inspect_xml(data: bytes, limits: Limits) -> Inspected:
 
 
 class _Guard:
-    """The handlers of one pass."""
+    """The expat handlers of one pass, which check the limits and collect the edits that simplify the document."""
 
     def __init__(self, parser: expat.XMLParserType, found: Inspected, limits: Limits) -> None:
         self._parser = parser
@@ -225,13 +229,13 @@ class _Guard:
         self._limits = limits
         self._entities = self._in_scope = self._depth = self._run = self._total = 0
         self._most = limits.expansion * len(found.data) + limits.entity_characters
-        self._declared: dict[str, str] = {}  # general entities and their replacement texts; the first one counts
-        self._texts: dict[str, str] = {}  # the same with all that they refer to
+        self._declared: dict[str, str] = {}  # general entities and their texts; the first declaration counts
+        self._texts: dict[str, str] = {}  # the same, with all references expanded
         self._root = ""
-        self._edits: list[tuple[int, int, bytes]] = []  # (begin, end, what is put there), ascending
-        self._breaks: list[tuple[int, int, bytes]] = []  # the same for the text that goes on: nobody knows yet
-        self._section = -1  # where a CDATA section began
-        self._solid = False  # whether the text that goes on is more than white space
+        self._edits: list[tuple[int, int, bytes]] = []  # (begin, end, replacement), ascending
+        self._breaks: list[tuple[int, int, bytes]] = []  # edits of the current text, not yet known to be needed
+        self._section = -1  # the position at which the current CDATA section began
+        self._solid = False  # whether the current text has more than white space
         parser.StartDoctypeDeclHandler = self._doctype
         parser.EndDoctypeDeclHandler = self._doctype_ends
         parser.EntityDeclHandler = self._entity
@@ -255,7 +259,7 @@ class _Guard:
         self._root = name
 
     def _doctype_ends(self) -> None:
-        """Writes the DOCTYPE again, on as many lines: of its entities the first of each name, with their whole text."""
+        """Replaces the DOCTYPE by one on as many lines, with one declaration for each entity, with its whole text."""
         end = self._parser.CurrentByteIndex + 1
         begin = self._found.data.rfind(b"<!DOCTYPE", 0, end)
         texts = {name: self._text(name, ()) for name in self._declared}
@@ -264,8 +268,8 @@ class _Guard:
         self._edits.append((begin, end, f"<!DOCTYPE {self._root} [{written}".encode() + lines + b"]>"))
 
     def _text(self, name: str, around: tuple[str, ...]) -> str:
-        """The text of an entity with all that it refers to put in. One that is in itself, or refers to nothing that is
-        declared, cannot be used in a document that expat takes."""
+        """Returns the text of an entity with all references expanded. References to itself and to undeclared entities
+        become empty. Expat rejects documents that use such entities."""
         if name in around or name not in self._declared:
             return ""
 
@@ -335,7 +339,7 @@ class _Guard:
         if len(iri) > most:
             raise self._refuse(f"xml:base has more than {most:,} characters")
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:  # the hottest lines, with the two below
+    def _start(self, name: str, attributes: dict[str, str]) -> None:  # called most often, with the two methods below
         self._tag()
         self._depth += 1
         if self._depth > self._limits.depth:
@@ -352,7 +356,7 @@ class _Guard:
         self._depth -= 1
 
     def _tag(self) -> None:
-        """A text ends here, if there is one: what stood in between is taken out of it."""
+        """Ends the current text, if any. Applies its edits if it has more than white space."""
         self._run = 0
         if self._breaks:
             if self._solid:
@@ -381,7 +385,7 @@ class _Guard:
         self._breaks.append((begin, end + len(b"]]>"), plain))
 
     def plain(self) -> bytes:
-        """The document with everything put in and taken out."""
+        """Returns the document with all edits applied."""
         data, at = self._found.data, 0
         pieces: list[bytes] = []
         for begin, end, instead in self._edits:
@@ -408,7 +412,7 @@ def _numbered(found: re.Match[str]) -> str:
 
 
 def _as_utf8(data: bytes) -> bytes:
-    """`data` in UTF-8: the RDF parser reads nothing else, XML may come in more."""
+    """Returns `data` in UTF-8, the only encoding that the RDF parser reads. XML documents may have other encodings."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         name = "utf-16"
     else:

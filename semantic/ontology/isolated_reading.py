@@ -1,4 +1,4 @@
-"""`read`, in a child process: the same records from the same document, and nothing worse than an error from any other.
+"""Reading of ontology documents in a child process. A hostile document can cause no more than an error.
 
 read_isolated ──options, document──▶ child: read → encode ──bytes──▶ decode ──▶ Ontology
 """
@@ -32,11 +32,12 @@ def read_isolated(
     cancelled: threading.Event | None = None,
     account: Callable[[Cost], None] | None = None,
 ) -> Ontology:
-    """The records of the document `data`, as `read` gives them, read in a child process within `isolation`.
+    """Reads the document `data` in a child process within `isolation`, and returns the same records as `read`.
 
-    Blocks; any thread, several at a time. Costs the start of a child (tenths of a second) beside the reading.
+    Blocks. Any number of threads may call it at the same time. Cost: the reading, and the start of a child (tenths of
+    a second).
 
-    Raises what `read` raises; TooCostly for a limit of `isolation` or a crash; Cancelled; RuntimeError where no child
+    Raises the errors of `read`; TooCostly for a limit of `isolation` or a crash; Cancelled; RuntimeError if no child
     can be started.
     """
     encoded = read_encoded(
@@ -69,7 +70,8 @@ def read_encoded(
     cancelled: threading.Event | None = None,
     account: Callable[[Cost], None] | None = None,
 ) -> bytes:
-    """The same as bytes for `decode`, which is how they are stored."""
+    """Does the same as `read_isolated`, but returns the records encoded for `decode`, the form in which they are
+    stored."""
     options: dict[str, Any] = {"format": format, "name": name, "limits": asdict(limits or Limits())}
     options |= {"reason": reason} if reason != "none" else {}
     options |= {"relations": list(relations)} if relations else {}
@@ -97,8 +99,9 @@ def read_encoded(
 
 
 def read_task(payload: bytes, progress: Progress) -> bytes:
-    """In the child: options and document → encoded records; with `reason="owl"` also the axioms that are left to a
-    reasoner, for which there is another child: this one may not start Java, that one sees nothing of the document."""
+    """The task of the child: from (options, document) to encoded records. With `reason="owl"` the result also has the
+    axioms for a reasoner, which runs in another child. This child may not start Java, and the other one does not get
+    the document."""
     told, document = framing.parted(payload)
     options = framing.unpacked(told)
     options["limits"] = Limits(**options["limits"])

@@ -1,9 +1,11 @@
-"""Work on untrusted documents in a child process: fresh, fenced in, and ended with everything that it started.
+"""Isolated child processes for work on untrusted documents: the parent's side.
 
 run_isolated ──task, payload──▶ child: import → limits, audit hook → task(payload) ──result, or an error as data──▶ back
 
-A task is a function "module:function" of this project, `(payload: bytes, progress: Progress) -> bytes`; the caller
-names it, never a client. What ends a child before its time (a limit, a crash) is an OntologyError that says which.
+Each task runs in a new, restricted process, which is killed afterwards with all processes that it started.
+
+A task is a function "module:function" of this project, `(payload: bytes, progress: Progress) -> bytes`. Its name comes
+from the calling code, never from a client. If a limit or a crash ends the child early, the OntologyError says which.
 """
 
 import logging
@@ -30,35 +32,36 @@ from kindcast.semantic.ontology.records import Progress, silent
 __all__ = ["Cancelled", "Cost", "Isolation", "run_isolated"]
 
 POLL_SECONDS = 0.1
-"""How often the parent looks whether the child should be stopped, while the child says nothing."""
+"""The interval in which the parent checks whether to stop the child, while the child sends nothing."""
 
 STDERR_BYTES = 1 << 16
-"""Of what a child says on its standard error: the end of it explains a crash."""
+"""The last bytes of the child's standard error that are kept, because the end explains a crash."""
 
 CHUNK = 1 << 20
-_INHERITED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")  # without them not every Python starts
+_INHERITED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")  # some Pythons do not start without them
 _CHILD: Final = str(Path(__file__).with_name("child.py"))
 _log = logging.getLogger("kindcast.isolation")
 
 
 class Cancelled(Exception):
-    """The work was stopped because nobody wants its result any more."""
+    """Raised if the caller cancelled the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """What a child may use. The defaults fit documents up to the default `Limits`, and nothing but computing.
+    """The resources and permissions of a child. The defaults suffice for documents within the default `Limits`, and
+    allow only computation.
 
-    `programs`, by their full paths, may be started by a task that needs them, with `folder` as the one place where
-    files may be opened: an empty one that is made for the child, is its TMPDIR, and is deleted with everything in it
-    afterwards. `events` are further audit events that the task may raise.
+    `programs` are the full paths of the programs that the task may start. With `folder`, the child gets an empty
+    folder, which is its TMPDIR and the only place where it may open files. The folder is deleted with its content when
+    the child has ended. `events` are additional audit events that the task may raise.
     """
 
-    memory: int = 4 << 30  # bytes of address space, of each process
+    memory: int = 4 << 30  # bytes of address space of each process
     cpu_seconds: float = 300.0  # of each process
     wall_seconds: float = 600.0
-    open_files: int = 0  # beside the pipes to the parent
-    file_bytes: int = 0  # size of a file that is written
+    open_files: int = 0  # in addition to the pipes to the parent
+    file_bytes: int = 0  # maximum size of a file that is written
     programs: tuple[str, ...] = ()
     folder: bool = False
     events: tuple[str, ...] = ()
@@ -66,7 +69,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a child used, by the system's account, and which audit events were refused to it."""
+    """The resources that a child used, as the operating system reports them, and the audit events that were refused."""
 
     cpu_seconds: float
     peak_bytes: int
@@ -83,13 +86,14 @@ def run_isolated(
     cancelled: threading.Event | None = None,
     account: Callable[[Cost], None] | None = None,
 ) -> bytes:
-    """The result of `task` on `payload`, from a separate child process. Blocks; any thread, several at a time.
+    """Runs `task` on `payload` in a child process and returns its result. Blocks. Any number of threads may call it at
+    the same time.
 
-    `progress` is called in this thread, `account` once when the child has ended, however it did. Costs the start of an
-    interpreter and the task's imports.
+    `progress` is called in this thread. `account` is called once when the child has ended, also after an error. Cost:
+    the start of an interpreter and the imports of the task.
 
-    Raises what the task raised, if that is an OntologyError; TooCostly for a limit or a crash; Cancelled; RuntimeError
-    where no child can be started.
+    Raises the error of the task if it is an OntologyError; TooCostly for a limit, a crash or any other error of the
+    task; Cancelled; RuntimeError if no child can be started.
     """
     isolation = isolation or Isolation()
     with _scratch(isolation) as folder:
@@ -105,7 +109,7 @@ def run_isolated(
 
 @contextmanager
 def _scratch(isolation: Isolation) -> Iterator[str]:
-    """The path of a folder that lives as long as the child, or nothing."""
+    """Creates the child's folder and deletes it afterwards. Yields its path, or "" without `isolation.folder`."""
     if not isolation.folder:
         yield ""
         return
@@ -117,7 +121,7 @@ def _scratch(isolation: Isolation) -> Iterator[str]:
 
 
 class _Run:
-    """One child, from its start to its account."""
+    """One child process: its start, the exchange with it, its end and its cost."""
 
     def __init__(
         self,
@@ -145,7 +149,7 @@ class _Run:
         self._to_send = [*_frame(framing.HEADER, _header(task, isolation, folder)), *_frame(framing.PAYLOAD, payload)]
 
     def converse(self) -> None:
-        """Send the payload, take the answers, until the child closes its end, or time is up."""
+        """Sends the payload and receives the answers, until the child closes its pipe or the time is over."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -170,10 +174,10 @@ class _Run:
                         selector.unregister(key.fileobj)
 
     def end(self) -> Cost:
-        """End the child with all that it started, if it has not ended yet, and see what it used."""
+        """Kills the child and all processes that it started, if they still run, and returns what the child used."""
         process = self._process
-        with suppress(ProcessLookupError, PermissionError):  # the second is how some systems say that it is gone
-            os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the number is still its own
+        with suppress(ProcessLookupError, PermissionError):  # some systems report an ended process by the second one
+            os.killpg(process.pid, signal.SIGKILL)  # the child was not waited for, so its id is not reused
         _, status, self._used = os.wait4(process.pid, 0)
         self._status = process.returncode = os.waitstatus_to_exitcode(status)
         assert process.stderr is not None
@@ -194,7 +198,7 @@ class _Run:
         return cost
 
     def outcome(self) -> bytes:
-        """The result, or the error that came instead."""
+        """Returns the result, or raises the error."""
         if self._late:
             raise TooCostly(
                 f"reading it takes longer than {self._isolation.wall_seconds:,.0f} seconds and was stopped", "wall"
@@ -208,7 +212,8 @@ class _Run:
         return self._result
 
     def _send(self, descriptor: int) -> bool:
-        """Some of what is to be sent; whether there is more. The pipe stays open: it tells the child that we live."""
+        """Sends as much as the pipe takes, and returns whether there is more. The pipe stays open, so that the child
+        sees that the parent is alive."""
         try:
             while self._to_send:
                 sent = os.write(descriptor, self._to_send[0][:CHUNK])
@@ -218,14 +223,14 @@ class _Run:
         except BlockingIOError:
             return True
         except BrokenPipeError:
-            pass  # it has ended; its answers tell why
+            pass  # the child has ended; its answers say why
         return False
 
     def _receive(self, descriptor: int) -> bool:
-        """Some of the answers; whether more may come."""
+        """Receives some of the answers, and returns whether more may come."""
         piece = os.read(descriptor, CHUNK)
         self._answers += piece
-        if len(self._answers) > self._isolation.memory:  # more than it can have had
+        if len(self._answers) > self._isolation.memory:  # more than the child's memory can hold
             return False
         while len(self._answers) >= framing.PREFIX.size:
             kind, length = framing.PREFIX.unpack_from(self._answers)
@@ -234,7 +239,7 @@ class _Run:
                 break
             try:
                 self._take(kind, bytes(memoryview(self._answers)[framing.PREFIX.size : end]))
-            except (ValueError, TypeError):  # not what our child says
+            except (ValueError, TypeError):  # not a valid message
                 return False
             del self._answers[:end]
         return bool(piece)
@@ -253,7 +258,7 @@ class _Run:
             self._end = dict(framing.unpacked(data))
 
     def _hear(self, descriptor: int) -> bool:
-        """Some of what the child says to people; whether more may come."""
+        """Receives some of the child's standard error, and returns whether more may come."""
         try:
             piece = os.read(descriptor, CHUNK)
         except BlockingIOError:
@@ -266,7 +271,7 @@ class _Run:
         return self._said.decode("utf-8", "replace").strip()
 
     def _death(self) -> OntologyError:
-        """Why a child ended without an answer, as far as that can be seen from outside."""
+        """Returns the error for a child that ended without an answer, from its exit status and its standard error."""
         assert self._status is not None
         words = self._last_words()
         used = self._used.ru_utime + self._used.ru_stime
@@ -326,7 +331,7 @@ def _frame(kind: bytes, data: bytes) -> Iterator[memoryview]:
 
 
 def _as_error(told: dict[str, Any], isolation: Isolation) -> OntologyError:
-    """The error of a task again: the nearest of its classes that is known here."""
+    """Recreates the error of a task, as the most specific of its classes that is an OntologyError."""
     kinds, detail = told["kinds"], str(told["detail"])
     for name in kinds:
         kind = getattr(errors, str(name), None)

@@ -1,4 +1,7 @@
-"""One call from a document's bytes to its records: unpack → recognise → guard → parse → entail (RDFS) → extract."""
+"""Reading of ontology documents, from bytes to records, with RDFS entailment.
+
+unpack → detect the syntax → guard → parse → entail (RDFS) → extract
+"""
 
 import hashlib
 import re
@@ -27,36 +30,38 @@ __all__ = [
     "read_with_axioms",
 ]
 
-# ── `reason="rdfs"`: what a document says by the rules of RDFS beyond its triples ─────────────────────────────────────
+# ── `reason="rdfs"`: the RDFS entailments of a document ───────────────────────────────────────────────────────────────
 
-#     p subPropertyOf q, x p y  ⇒  x q y         where q is the nearest word that reading knows: skos:broader, …
-#     p domain C,        x p y  ⇒  x type C      for p and everything above it
-#     p range C,         x p y  ⇒  y type C      likewise, where y is a name
+#     p subPropertyOf q, x p y  ⇒  x q y         where q is the nearest predicate that reading uses: skos:broader, …
+#     p domain C,        x p y  ⇒  x type C      for p and its super-properties
+#     p range C,         x p y  ⇒  y type C      for p and its super-properties, if y is an IRI
 #
-# What is beneath a subclass needs no rule: the hierarchy is walked anyway. The document is read once more, each triple
-# followed by what it entails, and nothing is kept but what reading keeps; again, as long as what was entailed is itself
-# about properties. W3C, RDF 1.1 Semantics, rules rdfs2, rdfs3, rdfs5 and rdfs7.
+# Subclasses need no rule, because the hierarchy is walked when it is used. The document is read once more, and each
+# triple is followed by the triples that it entails. No more is stored than in a reading without entailment. This is
+# repeated as long as the entailed triples change the schema, that is, they are about properties. The rules are rdfs2,
+# rdfs3, rdfs5 and rdfs7 of W3C, RDF 1.1 Semantics.
 #
-# The nearest word, and none above it: SKOS itself has hidden and alternative labels beneath rdfs:label, and who loads
-# it with a thesaurus does not want them to become preferred ones.
+# Only the nearest predicate is entailed, and none above it. In SKOS, hidden and alternative labels are sub-properties
+# of rdfs:label, and must not become preferred labels when SKOS is loaded with a thesaurus.
 
 
 ENTAILED = 20_000_000
-"""Triples that may follow: as many as are read at most. Each costs what a triple of the document costs."""
+"""The maximum number of entailed triples, as many as may be read. Each costs as much as a triple of the document."""
 
 ROUNDS = 8
-"""Readings while entailed triples are about properties themselves. Real documents need one or two; a chain of
-sub-properties of rdfs:subPropertyOf needs one a link."""
+"""The maximum number of readings while the entailed triples are about properties. Real documents need one or two. A
+chain of sub-properties of rdfs:subPropertyOf needs one reading for each link."""
 
 _TYPE: Final = ox.NamedNode(ns.TYPE)
 
 Triples = Callable[[], Iterable[ox.Quad]]
-"""Gives all triples of the document, afresh each time."""
+"""A function that returns all triples of the document, from the start in each call."""
 
 
 def entailed(found: Extracted, triples: Triples, statements: Statements, limits: Limits) -> Extracted:
-    """The records of the document with what it entails: `found` are those without, from `statements`. `inferred` are
-    the pairs that are new, and types only where stated ones do not imply them. Raises as `entailed_statements`."""
+    """Returns the records of the document with its RDFS entailments. `found` are the records without them, extracted
+    from `statements`. `inferred` of the result are the new pairs; a new type is left out if stated types imply it.
+    Raises the errors of `entailed_statements`."""
     closed = entailed_statements(triples, statements, limits)
     if closed is statements:
         return found
@@ -70,16 +75,17 @@ def entailed(found: Extracted, triples: Triples, statements: Statements, limits:
 
 
 def entailed_statements(triples: Triples, statements: Statements, limits: Limits) -> Statements:
-    """The statements of the document with what they entail; `statements` are those without, `triples` counts the
-    document's own. Cost: one reading of the document a round, mostly one or two.
+    """Returns the statements of the document with their entailments. `statements` are those without them. The attribute
+    `triples` of the result counts only the document's own triples. Cost: one reading of the document for each round,
+    usually one or two.
 
-    Raises OntologyError beyond `ENTAILED` entailed triples or `ROUNDS` rounds, and what reading raises.
+    Raises OntologyError for more than `ENTAILED` entailed triples or `ROUNDS` rounds, and the errors of reading.
     """
     known = _Schema.of(statements)
     if not known.says_anything:
         return statements
     understood = statements.understood
-    roomy = replace(limits, triples=2 * limits.triples)  # the entailed ones have their own limit
+    roomy = replace(limits, triples=2 * limits.triples)  # entailed triples have their own limit
     for _ in range(ROUNDS):
         closed = Statements(_Entailment(known, understood, limits).followed(triples()), roomy)
         closed.triples = statements.triples
@@ -95,7 +101,7 @@ def entailed_statements(triples: Triples, statements: Statements, limits: Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Schema:
-    """What a document says about properties."""
+    """The schema of a document: the super-properties, domains and ranges of its properties."""
 
     above: dict[str, frozenset[str]]
     domains: dict[str, frozenset[str]]
@@ -123,7 +129,7 @@ class _Schema:
 
 @dataclass(slots=True)
 class _Meaning:
-    """What follows from the use of one property."""
+    """The entailments of a triple with one predicate: other predicates, and types of its subject and object."""
 
     predicates: tuple[ox.NamedNode, ...]
     subject_types: tuple[ox.NamedNode, ...]
@@ -131,7 +137,7 @@ class _Meaning:
 
 
 class _Entailment:
-    """Triples followed by those that they entail under one schema."""
+    """Computes the entailments of triples under one schema."""
 
     def __init__(self, schema: _Schema, understood: frozenset[str], limits: Limits) -> None:
         self._schema = schema
@@ -166,7 +172,8 @@ class _Entailment:
                 yield ox.Quad(value, _TYPE, each)
 
     def _meaning(self, predicate: str) -> _Meaning | None:
-        """What follows from `predicate` and everything above it; None if nothing does. Cost: the properties above."""
+        """Returns the entailments of `predicate` and its super-properties, or None if there are none. Linear in the
+        number of super-properties."""
         schema = self._schema
         uppers = self._above(predicate, short_of=frozenset())
         nearest = self._above(predicate, short_of=self._understood) & self._understood
@@ -178,7 +185,7 @@ class _Entailment:
         return found if found.predicates or found.subject_types or found.object_types else None
 
     def _above(self, predicate: str, *, short_of: frozenset[str]) -> set[str]:
-        """`predicate` and what is above it, and nothing above a name in `short_of`."""
+        """Returns `predicate` and its super-properties, without those that are only above a name in `short_of`."""
         uppers = {predicate}
         frontier = [predicate]
         while frontier:
@@ -205,7 +212,7 @@ def _nodes(names: Iterable[str]) -> tuple[ox.NamedNode, ...]:
     return tuple(ox.NamedNode(name) for name in sorted(set(names)))
 
 
-BASE = "https://kindcast.dev/ontologies/"  # what relative IRIs are relative to, where the document does not say
+BASE = "https://kindcast.dev/ontologies/"  # the base of relative IRIs in documents that declare no base
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\x7f\ud800-\udfff]*")
 
@@ -221,15 +228,16 @@ def read(
     reasoner: Reasoner | None = None,
     progress: Progress = silent,
 ) -> Ontology:
-    """The records of the document `data`, plain or gzip, with what `reason` adds to what it states, and with those
-    `relations` as hierarchies of their own (IRIs, CURIEs, local names or labels; `transitive` for all such).
+    """Returns the records of the document `data`, which is plain or gzip. `reason` selects the reasoning that adds to
+    the stated triples. `relations` (IRIs, CURIEs, local names or labels; `transitive` means all transitive ones) are
+    read as hierarchies of their own.
 
-    `format` is a content type, an extension or the name of a syntax; without it the extension of `name` and the first
-    characters decide. Nothing is fetched and no file is opened; imports are only listed. Cost: linear in the document,
-    but for `reason="owl"`, which runs `reasoner` in a process of its own.
+    `format` is a content type, an extension or the name of a syntax. Without it, the extension of `name` and the first
+    characters decide. Nothing is fetched and no file is opened. Imports are only listed. Cost: linear in the document,
+    except for `reason="owl"`, which runs `reasoner` in a process of its own.
 
-    Raises UnsupportedFormat, OntologyError with the line of what cannot be read or the limit that is crossed,
-    UnknownRelation and ReasonerUnavailable.
+    Raises UnsupportedFormat; OntologyError with the line of the error, or for a limit; UnknownRelation;
+    ReasonerUnavailable.
 
     >>> read(b"<http://e/Laptop> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Computer> .").edges
     (('http://e/Laptop', 'http://e/Computer'),)
@@ -254,7 +262,8 @@ def read_with_axioms(
     relations: Sequence[str] = (),
     progress: Progress = silent,
 ) -> tuple[Ontology, Axioms | None]:
-    """The same, but with `reason="owl"` only as far as RDFS goes, and with the axioms that are left to a reasoner."""
+    """Reads a document like `read`, but runs no reasoner. With `reason="owl"`, the records have only the entailments of
+    RDFS, and the axioms for the reasoner are returned too; otherwise the axioms are None."""
     limits = limits or Limits()
     progress("unpack", 0, None)
     plain = inflate(data, limits)
@@ -314,8 +323,9 @@ def read_with_axioms(
 def _read_leniently(
     document: Document, limits: Limits, warnings: list[str], strict: OntologyError, survey: RelationSurvey
 ) -> tuple[Statements, Callable[[], Iterator[ox.Quad]]]:
-    """A second reading that tolerates odd IRIs and language tags, with the triples about such IRIs left out, and how to
-    read it so again; when that fails too, the first error stands."""
+    """Reads the document again and tolerates invalid IRIs and language tags. Triples with an invalid IRI are left out.
+    Returns the statements, and a function that reads the triples in this way again. If this fails too, the first error
+    is raised."""
     if strict.line is None or not isinstance(document, RdfDocument):
         raise strict
     odd = _OddNames()
@@ -329,7 +339,7 @@ def _read_leniently(
 
 
 class _OddNames:
-    """Counts the triples whose subject or object is an IRI that is none."""
+    """Leaves out the triples whose subject or object is an invalid IRI, and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -346,7 +356,7 @@ def _valid(term: object) -> bool:
     return not isinstance(term, ox.NamedNode) or _IRI.fullmatch(term.value) is not None
 
 
-# Several documents that become one vocabulary, and share the relations that are asked for.
+# Reading of several documents for one vocabulary, with the same requested relations.
 
 
 def read_several(
@@ -356,8 +366,8 @@ def read_several(
     reason: Reason = "none",
     relations: Sequence[str] = (),
 ) -> list[Ontology]:
-    """The records of each (name, document); each of `relations` must be in one of them at least. A document that lacks
-    some of them is read twice. Raises what `read` raises."""
+    """Returns the records of each (name, document). Each of `relations` must be in at least one document. A document
+    that lacks some of them is read twice. Raises the errors of `read`."""
     ontologies: list[Ontology] = []
     refusals: dict[str, list[str]] = {name: [] for name in relations}
     for name, data in documents:

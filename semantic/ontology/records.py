@@ -1,7 +1,7 @@
-"""What a document says, without RDF: frozen records, their names as IRIs, their encoding as bytes, and warnings.
+"""The records of an ontology document, free of RDF: their types, their encoding as bytes, and warnings.
 
-The records are the input of `kindcast.semantic.vocabulary.vocabulary`. Warnings are bounded: the first few of a kind
-are shown with their lines, the others are counted.
+The records are the input of `kindcast.semantic.vocabulary.vocabulary`. The number of warnings is limited: the first few
+of a kind are shown with their lines, the others are counted.
 """
 
 import difflib
@@ -43,7 +43,7 @@ __all__ = [
     "silent",
 ]
 
-# ── IRIs as text: their two ends, and the properties that hold codes ──────────────────────────────────────────────────
+# ── IRIs as text: local name and namespace; properties that hold codes ────────────────────────────────────────────────
 
 
 OBO: Final = "http://purl.obolibrary.org/obo/"
@@ -60,7 +60,7 @@ NOTATIONS: Final = (  # properties that hold the code of a concept in a system o
 
 
 def local_name(iri: str) -> str:
-    """What follows the last `#` or `/` of `iri` (the last `:` of a URN), ends like `…/thing/` cut off first.
+    """Returns the part of `iri` after its last `#`, `/` or `:`. `#` and `/` at the end of `iri` are removed first.
 
     >>> local_name("https://brickschema.org/schema/Brick#Temperature_Sensor")
     'Temperature_Sensor'
@@ -72,8 +72,8 @@ def local_name(iri: str) -> str:
 
 
 def namespace(iri: str) -> str:
-    """What stands before the local name of `iri`; of an identifier of OBO the prefix belongs to it, for all of its
-    ontologies share what is before that.
+    """Returns the part of `iri` before its local name. In an OBO identifier the prefix (`CL_`) is part of the
+    namespace, because all OBO ontologies share the text before the prefix.
 
     >>> namespace("https://brickschema.org/schema/Brick#Temperature_Sensor")
     'https://brickschema.org/schema/Brick#'
@@ -87,23 +87,23 @@ def namespace(iri: str) -> str:
 
 
 Label = tuple[str, str | None]
-"""A label and its language tag in lower case, or None where it has none."""
+"""A label and its language tag in lower case, or None if it has no language tag."""
 
 Reason = Literal["none", "rdfs", "owl"]
-"""How much a document means beyond what it states: structure only, RDFS entailments, or what a DL reasoner finds."""
+"""What is added to the stated triples: nothing, the entailments of RDFS, or the findings of an OWL 2 DL reasoner."""
 
 ConceptKind = Literal["class", "concept", "scheme", "individual", "retired"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConceptRecord:
-    """One name for a concept. `kind` says how the document knows it: an RDFS or OWL class, a SKOS concept (or anything
-    that stands in a SKOS hierarchy), a concept scheme with top concepts, an individual that only has a class, or a
-    retired name of which only its replacement is told.
+    """One name of a concept. `kind` says what the name is in the document: an RDFS or OWL class, a SKOS concept (or
+    any member of a SKOS hierarchy), a concept scheme with top concepts, an individual that only has a class, or a
+    retired name of which the document only states the replacement.
 
-    `preferred` and `synonyms` resolve; `hidden` (hidden labels; broad, narrow and related synonyms) only feeds
-    suggestions. `declared` is False for a name that the document merely refers to. `replaced_by` is acted on,
-    `consider` (OBO: perhaps this one instead) only told. `schemes` are those that it is stated to be in
+    Names are resolved by `preferred` and `synonyms`. `hidden` (hidden labels; broad, narrow and related synonyms) is
+    used only for suggestions. `declared` is False if the document only refers to the name. `replaced_by` is applied.
+    `consider` (OBO: a possible replacement) is only reported. `schemes` are the stated schemes of the name
     (`skos:inScheme`). `notations` are its codes, each with the property that holds it (`namespaces.NOTATIONS`).
     """
 
@@ -123,8 +123,8 @@ class ConceptRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyRecord:
-    """A property, hence an attribute: its labels, the properties above it, the IRIs of its range and domain, its unit
-    if declared, and the properties that are its inverse."""
+    """A property, which becomes an attribute. `parents` are its stated super-properties, `ranges` and `domains` are
+    IRIs, `unit` is its declared unit or None, and `inverses` are its inverse properties."""
 
     iri: str
     labels: tuple[Label, ...] = ()
@@ -137,13 +137,13 @@ class PropertyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationRecord:
-    """A relation that was asked for when the document was read, as a hierarchy of its own: `edges` are (from, to) IRIs
-    of concepts, whichever way the document states them (a triple, a restriction, an OBO relationship).
+    """A relation that was requested for the reading of the document, as a hierarchy of its own. `edges` are (from, to)
+    IRIs of concepts, stated by a triple, a restriction or an OBO relationship.
 
-    `derived` names those of them that only class expressions state: they hold of every member of a class, so they
-    cannot be read backwards. `narrower` are the other properties whose edges are edges of this one, `inverses` those
-    whose edges are, backwards, as far as this document says: its own edges are in `edges` already, but other documents
-    may use these properties."""
+    `derived` are the edges that only class expressions state. They hold for every member of a class, so they cannot be
+    read backwards. `narrower` are the other properties whose edges are edges of this relation. `inverses` are the
+    properties whose reversed edges are. Both are as this document states them. Their edges in this document are already
+    in `edges`, but other documents may use these properties."""
 
     iri: str
     labels: tuple[Label, ...] = ()
@@ -155,17 +155,17 @@ class RelationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ontology:
-    """One document as records, each tuple sorted, so that two documents with the same triples give equal records.
+    """One document as records. Each tuple is sorted, so two documents with the same triples give equal records.
 
-    `edges` are (narrower, broader) IRIs; `derived` names those of them that no single triple states: conjuncts of a
-    defined class, members of a union, top concepts under their scheme. `types` are (individual, class); `equivalences`
-    are pairs of names for one thing; `matches` are pairs by `skos:exactMatch`, which are names for one thing only where
-    that is one-to-one between schemes, over all documents together. `inferred` are the pairs among these four that
-    reasoning added (`reason` says how much of it), `unsatisfiable` the classes that can have no member. `relations` are
-    those that were asked for. `remarks` are labels, schemes and the like of names that the document does not use
-    otherwise: they count where another ontology makes such a name a concept or an attribute (a translation, say).
-    `declares` are the document's own names as an ontology, by which others import it. `languages` counts the labels of
-    concepts per language ("" = no tag).
+    `edges` are (narrower, broader) IRIs. `derived` are the edges that no single triple states: conjuncts of a defined
+    class, members of a union, top concepts below their scheme. `types` are (individual, class) pairs. `equivalences`
+    are pairs of names of one thing. `matches` are pairs by `skos:exactMatch`; they name one thing only if the match is
+    one-to-one between schemes in all documents together. `inferred` are the pairs of these four kinds that reasoning
+    added (`reason` is the kind of reasoning). `unsatisfiable` are the classes that can have no member. `relations` are
+    the requested relations. `remarks` hold labels, schemes and the like of names that the document does not use
+    otherwise. They take effect if another ontology makes such a name a concept or an attribute (the document may be a
+    translation). `declares` are the IRIs of the document itself, by which other documents import it. `languages` counts
+    the labels of concepts per language ("" = no tag).
     """
 
     name: str
@@ -193,39 +193,39 @@ class Ontology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on one document; each is an error when crossed, except the label length, which drops the label and
-    warns."""
+    """Limits for one document. Exceeding a limit is an error, except for `label`: a longer label is dropped, with a
+    warning."""
 
     bytes: int = (
         256 << 20
-    )  # plain or inflated: four times the largest thesaurus in common use, one core for some seconds
-    inflation: int = 200  # gzip of RDF shrinks 10 to 50 times; more than this is a bomb
+    )  # plain or inflated; four times the largest thesaurus in common use; takes one core some seconds
+    inflation: int = 200  # RDF is compressed by gzip 10 to 50 times; a higher ratio is a decompression bomb
     triples: int = 20_000_000
     concepts: int = 2_000_000
     edges: int = 10_000_000
-    iri: int = 4_096  # characters of an IRI or prefix: short names must not stand for megabytes
-    label: int = 4_096  # characters; longer ones are texts, not labels
-    depth: int = 256  # nesting of XML elements, JSON values and triple terms: the parsers slow down or crash above it
-    expansion: int = 16  # times its own size that an RDF/XML document may grow by entities; `&owl;` grows six times
-    entity_characters: int = 4 << 20  # characters that it may grow to in any case
+    iri: int = 4_096  # characters of an IRI or prefix, because a short name must not expand to megabytes
+    label: int = 4_096  # characters; a longer text is not a label
+    depth: int = 256  # nesting of XML elements, JSON values and triple terms; parsers slow down or crash above it
+    expansion: int = 16  # factor by which entities may expand an RDF/XML document; `&owl;` expands six times
+    entity_characters: int = 4 << 20  # characters that are added to this limit, for small documents
     text_run: int = 1 << 20  # characters of one text in RDF/XML
 
 
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a stage (`parse`, `extract`, …), what is done, and the total, or None where nobody knows it."""
+"""A callback with the stage (`parse`, `extract`, …), the number of items done, and the total, or None if unknown."""
 
-EVERY = 8_192  # items between two looks at the clock, which costs more than to count
-SECONDS = 0.1  # between two reports: people read no faster
+EVERY = 8_192  # items between two reads of the clock, because a read costs more than counting
+SECONDS = 0.1  # between two reports, because people read no faster
 
 
 def silent(stage: str, done: int, total: int | None) -> None:
-    """Tells nobody."""
+    """A `Progress` that ignores all reports."""
 
 
 def counted(items: Iterator[T], progress: Progress, stage: str) -> Iterator[T]:
-    """`items`, and now and then how many there were."""
+    """Yields `items`, and reports their number to `progress` at most every `SECONDS`."""
     if progress is silent:
         yield from items
         return
@@ -240,13 +240,13 @@ def counted(items: Iterator[T], progress: Progress, stage: str) -> Iterator[T]:
         yield item
 
 
-SHOWN = 5  # warnings of one kind that are shown with their line: a document repeats its mistakes
-KINDS = 50  # kinds that are shown: a document with more kinds is probably in another syntax
-LONGEST = 80  # characters of a piece of the document in a warning
+SHOWN = 5  # warnings of one kind that are shown with their line, because documents repeat their mistakes
+KINDS = 50  # kinds that are shown; a document with more kinds is probably in another syntax
+LONGEST = 80  # characters of the document that a warning quotes
 
 
 class DocumentWarnings:
-    """Warnings in the order in which they came up, bounded whatever the document.
+    """The warnings about a document, by kind. Their number is limited for every document.
 
     >>> noted = DocumentWarnings()
     >>> noted.add(3, "no id", "the stanza has no id")
@@ -260,7 +260,7 @@ class DocumentWarnings:
         self._beyond = 0
 
     def add(self, line: int, kind: str, text: str) -> None:
-        """Notes `text`, about `line` (from 1); warnings of the same `kind` are reported together."""
+        """Adds the warning `text` about `line` (from 1). Warnings of the same `kind` are reported together."""
         if kind not in self._counts and len(self._counts) == KINDS:
             self._beyond += 1
             return
@@ -269,7 +269,7 @@ class DocumentWarnings:
             self._texts.setdefault(kind, []).append(f"line {line}: {text}")
 
     def texts(self) -> Iterator[str]:
-        """All that came up."""
+        """Yields the warnings, kind by kind, each kind followed by the number of its warnings that are not shown."""
         for kind, texts in self._texts.items():
             yield from texts
             more = self._counts[kind] - len(texts)
@@ -280,7 +280,7 @@ class DocumentWarnings:
 
 
 def shown(text: str) -> str:
-    """`text` as it is quoted in a warning.
+    """Returns `text` as a warning quotes it: at most `LONGEST` characters, in quotes.
 
     >>> shown("a" * 100).endswith("…'")
     True
@@ -288,14 +288,14 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= LONGEST else text[:LONGEST] + "…")
 
 
-# ── every way to write the name of a relation: the levels of `kindcast.semantic.ontology.extraction` ─────────
+# ── look-up of relations by IRI, CURIE, local name or label, for `kindcast.semantic.ontology.extraction` ─────────────
 
 
-LONGEST_NAME = 4_096  # characters of a name that is looked up: no label is longer, and folding costs by the character
+LONGEST_NAME = 4_096  # characters of a name that is looked up; no label is longer, and folding takes linear time
 
 
 class RelationNames:
-    """Every way to write every relation. Immutable; a look-up costs a few dict accesses.
+    """The names of all relations: IRIs, CURIEs, local names and labels. Immutable. A look-up costs a few dict accesses.
 
     >>> names = RelationNames({"http://purl.obolibrary.org/obo/BFO_0000050": ["part of"]}, [])
     >>> names.meant("part_of") == names.meant("BFO:0000050") == ("http://purl.obolibrary.org/obo/BFO_0000050",)
@@ -303,7 +303,7 @@ class RelationNames:
     """
 
     def __init__(self, labels: Mapping[str, Iterable[str]], prefixes: Iterable[tuple[str, str]]) -> None:
-        """`labels` are those of each relation, by IRI; `prefixes` are (prefix, namespace)."""
+        """`labels` maps the IRI of each relation to its labels. `prefixes` are (prefix, namespace) pairs."""
         self._known = frozenset(labels)
         self._local: defaultdict[str, list[str]] = defaultdict(list)
         self._labels: defaultdict[str, list[str]] = defaultdict(list)
@@ -320,7 +320,8 @@ class RelationNames:
             self._prefixes[prefix].append(namespace)
 
     def meant(self, name: str) -> tuple[str, ...]:
-        """The IRIs that `name` may mean, sorted: none, one, or several of the first level with a hit."""
+        """Returns the IRIs that `name` may mean, sorted. It is tried as an IRI, as a CURIE, as a local name, and as a
+        label. The first of these with a result decides; the result has several IRIs if the name is ambiguous."""
         if name in self._known:
             return (name,)
         if not name or len(name) > LONGEST_NAME:
@@ -334,7 +335,7 @@ class RelationNames:
         return tuple(sorted(found or ()))
 
     def near(self, name: str, most: int = 5) -> tuple[str, ...]:
-        """The names that look most like `name`."""
+        """Returns at most `most` names that are most similar to `name`, the most similar first."""
         folds = difflib.get_close_matches(_folded(name[:200]), self._shown, n=most, cutoff=0.6)
         return tuple(dict.fromkeys(self._shown[fold] for fold in folds))
 
@@ -344,36 +345,37 @@ def _folded(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text.casefold()).split())
 
 
-# ── records as bytes and back: how an ontology is stored and passed between processes ─────────────────────────────────
+# ── encoding of an ontology as bytes, for storage and for other processes ─────────────────────────────────────────────
 
-#     names       every IRI and language tag once
-#     concepts    in pieces of `PIECE` records, whose names are places in `names`
-#     pairs       of each kind, as places in `names`, two int32 each
-#     rest        everything else, as it is
+#     names       every IRI and language tag, once
+#     concepts    in pieces of `PIECE` records, which refer to names by their positions in `names`
+#     pairs       one array for each kind of pair: two positions in `names` for each pair, as int32
+#     rest        all other fields of `Ontology`, unchanged
 #
-# So a name that stands in a record, in ten pairs and beneath a million labels is one string again after decoding. In
-# MessagePack, compressed, behind a line that names the layout. Decoding checks every field against its type and every
-# place against its bounds, and runs no code.
+# After decoding, each name is one shared string, however many records, pairs and labels refer to it. The encoding is
+# MessagePack, compressed by zlib, after a line that names the layout. Decoding checks the type of every field and the
+# bounds of every position, and runs no code.
 
 
 HEADER: Final = b"kindcast ontology records 4\n"
 OLDER: Final = b"kindcast ontology records 3\n"
 OLDEST: Final = b"kindcast ontology records 2\n"
-"""As long as `HEADER`. The third layout has no notations, the second neither these nor schemes."""
+"""Headers of the two older layouts, with the length of `HEADER`. Layout 3 has no notations, layout 2 no notations and
+no schemes."""
 PIECE: Final = 1 << 14
-"""Records decoded at once: what they take on the way is a small part of all."""
+"""Records that are decoded at once, so that the temporary memory is a small part of the result."""
 LARGEST: Final = 4 << 30
-"""Bytes that records may have before they are compressed: above anything that the limits of reading let through."""
+"""The maximum number of bytes before compression. No document within the limits of reading has records as large."""
 CONCEPT_KINDS: Final[tuple[ConceptKind, ...]] = get_args(ConceptKind)
 
 Schemes = dict[tuple[int, ...], tuple[str, ...]]
-"""The schemes that records are in, by their places in `names`."""
+"""From positions in `names` to the IRIs of the schemes at these positions."""
 PackedLabels = list[tuple[str, int]]
-"""Text and the place of its language tag; -1 for none."""
+"""(text, position of its language tag in `names`, or -1 if it has none)."""
 
 
 class _Packed(msgspec.Struct, array_like=True, frozen=True):
-    """A `ConceptRecord`."""
+    """The encoded form of a `ConceptRecord`."""
 
     iri: int
     kind: int
@@ -390,7 +392,7 @@ class _Packed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Stored(msgspec.Struct, array_like=True, frozen=True):
-    """An `Ontology`; `concepts` are encoded lists of `_Packed`."""
+    """The encoded form of an `Ontology`. `concepts` are encoded lists of `_Packed`."""
 
     names: list[str]
     concepts: list[bytes]
@@ -404,7 +406,7 @@ _records = msgspec.msgpack.Decoder(list[_Packed])
 
 
 def encode(ontology: Ontology) -> bytes:
-    """`ontology` as bytes: equal records give equal bytes. Cost: linear."""
+    """Encodes `ontology` as bytes. Equal records give equal bytes. Linear."""
     places = _Places()
     concepts = [
         _encoder.encode([_packed(record, places) for record in ontology.concepts[start : start + PIECE]])
@@ -435,21 +437,21 @@ def encode(ontology: Ontology) -> bytes:
 
 
 def is_readable(data: bytes) -> bool:
-    """Whether these are records in the layout that `decode` reads. Whether they are whole, only `decode` finds out."""
+    """Whether `data` has the header of the layout that `decode` reads. Damage is found by `decode` only."""
     return data.startswith(HEADER)
 
 
 def decode(data: bytes, *, older: bool = False) -> Ontology:
-    """The records again. With `older` those of the two layouts before too: both had no notations, the first no schemes,
-    and exact matches among the other equivalences. For who has no document to read again. Raises OntologyError for
-    bytes of another layout, or none of ours."""
+    """Decodes the result of `encode`. With `older`, the two older layouts are read too, for callers that have no
+    document to read again. Both have no notations. Layout 2 has no schemes, and has exact matches among the other
+    equivalences. Raises OntologyError for any other bytes and for damaged ones."""
     before = older and data.startswith(OLDEST)
     if not is_readable(data) and not before and not (older and data.startswith(OLDER)):
         raise OntologyError("the stored records were written by another version of kindcast: read the document again")
     try:
         stored = _decoder.decode(_inflated(data[len(HEADER) :]))
         names = stored.names
-        tags: list[str | None] = [*names, None]  # the last one is that of place -1
+        tags: list[str | None] = [*names, None]  # the last item is the tag at position -1
         schemes: Schemes = {}
         concepts = [_record(each, names, tags, schemes) for piece in stored.concepts for each in _records.decode(piece)]
         pairs = [*stored.pairs[:4], b"", *stored.pairs[4:]] if before else stored.pairs
@@ -469,7 +471,7 @@ def decode(data: bytes, *, older: bool = False) -> Ontology:
 
 
 class _Places(dict[str, int]):
-    """Name → its place, in the order in which names come."""
+    """From each name to its position, in the order of first use."""
 
     def __missing__(self, name: str) -> int:
         self[name] = place = len(self)
@@ -498,7 +500,7 @@ def _packed_labels(labels: Iterable[Label], places: _Places) -> PackedLabels:
 
 
 def _record(packed: _Packed, names: Sequence[str], tags: Sequence[str | None], schemes: Schemes) -> ConceptRecord:
-    """`schemes` has those of the records before: most are in the same ones, and share the tuple."""
+    """Decodes one record. `schemes` caches the tuples of schemes, because most records have the same schemes."""
     holders = [holder for holder, _ in packed.notations]
     if packed.iri < 0 or packed.kind < 0 or min((*packed.schemes, *holders), default=0) < 0:
         raise IndexError("a place below 0")

@@ -1,7 +1,7 @@
-"""Triples sorted into what matters to meaning, in one pass: the first half of reading.
+"""The statements of a document: its triples, collected by kind in one pass.
 
-Nodes are strings: an IRI as it is, a blank node as `_:…`. Each kind of statement goes into a plain dict or set, so that
-a triple that comes twice counts once; triples as such are counted by their hashes, eight bytes each.
+Nodes are strings: an IRI unchanged, a blank node as `_:…`. Each kind of statement is stored in a dict or set, so a
+repeated triple counts once. The number of distinct triples is computed from their hashes, eight bytes each.
 """
 
 from array import array
@@ -20,14 +20,14 @@ from kindcast.semantic.ontology.records import Label, Limits
 __all__ = ["NO_TYPES", "Statements"]
 
 
-# Labels by node, packed: nearly every node has one or two, and a set for each would cost more than the texts.
+# Labels by node. Nearly every node has one or two, and a set for each node would take more memory than the texts.
 
 FEW = 8
-"""So many labels of a node stand in a tuple, which is searched; more go into a set."""
+"""Up to this number, the labels of a node are kept in a tuple, which is searched. More labels are kept in a set."""
 
 
 class CollectedLabels:
-    """Node → its distinct labels. Adding costs a look at no more than `FEW` labels."""
+    """The distinct labels of each node. `add` compares with at most `FEW` labels."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[Label, ...] | set[Label]] = {}
@@ -44,11 +44,11 @@ class CollectedLabels:
             self.add(node, label)
 
     def get(self, node: str) -> set[Label]:
-        """The labels of `node`; none is an empty set. A copy."""
+        """Returns a copy of the labels of `node`; an empty set if it has none."""
         return set(self._found.get(node, ()))
 
     def __iter__(self) -> Iterator[str]:
-        """Every node that has a label."""
+        """Yields every node that has a label."""
         return iter(self._found)
 
     def __contains__(self, node: object) -> bool:
@@ -63,16 +63,18 @@ Handler = Callable[[str, Term, str], None]
 
 NO_TYPES: Final = frozenset[str]()
 MOST_NOTATIONS: Final = 16
-"""Codes of one concept that are kept."""
+"""The maximum number of codes that are kept for one concept."""
 LONGEST_NOTATION: Final = 200
+"""The maximum number of characters of a code; longer ones are ignored."""
 SHARED_TYPES: Final = 8
-"""A node with more types, or in more schemes, has a set of its own."""
+"""Nodes share equal sets of up to this number of types or schemes. A node with more has a set of its own."""
 
 _TRUE: Final = frozenset({"true", "1"})
 
 
 class Statements:
-    """What one document states. Cost per triple: one dict look-up; memory: only what is kept.
+    """The statements of one document. Cost: one dict look-up per triple. Memory: the kept statements, and eight bytes
+    per triple while reading.
 
     >>> quads = ox.parse(b"<http://e/a> a <http://e/B> .", ox.RdfFormat.TURTLE)
     >>> Statements(quads, Limits()).types
@@ -80,7 +82,7 @@ class Statements:
     """
 
     def __init__(self, quads: Iterable[ox.Quad], limits: Limits) -> None:
-        """Reads all of `quads`. Raises OntologyError where a limit is crossed."""
+        """Reads all of `quads`. Raises OntologyError if a limit is exceeded."""
         self.types: dict[str, AbstractSet[str]] = {}
         self.broader: set[tuple[str, str]] = set()  # (narrower, broader); blank nodes too
         self.tops: set[tuple[str, str]] = set()  # (top concept, scheme)
@@ -102,7 +104,7 @@ class Statements:
         self.replaced: defaultdict[str, set[str]] = defaultdict(set)
         self.consider: defaultdict[str, set[str]] = defaultdict(set)
         self.properties: set[str] = set()
-        self.schemes: dict[str, AbstractSet[str]] = {}  # concept -> those that it is in
+        self.schemes: dict[str, AbstractSet[str]] = {}  # concept -> its schemes
         self.notations: dict[str, tuple[tuple[str, str], ...]] = {}  # concept -> (property, code)
         self.sub_properties: set[tuple[str, str]] = set()
         self.inverses: set[tuple[str, str]] = set()
@@ -112,14 +114,14 @@ class Statements:
         self.imports: set[str] = set()
         self.dropped_labels = 0
         self._limits = limits
-        self._name = _Names()  # one string for each name, however often the document has it
+        self._name = _Names()  # one shared string for each name, however often it occurs
         self._kinds: dict[tuple[AbstractSet[str], str], frozenset[str]] = {}
         self.triples = self._read(quads)
         del self._name, self._kinds
 
     @property
     def understood(self) -> frozenset[str]:
-        """The predicates that mean something here."""
+        """The predicates that are collected."""
         return frozenset(self._handlers())
 
     def _read(self, quads: Iterable[ox.Quad]) -> int:
@@ -190,7 +192,8 @@ class Statements:
             self.expressed.add((subject, self._node(obj)))
 
     def _and_one(self, known: AbstractSet[str], kind: str) -> AbstractSet[str]:
-        """`known` types, or schemes, and one more. Most nodes have the same few, so that they share their sets."""
+        """Returns `known` types, or schemes, with `kind` added. Most nodes have the same few types, so equal sets are
+        shared."""
         if kind in known:
             return known
         if isinstance(known, set):
@@ -220,7 +223,7 @@ class Statements:
             self.schemes[subject] = self._and_one(self.schemes.get(subject, NO_TYPES), obj.value)
 
     def _notation(self, subject: str, obj: Term, predicate: str) -> None:
-        """Codes of a concept; the datatype of one says no more than the scheme."""
+        """Collects a code of a concept. Its datatype is ignored, because it only repeats what the scheme says."""
         known = self.notations.get(subject, ())
         if isinstance(obj, ox.Literal) and len(known) < MOST_NOTATIONS:
             code = obj.value.strip()
@@ -257,7 +260,8 @@ class Statements:
         return keep
 
     def _readable(self, obj: Term) -> Label | None:
-        """A literal as a label; None, and counted, when it is empty, has a NUL or is a whole text."""
+        """Returns a literal as a label, or None for any other term. A literal that is empty, has a NUL or is too long
+        gives None too, and is counted as dropped."""
         if not isinstance(obj, ox.Literal):
             return None
         text = obj.value.strip()
@@ -330,7 +334,7 @@ class Statements:
 
 
 class _Names(dict[str, str]):
-    """Gives the first of several equal strings."""
+    """Interns strings: returns the first of several equal strings."""
 
     def __missing__(self, name: str) -> str:
         self[name] = name

@@ -1,1 +1,1 @@
-"""What a document means beyond what it states. The ways in are modules: `rdfs`, `owl`."""
+"""Classification of ontologies by an OWL 2 DL reasoner (`reason="owl"`). The entry point is the module `owl`."""

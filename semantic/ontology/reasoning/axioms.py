@@ -1,10 +1,10 @@
-"""The part of a document that a reasoner of OWL is given, as N-Triples with numbers for names.
+"""The axioms of a document for an OWL reasoner, as N-Triples with numbers for names.
 
-Only what bears on classes, properties and individuals goes there: no labels, no annotations, no imports, nothing of
-SKOS. Each IRI of the document becomes a number, each blank node too, so that nothing in a name can trouble a reader of
-triples or of answers, and so that the reasoner learns of no place to fetch anything from. What is used as a class or as
-a property and nowhere declared (its ontology is imported, say) is declared here: an undeclared property would make
-every restriction on it meaningless.
+Only triples about classes, properties and individuals are axioms. Labels, annotations, imports and the words of SKOS
+are left out. Each IRI and each blank node of the document is replaced by a number. So no name can confuse a parser of
+the triples or of the reasoner's output, and the reasoner gets no address from which it could fetch anything. A name
+that is used as a class or property but not declared (its ontology may be imported) is declared here, because a
+restriction on an undeclared property has no meaning.
 """
 
 import re
@@ -26,7 +26,7 @@ from kindcast.semantic.ontology.statements import Statements
 __all__ = ["Axioms", "axioms_of"]
 
 
-# The words of OWL 2 that a reasoner understands, sorted by what may stand beside them. Annotations are left out.
+# The terms of OWL 2 that a reasoner understands, by the kinds of their subjects and objects. Annotations are left out.
 
 CLASS: Final = str(OWL.Class)
 OBJECT_PROPERTY: Final = str(OWL.ObjectProperty)
@@ -72,25 +72,25 @@ TYPES: Final = (
         )
     }
 )
-"""Types of OWL and RDFS that say something to a reasoner; classes of other kinds were declared already."""
+"""The types of OWL and RDFS that a reasoner understands. Classes of other types have been declared already."""
 
 CLASS_PAIRS: Final = frozenset(
     str(each) for each in (RDFS.subClassOf, OWL.equivalentClass, OWL.disjointWith, OWL.complementOf)
 )
-"""Between two classes."""
+"""Predicates between two classes."""
 
 PROPERTY_PAIRS: Final = frozenset(
     str(each) for each in (RDFS.subPropertyOf, OWL.equivalentProperty, OWL.propertyDisjointWith, OWL.inverseOf)
 )
-"""Between two properties."""
+"""Predicates between two properties."""
 
 PROPERTY_AXIOMS: Final = PROPERTY_PAIRS | {str(each) for each in (RDFS.domain, RDFS.range, OWL.propertyChainAxiom)}
-"""Of a property."""
+"""Predicates whose subject is a property."""
 
 FILLERS: Final = frozenset(
     str(each) for each in (OWL.someValuesFrom, OWL.allValuesFrom, OWL.onClass, OWL.onDataRange, OWL.hasValue)
 )
-"""What a restriction asks of the values of its property."""
+"""Predicates from a restriction to what it requires of the values of its property."""
 
 LITERAL_WORDS: Final = frozenset(
     str(each)
@@ -115,7 +115,7 @@ LITERAL_WORDS: Final = frozenset(
         XSD.maxExclusive,
     )
 )
-"""What may have a literal."""
+"""Predicates whose object may be a literal."""
 
 WORDS: Final = (
     CLASS_PAIRS
@@ -144,7 +144,7 @@ WORDS: Final = (
         )
     }
 )
-"""What has a node."""
+"""Predicates whose object must not be a literal, except those also in `LITERAL_WORDS`."""
 
 DATATYPES: Final = frozenset(
     str(each)
@@ -157,24 +157,24 @@ DATATYPES: Final = frozenset(
         *(RDF.PlainLiteral, RDF.langString, RDFS.Literal),
     )
 )
-"""The datatype map of OWL 2 (Structural Specification, §4): what a reasoner knows the values of."""
+"""The datatype map of OWL 2 (Structural Specification, §4): the datatypes whose values a reasoner supports."""
 
 
 def is_datatype(iri: str) -> bool:
-    """Whether `iri` is a datatype by its name: one of XSD, or of the datatype map."""
+    """Whether `iri` names a datatype: it is in the namespace of XSD or in the datatype map."""
     return iri in DATATYPES or iri.startswith(str(XSD))
 
 
-# What a document uses as a class, as an object property, as a data property: by declaration, else by its use.
+# The kinds of names: which are classes, object properties and data properties, by declaration, or else by their use.
 #
-# Documents whose imports are not there use properties that nobody declares, and plain RDF knows only `rdf:Property`.
-# OWL must be told: a property whose range, restriction or value is of data is a data property, any other one in use is
-# an object property. Annotation properties are neither.
+# A document without its imports uses undeclared properties, and plain RDF only has `rdf:Property`. OWL needs the kind
+# of each property: if its range, a restriction on it or one of its values is data, it is a data property. Otherwise it
+# is an object property. Annotation properties are neither.
 
 
 class PropertyKinds:
-    """`classes`, `objects`, `data`, `datatypes`: names of each kind. Cost: one reading of the triples; memory: names
-    and restrictions."""
+    """The names of each kind: `classes`, `objects` (object properties), `data` (data properties), `datatypes`. Cost:
+    one pass over the triples; memory for names and restrictions."""
 
     def __init__(self, quads: Iterable[ox.Quad], statements: Statements) -> None:
         types = statements.types
@@ -202,13 +202,15 @@ class PropertyKinds:
         return name in self.objects or name in self.data
 
     def are_alike(self, one: str, other: str) -> bool:
-        """Whether two properties are of one kind, `owl:top…Property` being of either."""
+        """Whether two properties are of the same kind. `owl:top…Property` has either kind."""
         if ns.is_vocabulary(other):
             return True
         return (one in self.objects and other in self.objects) or (one in self.data and other in self.data)
 
     def _settle(self, undeclared: set[str], uses: "_Uses", statements: Statements) -> None:
-        """Sort undeclared properties into kinds: data where anything says so, then as their relatives are."""
+        """Assigns a kind to each undeclared property. It is a data property if its range or its use with data says so,
+        or if a super-property, sub-property or equivalent property is one, unless it has an IRI or blank node as a
+        value. Otherwise it is an object property."""
         relatives: defaultdict[str, set[str]] = defaultdict(set)
         for one, other in _related(statements):
             relatives[one].add(other)
@@ -229,7 +231,7 @@ class PropertyKinds:
 
 
 class _Uses:
-    """How names are used: one look at every triple."""
+    """How a document uses names, collected in one pass over the triples."""
 
     def __init__(self, quads: Iterable[ox.Quad], datatypes: set[str]) -> None:
         self.classes: set[str] = set()
@@ -237,7 +239,7 @@ class _Uses:
         self.with_data: set[str] = set()
         self.with_names: set[str] = set()
         property_of: dict[str, str] = {}
-        fillers: dict[str, bool] = {}  # restriction -> whether it asks for data
+        fillers: dict[str, bool] = {}  # restriction -> whether it requires data
         for quad in quads:
             predicate, subject, value = quad.predicate.value, quad.subject, quad.object
             if predicate in CLASS_PAIRS:
@@ -262,7 +264,7 @@ class _Uses:
 
 
 def _related(statements: Statements) -> Iterator[tuple[str, str]]:
-    """Pairs of properties that are of one kind."""
+    """Yields pairs of properties that are of the same kind: sub-properties and equivalent properties."""
     yield from statements.sub_properties
     for predicate, one, other in statements.same:
         if predicate == ns.EQUIVALENT_PROPERTY:
@@ -270,9 +272,9 @@ def _related(statements: Statements) -> Iterator[tuple[str, str]]:
 
 
 def _listed(statements: Statements) -> set[str]:
-    """Names in the lists of intersections and unions, those of data left out."""
+    """Returns the IRIs in the lists of intersections and unions of classes, without those of datatypes."""
     found: set[str] = set()
-    seen: set[str] = set()  # cells of all lists: one that many share is walked once
+    seen: set[str] = set()  # cells of all lists; a cell that several lists share is visited once
     for lists in (statements.conjunctions, statements.disjunctions):
         for node, heads in lists.items():
             if DATATYPE in statements.types.get(node, ()):
@@ -291,10 +293,11 @@ def _counts(name: str) -> bool:
     return not name.startswith("_:") and not ns.is_vocabulary(name)
 
 
-# Literals that a reasoner reads: it refuses a whole document for one date that is none, which is not our way.
+# The literals that a reasoner reads. It rejects a document for a single invalid date, so invalid literals are not sent.
 #
-# Forms are those of XML Schema part 2, white space around them left out; where that allows more than a pattern here
-# (years before Christ, IRIs of other scripts), the literal counts as one that is not read.
+# The lexical forms are those of XML Schema part 2, after white space around them is removed. Some forms that XML Schema
+# allows (years before Christ, IRIs with non-ASCII characters) do not match the patterns here. Such literals are not
+# sent either.
 
 _PATTERNS: Final = {
     **dict.fromkeys(
@@ -322,7 +325,8 @@ _DATES: Final = frozenset({str(XSD.dateTime), str(XSD.dateTimeStamp)})
 
 
 def lexical_form(text: str, datatype: str) -> str | None:
-    """`text` as a reasoner reads it under `datatype`; None where it does not. Datatypes without a pattern take all.
+    """Returns `text` in the form that a reasoner reads for `datatype`, or None if it is invalid for `datatype`. A
+    datatype without a pattern allows every text.
 
     >>> integer = str(XSD.integer)
     >>> lexical_form(" 5 ", integer), lexical_form("5.5", integer), lexical_form(" 5 ", str(XSD.string))
@@ -346,21 +350,24 @@ def _is_in_the_calendar(text: str) -> bool:
 
 
 NAMESPACE: Final = "http://k/"
-"""Before the number of a name."""
+"""The prefix of the numbers of names."""
 
 _NUMBER = re.compile(re.escape(NAMESPACE) + r"(\d{1,9})")
 
 MOST = 2_000_000
-"""Triples that are given to a reasoner: far more than it masters in minutes, and what its heap holds."""
+"""The maximum number of triples for a reasoner. It is far more than a reasoner processes in minutes, and its heap holds
+as many."""
 
 Triples = Callable[[], Iterable[ox.Quad]]
+"""A function that returns all triples of the document, from the start in each call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axioms:
-    """N-Triples in ASCII, and the IRIs that stand behind the numbers in them, the first `classes` of which are classes;
-    `unsupported` are datatypes of the document that a reasoner of OWL 2 does not know, so that it ignores what is said
-    by their values, and `malformed` counts values that are none of their datatype and were left out."""
+    """The input of a reasoner. `triples` are N-Triples in ASCII. `names` are the IRIs that the numbers in them stand
+    for; the first `classes` of them are classes. `unsupported` are datatypes of the document that an OWL 2 reasoner
+    does not support, so that it ignores axioms with their values. `malformed` counts the values that are invalid for
+    their datatype and were left out."""
 
     triples: bytes
     names: tuple[str, ...]
@@ -369,14 +376,14 @@ class Axioms:
     malformed: int = 0
 
     def packed(self) -> bytes:
-        """As bytes, for another process."""
+        """Encodes the axioms as bytes, for another process."""
         return framing.joined(
             framing.packed([self.names, self.classes, self.unsupported, self.malformed]), self.triples
         )
 
     @classmethod
     def unpacked(cls, data: bytes) -> "Axioms":
-        """Again as they were."""
+        """Decodes the result of `packed`."""
         told, triples = framing.parted(data)
         names, classes, unsupported, malformed = framing.unpacked(told)
         return cls(
@@ -388,20 +395,20 @@ class Axioms:
         )
 
     def named(self, number: str) -> str | None:
-        """The IRI behind a name in the triples; None for a word of OWL."""
+        """Returns the IRI that a name in the triples stands for; None for a term of OWL, which is not replaced."""
         if not number.startswith(NAMESPACE):
             return None
         return self.names[int(number.removeprefix(NAMESPACE))]
 
     def spelt_out(self, text: str) -> str:
-        """`text` with the IRIs of the document in place of their numbers."""
+        """Returns `text` with each numbered name replaced by its IRI."""
         return _NUMBER.sub(lambda match: self.names[int(match[1])], text)
 
 
 def axioms_of(triples: Triples, statements: Statements) -> Axioms:
-    """What the document, whose statements were collected already, has for a reasoner. Cost: two readings of it.
+    """Returns the axioms of a document whose statements were collected already. Cost: two passes over its triples.
 
-    Raises OntologyError beyond `MOST` triples, and what reading raises.
+    Raises OntologyError if there are more than `MOST` triples for the reasoner, and the errors of reading.
     """
     kinds = PropertyKinds(triples(), statements)
     writer = _Writer(kinds, statements)
@@ -426,7 +433,7 @@ def axioms_of(triples: Triples, statements: Statements) -> Axioms:
 
 @dataclass(slots=True)
 class _Writer:
-    """Triples as lines, where they are for a reasoner."""
+    """Writes the triples that a reasoner needs as lines of N-Triples."""
 
     kinds: PropertyKinds
     statements: Statements
@@ -436,7 +443,7 @@ class _Writer:
     malformed: int = 0
 
     def declarations(self) -> Iterator[str]:
-        """The kinds of names, before everything else: every class, then every property."""
+        """Yields the declarations, which come before all other lines: first of every class, then of every property."""
         for word, names in (
             (CLASS, self.kinds.classes),
             (OBJECT_PROPERTY, self.kinds.objects),
@@ -446,7 +453,7 @@ class _Writer:
                 yield f"{self._name(name)} <{ns.TYPE}> <{word}> .\n"
 
     def line(self, quad: ox.Quad) -> str:
-        """The triple as a line; "" where it is none for a reasoner."""
+        """Returns the line of a triple, or "" if the triple is left out."""
         predicate = quad.predicate.value
         subject, value = quad.subject, quad.object
         if isinstance(subject, ox.Triple) or isinstance(value, ox.Triple):
@@ -481,11 +488,13 @@ class _Writer:
         return not isinstance(subject, ox.NamedNode) or self._is_individual(subject.value)
 
     def _is_individual(self, name: str) -> bool:
-        """Whether a type of `name` says something of the world, and not of the schema or of the document."""
+        """Whether `name` can be an individual: it is not a vocabulary term, a property, a part of the document itself
+        or a group for display."""
         return not (ns.is_vocabulary(name) or self.kinds.is_property(name) or serves(name, self.statements))
 
     def _property_axiom_counts(self, predicate: str, subject: object, value: object) -> bool:
-        """Axioms of properties of one and the same kind, annotation properties being none."""
+        """Whether an axiom about a property is kept. Axioms about annotation properties and axioms between properties
+        of different kinds are left out."""
         if not isinstance(subject, ox.NamedNode):
             return isinstance(subject, ox.BlankNode)
         if not self.kinds.is_property(subject.value):

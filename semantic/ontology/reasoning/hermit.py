@@ -1,10 +1,10 @@
-"""HermiT, a reasoner for OWL 2 DL: how it is run, what its output means, and its findings as records.
+"""HermiT, a reasoner for OWL 2 DL: running it, parsing its output, and adding its findings to the records.
 
-All of it happens in a child process: `owl` starts that, `classify_task` is its task.
+All of this happens in a child process, which `owl` starts with `classify_task` as its task.
 
 A finding is new if it does not follow from the stated pairs by walking upwards. A class that can have no member is
-listed and stays where it is stated. An inconsistent document is refused. HermiT is sound and complete, and slow in the
-worst case (Glimm, Horrocks, Motik, Stoilos, Wang: HermiT: An OWL 2 Reasoner, J. Autom. Reasoning 53, 2014).
+listed, and its stated position does not change. An inconsistent document is rejected. HermiT is sound and complete, and
+slow in the worst case (Glimm, Horrocks, Motik, Stoilos, Wang: HermiT: An OWL 2 Reasoner, J. Autom. Reasoning 53, 2014).
 """
 
 import os
@@ -27,7 +27,7 @@ __all__ = ["classify_task", "run_hermit"]
 THING: Final = "http://www.w3.org/2002/07/owl#Thing"
 NOTHING: Final = "http://www.w3.org/2002/07/owl#Nothing"
 ANSWER_BYTES = 1 << 29
-"""Of what HermiT answers: a hundred bytes a pair."""
+"""The maximum size of HermiT's output, which has about a hundred bytes per pair."""
 
 _ACTIONS = ("--classify", "--classifyIs", "--ignoreUnsupportedDatatypes")
 _LINE = re.compile(r"^(SubClassOf|EquivalentClasses|Type)\( (.*) \)$")
@@ -37,9 +37,9 @@ _JAVA_ERROR = re.compile(r"^(?:Exception in thread \"main\" )?(?:\w+\.)+(\w*(?:E
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What HermiT says, in the names of the document: the direct pairs (class, class above) and (individual, class),
-    groups of equivalent classes, and the classes that can have no member. `owl:Thing` is nowhere; a class that is
-    equivalent to it is above all others."""
+    """The findings of HermiT, with the names of the document. `pairs` are the direct pairs (class, superclass), `types`
+    the direct pairs (individual, class), `groups` the groups of equivalent classes, and `unsatisfiable` the classes
+    that can have no member. `owl:Thing` does not occur. A class that is equivalent to it is above all others."""
 
     pairs: list[tuple[str, str]]
     types: list[tuple[str, str]]
@@ -48,10 +48,11 @@ class Findings:
 
 
 def run_hermit(axioms: Axioms, *, java: str, classpath: str, heap: int) -> Findings:
-    """What HermiT finds in `axioms` with at most `heap` bytes of Java heap. Blocks; the time is the caller's to limit.
+    """Runs HermiT on `axioms` with at most `heap` bytes of Java heap, and returns its findings. Blocks. The caller must
+    limit the time.
 
-    Raises OntologyError for an inconsistent ontology and for one that is not OWL 2 DL, TooCostly where the heap is too
-    small.
+    Raises OntologyError if the ontology is inconsistent or not OWL 2 DL; TooCostly if the heap is too small, the
+    expressions are nested too deeply or the output is too large; ReasonerUnavailable if Java does not start.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         document, answer, complaint = (os.path.join(folder, name) for name in ("axioms.nt", "answer", "complaint"))
@@ -79,8 +80,8 @@ def run_hermit(axioms: Axioms, *, java: str, classpath: str, heap: int) -> Findi
 
 def _options(heap: int, folder: str) -> Iterator[str]:
     yield f"-Xmx{heap >> 20}m"
-    yield "-Xss16m"  # expressions nest, and so do its visitors
-    yield "-XX:+UseSerialGC"  # one thread's worth of garbage; others reserve memory for each core
+    yield "-Xss16m"  # HermiT visits nested expressions by recursion
+    yield "-XX:+UseSerialGC"  # one thread is enough; other collectors reserve memory for each core
     yield "-XX:MaxMetaspaceSize=128m"
     yield "-XX:CompressedClassSpaceSize=64m"
     yield "-XX:ReservedCodeCacheSize=64m"
@@ -93,7 +94,8 @@ def _options(heap: int, folder: str) -> Iterator[str]:
 
 
 def _environment() -> dict[str, str]:
-    """What Java inherits: no options from elsewhere, and few arenas, each of which reserves 64 MiB of addresses."""
+    """Returns the environment of Java. It has no Java options. It has few malloc arenas, each of which reserves 64 MiB
+    of address space."""
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LC_ALL", "LD_LIBRARY_PATH") if name in os.environ}
     return kept | {"MALLOC_ARENA_MAX": "2"}
 
@@ -116,14 +118,14 @@ def _understood(lines: Iterable[str], axioms: Axioms) -> Findings:
                 everything = names
         elif len(names) == 2:  # not owl:Thing, not an individual without a name
             (found.pairs if kind == "SubClassOf" else found.types).append((names[0], names[1]))
-    if everything:  # HermiT does not say of each class that it is beneath owl:Thing
+    if everything:  # HermiT does not report pairs with owl:Thing as the superclass
         placed = {low for low, _ in found.pairs}.union(everything, found.unsatisfiable)
         found.pairs.extend((each, everything[0]) for each in axioms.names[: axioms.classes] if each not in placed)
     return found
 
 
 def _error(status: int, said: str, heap: int) -> OntologyError:
-    """Why HermiT ended without an answer."""
+    """Returns the error for a HermiT that failed, from its exit status and its standard error."""
     match = _JAVA_ERROR.search(said)
     kind, detail = (match[1], (match[2] or "").strip()) if match else ("", said.strip()[:500])
     if kind == "InconsistentOntologyException":
@@ -143,16 +145,18 @@ def _error(status: int, said: str, heap: int) -> OntologyError:
     return OntologyError(f"the ontology cannot be classified: HermiT reports {told}")
 
 
-# What a reasoner found, put into the records of a document: the news only, each marked as inferred.
+# Findings of a reasoner are added to the records of a document. Only new ones are added, and marked as inferred.
 
-SHOWN = 3  # names in a warning; the records have all
+SHOWN = 3  # names that a warning shows; the records have all
 
 
 def with_findings(ontology: Ontology, findings: Findings, axioms: Axioms) -> Ontology:
-    """`ontology` with the pairs of `findings` that do not follow from its own, and its unsatisfiable classes.
+    """Returns `ontology` with the pairs of `findings` that do not follow from its own pairs, and with its unsatisfiable
+    classes.
 
-    Of equivalent names the first in order stands for all, whichever the reasoner names, so that the same axioms in
-    another order give the same records. Cost: a walk upwards for each name that the reasoner puts beneath another.
+    The first of equivalent names in sorted order represents all of them, whichever name the reasoner uses. So the same
+    axioms in another order give the same records. Cost: a walk upwards for each name that the reasoner puts below
+    another name.
     """
     hopeless = set(findings.unsatisfiable)
     first = {name: min(group) for group in findings.groups for name in group}
@@ -179,7 +183,7 @@ def with_findings(ontology: Ontology, findings: Findings, axioms: Axioms) -> Ont
 
 
 def _same(known: Known, findings: Findings, hopeless: set[str]) -> Pairs:
-    """Pairs of equivalent names that were not known to be."""
+    """Returns the pairs of equivalent names that `known` does not imply."""
     news: Pairs = set()
     for group in findings.groups:
         first, *others = sorted(name for name in group if name not in hopeless)
@@ -189,8 +193,8 @@ def _same(known: Known, findings: Findings, hopeless: set[str]) -> Pairs:
 
 
 def _concepts(ontology: Ontology, pairs: Pairs, members: Pairs) -> tuple[ConceptRecord, ...]:
-    """The records, with one for each name that only reasoning made a concept: a class of which the document says
-    nothing but that something has some of it, an individual of which it says no class."""
+    """Returns the records of `ontology`, and one for each name that is a concept only by reasoning: a class that the
+    document only uses in restrictions, or an individual without a stated class."""
     missing = {name: "class" for pair in pairs for name in pair} | {name: "class" for _, name in members}
     missing = {one: "individual" for one, _ in members} | missing
     for record in ontology.concepts:
@@ -223,7 +227,7 @@ def _warnings(hopeless: list[str], axioms: Axioms) -> list[str]:
 
 
 def classify_task(payload: bytes, progress: Progress) -> bytes:
-    """In the child: options, axioms, encoded records → encoded records."""
+    """The task of the child: from (options, axioms, encoded records) to encoded records with the findings."""
     told, packed, encoded = framing.parted(payload)
     del payload
     axioms = Axioms.unpacked(packed)

@@ -1,10 +1,10 @@
-"""`reason="owl"`: classification by a reasoner for OWL 2 DL, in a process of its own.
+"""Classification by a reasoner for OWL 2 DL (`reason="owl"`), in a child process.
 
     records, axioms ──▶ child: hermit.classify_task ──▶ records with inferred pairs
 
-The reasoner comes with owlready2, which contains its jar; owlready2 itself would start it without any limit of time and
-keep a second copy of the document. The child's task is a module of its own: it needs a parser of RDF, and a server
-that starts does not.
+The jar of the reasoner is part of the package owlready2. owlready2 itself is not used, because it starts the reasoner
+without a time limit and keeps a second copy of the document. The task of the child has a module of its own, because it
+needs a parser of RDF, which a server must not import at its start.
 """
 
 import importlib.util
@@ -30,9 +30,10 @@ TASK: Final = "kindcast.semantic.ontology.reasoning.hermit:classify_task"
 
 
 def find_java(java: str | None = None) -> str:
-    """The full path of a Java runtime: `java` (a path, or a name on PATH), else that of JAVA_HOME, else `java` on PATH.
+    """Returns the full path of a Java runtime: `java` (a path, or a name on PATH) if given, else the one in JAVA_HOME,
+    else `java` on PATH.
 
-    Raises ReasonerUnavailable where there is none.
+    Raises ReasonerUnavailable if there is none.
     """
     home = os.environ.get("JAVA_HOME")
     wanted = [java] if java else [*([os.path.join(home, "bin", "java")] if home else []), "java"]
@@ -48,7 +49,8 @@ def find_java(java: str | None = None) -> str:
 
 
 def hermit_classpath() -> str:
-    """Where HermiT lies, in the folder of owlready2, which need not be imported for it. Raises ReasonerUnavailable."""
+    """Returns the class path of HermiT in the folder of owlready2, without an import of owlready2. Raises
+    ReasonerUnavailable."""
     found = importlib.util.find_spec("owlready2")
     folder = Path(found.origin).parent / "hermit" if found and found.origin else None
     if folder is None or not (folder / "HermiT.jar").is_file():
@@ -58,18 +60,19 @@ def hermit_classpath() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoner:
-    """Which Java, and what it may use: of the Java heap, and of time. Reasoning is the one step whose cost nobody can
-    foresee from the size of a document."""
+    """The Java runtime of the reasoner, and its limits of Java heap and time. The cost of reasoning, unlike that of all
+    other steps, cannot be predicted from the size of a document."""
 
     java: str | None = None
     heap_bytes: int = 2 << 30
     seconds: float = 300.0
 
     def isolation(self, java: str) -> Isolation:
-        """The fence: only Java may be started, files only in the scratch folder, no more than its heap and its code."""
+        """Returns the isolation of the child: it may start only `java`, open files only in its folder, and use memory
+        for the Java heap and the code of Java."""
         return Isolation(
-            memory=self.heap_bytes + (3 << 30),  # of addresses: Java and its libraries take a gigabyte beside the heap
-            cpu_seconds=2 * self.seconds,  # a JVM has a thread or two beside the one that reasons
+            memory=self.heap_bytes + (3 << 30),  # address space; Java and its libraries take 1 GiB besides the heap
+            cpu_seconds=2 * self.seconds,  # a JVM has one or two threads besides the one that reasons
             wall_seconds=self.seconds,
             open_files=256,
             file_bytes=1 << 30,
@@ -79,7 +82,7 @@ class Reasoner:
 
 
 def available(reasoner: Reasoner | None = None) -> None:
-    """Raises ReasonerUnavailable where there is no Java or no HermiT."""
+    """Raises ReasonerUnavailable if there is no Java or no HermiT."""
     find_java((reasoner or Reasoner()).java)
     hermit_classpath()
 
@@ -92,9 +95,9 @@ def classified(
     progress: Progress | None = None,
     cancelled: threading.Event | None = None,
 ) -> Ontology:
-    """`ontology` with what a reasoner finds in its `axioms`. Blocks; any thread.
+    """Returns `ontology` with the findings of a reasoner about its `axioms`. Blocks. Any thread may call it.
 
-    Raises OntologyError where the document is inconsistent or no OWL 2 DL, TooCostly for a limit, ReasonerUnavailable.
+    Raises OntologyError if the document is inconsistent or not OWL 2 DL; TooCostly for a limit; ReasonerUnavailable.
     """
     return decode(
         classified_encoded(encode(ontology), axioms, reasoner=reasoner, progress=progress, cancelled=cancelled)
@@ -110,7 +113,7 @@ def classified_encoded(
     cancelled: threading.Event | None = None,
     account: Callable[[Cost], None] | None = None,
 ) -> bytes:
-    """The same from encoded records to encoded records."""
+    """Does the same as `classified`, from encoded records to encoded records. `account` gets the cost of the child."""
     reasoner = reasoner or Reasoner()
     java = find_java(reasoner.java)
     options = {"java": java, "classpath": hermit_classpath(), "heap": reasoner.heap_bytes}

@@ -1,4 +1,4 @@
-"""What text and tree of an expression share: names, strings and numbers; limits of size; messages about mistakes."""
+"""Literals, size limits and syntax errors of the language, shared by the text form and the tree form."""
 
 import difflib
 import json
@@ -67,7 +67,7 @@ _OF_STRUCTURE = ("and", "or", "not", "some", "true", "false")
 _OF_PREDICATES = ("isa", "below", "is", "in", "between", "exists", "missing")
 _OF_TEXTS = ("startswith", "endswith", "contains", "matches", "nocase")
 KEYWORDS = frozenset((*_OF_STRUCTURE, *_OF_PREDICATES, *_OF_TEXTS))
-"""Words that are names only in backquotes, in lower and in upper case."""
+"""The keywords. In lower or upper case they are names only in backquotes."""
 BARE_NAME = re.compile(r"@?[^\W\d][\w\-]*(\.[\w\-@]+)*")
 """An attribute name that needs no backquotes, unless it is a keyword."""
 CURIE = re.compile(r"[^\W\d][\w\-]*:[\w\-.]*\w")
@@ -86,7 +86,8 @@ _NOT_IN_IRI = re.compile('[<>"{}|^`\\\\\x00-\x20\ud800-\udfff]')
 
 
 def string_of(token: str) -> str | None:
-    """The string of a quoted token (with JSON's escapes, and those of the quotes), or None for an unknown escape."""
+    """Returns the string of a quoted token, with the escapes of JSON and of the quotes replaced. Returns None for an
+    unknown escape."""
     sound = True
 
     def replacement(match: re.Match[str]) -> str:
@@ -102,13 +103,13 @@ def string_of(token: str) -> str | None:
 
 
 def quoted_string(text: str) -> str:
-    """A string in double quotes; characters of every script stand as they are, halves of surrogate pairs as escapes,
-    so that the result can be sent as UTF-8."""
+    """Returns `text` in double quotes. Non-ASCII characters are unchanged. Lone surrogates are escaped, so that the
+    result can be encoded as UTF-8."""
     return _SURROGATE.sub(_as_escape, json.dumps(text, ensure_ascii=False))
 
 
 def quoted_name(name: str) -> str:
-    """An attribute name as text, in backquotes where it needs them; an aggregate as it is written."""
+    """Returns an attribute name or an aggregate in the text form. A name is put in backquotes if it needs them."""
     aggregate = aggregate_of(name)
     if aggregate is not None:
         return f"{aggregate[0]}({quoted_name(aggregate[1])})"
@@ -118,42 +119,44 @@ def quoted_name(name: str) -> str:
 
 
 def attribute_text(name: str) -> str:
-    """The same where a predicate begins: there a CURIE is a name, and not a concept."""
+    """Returns an attribute name as it is written at the start of a predicate. A CURIE needs no backquotes there,
+    because it cannot be a concept."""
     return name if CURIE.fullmatch(name) or CURIE_PATH.fullmatch(name) else quoted_name(name)
 
 
 def unquoted_name(token: str) -> str | None:
-    """The attribute name of a token, or None for an unknown escape."""
+    """Returns the attribute name of a token, or None for an unknown escape."""
     return string_of(token) if token.startswith("`") else token
 
 
 def quoted_iri(iri: str) -> str:
-    """An IRI in angle brackets; what RFC 3987 forbids in it stands as an escape."""
+    """Returns an IRI in angle brackets. Characters that RFC 3987 forbids are escaped."""
     return f"<{_NOT_IN_IRI.sub(_as_escape, iri)}>"
 
 
 def is_absolute_iri(text: str, *, quoted: bool = False) -> bool:
-    """Whether `text` is an IRI with a scheme and no character that RFC 3987 forbids; `quoted` in a string, it must look
-    like one: `https://…`, `urn:…` or `did:…`, since many texts have a colon."""
+    """Whether `text` is an IRI with a scheme and no character that RFC 3987 forbids. A `quoted` text (a string)
+    must also contain `://` or start with `urn:` or `did:`, because many strings have a colon."""
     if quoted and "://" not in text and not text.startswith(("urn:", "did:")):
         return False
     return _ABSOLUTE.match(text) is not None and _NOT_IN_IRI.search(text) is None
 
 
 def is_keyword(word: str) -> bool:
-    """Whether `word` is a keyword; `And` and `True` are none."""
+    """Whether `word` is a keyword. A word in mixed case (`And`, `True`) is not."""
     return word in KEYWORDS or (word.isupper() and word.lower() in KEYWORDS)
 
 
 def number_of(token: str) -> int | float:
-    """An integer as int, anything else as float (which may be infinite)."""
+    """Returns an integer as int, and any other number as float, which may be infinite. An integer of more than 400
+    characters is infinite too."""
     if token.lstrip("-").isdigit():
         return int(token) if len(token) <= 400 else math.inf
     return float(token)
 
 
 def bad_number(number: int | float) -> str | None:
-    """What is wrong with a number as operand, or None."""
+    """Returns a message if `number` cannot be an operand, or None."""
     if isinstance(number, float):
         return None if math.isfinite(number) else "a number must be finite: at most about 1.8e308"
     try:
@@ -171,31 +174,34 @@ def _as_escape(match: re.Match[str]) -> str:
 
 # ── limits on the size of expressions, the same for text and tree, so that each form can be converted to the other ────
 
-# Whatever `parse_text` accepts, `parse_tree` accepts of `to_tree`, resolved or not: stored subscriptions are trees.
+# `parse_tree` accepts `to_tree(e)` for every expression `e` that `parse_text` accepts, with or without resolved terms,
+# because subscriptions are stored as trees.
 
 
 LONGEST_TEXT = 1 << 16
-"""Characters of a text: a thousand predicates, far above what a person writes."""
+"""The maximum number of characters of a text. This is a thousand predicates, far more than a person writes."""
 NESTING = 64
-"""Levels of an expression; deeper ones come from programs gone wrong."""
+"""The maximum number of levels of an expression. Deeper expressions come from faulty programs."""
 MOST_NODES = 10_000
-"""Nodes of an expression: predicates, groups, operands and terms."""
+"""The maximum number of nodes of an expression: predicates, groups, operands and terms."""
 LONGEST_LIST = 1_000
-"""Operands of `in`, terms of `isa (…)`, arguments of a call."""
+"""The maximum number of operands of `in`, terms of `isa (…)`, and arguments of a call."""
 MOST_PROBLEMS = 100
-"""Problems that are told of one tree; nobody reads more, and each costs a search for near names."""
+"""The maximum number of problems that are reported for one tree, because each costs a search for similar names."""
 
 TREE_LEVELS = 3 * NESTING
-"""JSON levels of a tree: an expression's level is an object in a list, and its operands nest a few more."""
+"""The maximum number of JSON levels of a tree. A level of an expression is an object in a list, which are two levels,
+and its operands add a few more."""
 TREE_VALUES = 5 * MOST_NODES
-"""JSON values of a tree; no node is written with more than five (`{"contains": ["name", "HP", "nocase"]}`)."""
+"""The maximum number of JSON values of a tree. A node has at most five (`{"contains": ["name", "HP", "nocase"]}`)."""
 TREE_CHARACTERS = 1 << 22
-"""Characters in all strings of a tree. More than of a text: a resolved tree has an IRI where the text had a word."""
+"""The maximum number of characters in all strings of a tree. It is higher than the limit of a text, because a resolved
+tree has an IRI in place of each word for a concept."""
 
 
 def check_bounds(expression: Expression, start: Position) -> None:
-    """Raise `InvalidSubscription` where `expression` has too many levels or nodes. `start` is where it starts. Linear,
-    with a stack of its own."""
+    """Raises `InvalidSubscription` if `expression` has too many levels or nodes. `start` is the position of
+    `expression`. Linear, with an explicit stack."""
     nodes = 0
     stack: list[tuple[Any, int]] = [(expression, 1)]
     while stack:
@@ -227,13 +233,13 @@ def check_bounds(expression: Expression, start: Position) -> None:
 
 
 def refuse(code: str, detail: str, at: Position | None) -> InvalidSubscription:
-    """One problem as an error."""
+    """Returns an `InvalidSubscription` with one problem."""
     return InvalidSubscription([Problem(code, detail, at)])
 
 
-# ── mistakes: where a text stops making sense, what was expected, what was meant ──────────────────────────────────────
+# ── syntax errors: their position, what was expected there, and what was probably meant ───────────────────────────────
 
-# The parser knows terminals; people know words. `EXPECTED` has the words, `HABITS` the signs that other languages use.
+# The parser reports names of terminals, which `EXPECTED` translates into words. `HABITS` has signs of other languages.
 
 
 EXPECTED = {
@@ -276,10 +282,10 @@ EXPECTED = {
     "TIMES": "* or /",
     "$END": "the end of the expression",
 }
-"""Terminal of the grammar → the words for it."""
+"""From each terminal of the grammar to its words in messages."""
 
 _PREDICATE = frozenset({"NAME", "SOME", "NOT", "_LPAR"})
-"""Where all of these are possible a predicate may start."""
+"""The terminals that are all expected wherever a predicate may start."""
 _VALUE = frozenset({"STRING", "NUMBER", "TRUTH", "INSTANT"})
 HABITS = {
     "==": "=",
@@ -296,7 +302,7 @@ HABITS = {
     "!": "not",
     "~": "matches",
 }
-"""What people write who know another language → what they mean."""
+"""From signs of other languages to those of this language."""
 
 
 _IS_A = re.compile(r"\bis\s+an?\s*\Z", re.IGNORECASE)
@@ -311,7 +317,7 @@ _ANY = re.compile(r"(?s:.)")
 
 
 def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
-    """The problem that the parser's `error` is about, with line and column inside `text`."""
+    """Returns the problem that the parser's `error` reports, with its line and column in `text`."""
     parser = getattr(error, "interactive_parser", None)
     expected: set[str] = set(parser.accepts()) if parser else set()
     token = getattr(error, "token", None)
@@ -333,7 +339,7 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
         return Problem("syntax", detail, at)
     if rest[0] == "/" and "PATTERN" in expected:
         return Problem("syntax", "the pattern has no closing /", at)
-    word = (_WORD.match(rest) or _ANY.match(rest))[0]  # type: ignore[index]  # one sign matches always
+    word = (_WORD.match(rest) or _ANY.match(rest))[0]  # type: ignore[index]  # `_ANY` always matches
     detail = f"{word!r} is not expected here; {_words(expected)}"
     if "AT_NAME" in expected and word.isidentifier():
         detail += f'; "{word}" in quotes is a string, @{word} the attribute'
@@ -344,7 +350,7 @@ def syntax_problem(text: str, error: UnexpectedInput) -> Problem:
 
 
 def _phrase(text: str, offset: int) -> tuple[str, str] | None:
-    """What to say, and what to write, where a phrase of everyday language or of SQL stands around `offset`."""
+    """Returns a message and a suggestion if a phrase of everyday language or SQL is around `offset`, or None."""
     before, rest = text[max(offset - 60, 0) : offset], text[offset : offset + 100]
     if _IS_A.search(before):
         return "`is a` is not understood; write isa", "isa"
@@ -363,13 +369,15 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
 
 
 def _near(before: str) -> str | None:
-    """The keyword that the last word may have been: `price exist` and `price betwen [` begin relations."""
+    """Returns the keyword that the last word of `before` may be a misspelling of, or None. The parser reads `price
+    exist` and `price betwen [` as the start of a relation."""
     last = _LAST_WORD.search(before, max(len(before) - 40, 0))
     return nearest_keyword(last[1]) if last else None
 
 
 def _habit(text: str, offset: int) -> str | None:
-    """The sign of another language at `offset`, or around it: of `<>` only the `>` was a surprise."""
+    """Returns the sign of another language at `offset` or around it, or None. For `<>`, the parser fails only at the
+    `>`."""
     around = text[max(offset - 1, 0) : offset + 1]
     if around in HABITS:
         return around
@@ -377,7 +385,7 @@ def _habit(text: str, offset: int) -> str | None:
 
 
 def _advice(word: str, expected: set[str]) -> str:
-    """How a keyword can stand where it stands, or where else it should."""
+    """Returns advice on how to quote a keyword in this place, or where to put it instead."""
     if "ORDER" in expected or "WORD" in expected:
         return (
             '; write not before the predicate: not colour = "red"'
@@ -388,7 +396,7 @@ def _advice(word: str, expected: set[str]) -> str:
 
 
 def nearest_keyword(word: str) -> str | None:
-    """The keyword that a misspelt `word` most looks like."""
+    """Returns the keyword that is most similar to a misspelt `word`, or None."""
     near = difflib.get_close_matches(word.lower(), sorted(KEYWORDS), n=1, cutoff=0.6)
     return near[0] if near and near[0] != word.lower() else None
 
@@ -404,7 +412,7 @@ def _at_the_end(text: str, expected: set[str]) -> Problem:
 
 
 def _unclosed(text: str) -> int | None:
-    """Where the innermost bracket opens that is still open at the end, strings left aside."""
+    """Returns the position of the innermost bracket that is not closed, or None. Brackets in strings are ignored."""
     opened: list[int] = []
     quote = ""
     escaped = False
@@ -431,7 +439,7 @@ def _position(text: str, offset: int) -> Position:
 
 
 def _words(expected: Iterable[str]) -> str:
-    """The terminals as a list of alternatives, with the usual groups under one name."""
+    """Returns the expected terminals as a list of alternatives in words. Common groups of terminals have one name."""
     left = set(expected)
     words: list[str] = []
     if left >= _PREDICATE:

@@ -1,9 +1,9 @@
-"""The JSON form of expressions: tree → expression, and expression → tree.
+"""The JSON form of expressions (trees): parsing a tree, and converting an expression to a tree.
 
-The tree mirrors the text; `docs/language.md` shows both side by side. A reader reports every independent problem with
-its JSON pointer. It first checks depth and size with a stack of its own, and only then recurses.
+A tree has the same structure as the text; `docs/language.md` shows both side by side. Parsing reports every independent
+problem with its JSON pointer. It first checks depth and size with an explicit stack, and only then recurses.
 
-`parse_tree(to_tree(e)) == e` for every expression `e` that a parser made.
+`parse_tree(to_tree(e)) == e` for every expression `e` that a parser returned.
 """
 
 import difflib
@@ -71,8 +71,8 @@ Json = Any
 
 
 def to_tree(expression: Expression) -> dict[str, Json]:
-    """The tree of `expression`, JSON-able; a resolved term is `{"iri": …}`. Linear; recursion as deep as the
-    expression."""
+    """Returns the tree of `expression`, which can be encoded as JSON. A resolved term becomes `{"iri": …}`. Linear. The
+    recursion is as deep as the expression."""
     match expression:
         case All(items):
             return {"all": [to_tree(item) for item in items]}
@@ -170,15 +170,16 @@ def _sum(node: Arithmetic | Variable | Constant) -> Json:
 
 EXAMPLE = '{"all": [{"isa": ["target", "Computer"]}, {"<=": ["price", 400]}]}'
 MEANT = {**HABITS, "and": "all", "or": "any", "&&": "all", "||": "any", "&": "all", "|": "any"}
-"""Keys that other languages use → ours."""
+"""From keys of other languages to those of this language."""
 ROOT = Position(pointer="")
 ARITHMETIC = ("+", "-", "*", "/")
 _WRITTEN = re.compile(r"\d{4}-\d\d(-\d\d([Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?)?", re.ASCII)
-"""A date-time or date that can be printed as text."""
+"""A date-time or date that can be written in the text form."""
 
 
 def parse_tree(tree: object) -> Expression:
-    """The expression that `tree` (JSON values) writes. Linear. Raises `InvalidSubscription` with every problem.
+    """Parses `tree` (JSON values) into an expression. Linear. Raises `InvalidSubscription` with all problems, at most
+    `MOST_PROBLEMS`.
 
     >>> parse_tree({"<=": ["price", 400]}).order
     '<='
@@ -193,7 +194,7 @@ def parse_tree(tree: object) -> Expression:
 
 
 def _check_size(tree: object) -> None:
-    """Levels, values and characters, with a stack of its own, before anything recurses."""
+    """Checks the numbers of levels, values and characters with an explicit stack, before any recursion."""
     values = characters = 0
     stack: list[tuple[Any, int]] = [(tree, 1)]
     while stack:
@@ -213,15 +214,15 @@ def _check_size(tree: object) -> None:
 
 
 _NOTHING = All(())
-"""Stands in for what could not be read; never returned, because there is a problem then."""
+"""The placeholder for an expression that could not be read. `parse_tree` never returns it, but raises the problem."""
 
 
 class _Reader:
-    """Reads one tree. Methods return a stand-in after they noted a problem, so that reading goes on."""
+    """Reads one tree. After a problem, the methods return a placeholder, so that reading continues."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self._variables = 0  # read so far
+        self._variables = 0  # variables read so far
 
     def problem(self, code: str, detail: str, pointer: str, *near: str) -> None:
         suggestions = tuple({"label": each} for each in near)
@@ -392,7 +393,7 @@ class _Reader:
         return name
 
     def _subject(self, name: Any, pointer: str) -> str:
-        """An attribute, or an aggregate over one."""
+        """Returns the name of an attribute, or of an aggregate over one."""
         if not _is_aggregate(name):
             return self._attribute(name, pointer)
         ((function, attribute),) = name.items()
@@ -521,7 +522,7 @@ _FORMS: dict[str, Callable[[_Reader, str, Any, str], Expression]] = {
     **dict.fromkeys(get_args(Order), _Reader._comparison),
     **dict.fromkeys(("startswith", "endswith", "contains", "matches"), _Reader._text_test),
 }
-"""What reads an expression, by its key."""
+"""From the key of an expression to the method that reads the expression."""
 
 
 def _is_sum(node: Any) -> bool:
@@ -534,5 +535,5 @@ def _is_sum(node: Any) -> bool:
 
 
 def _is_aggregate(node: Any) -> bool:
-    """Whether this is `{"count": "items"}` or the like."""
+    """Whether `node` is an aggregate, such as `{"count": "items"}`."""
     return isinstance(node, Mapping) and len(node) == 1 and next(iter(node)) in AGGREGATES

@@ -1,4 +1,4 @@
-"""Reading of ontology documents into plain records. The only room that knows RDF."""
+"""Reading of ontology documents into plain records. No other package imports rdflib or pyoxigraph."""
 
 from typing import TYPE_CHECKING
 

@@ -177,7 +177,7 @@ class _Lists:
         self._room = len(statements.rest) + DERIVED
 
     def members(self, head: str) -> Iterator[str]:
-        """Yields the items of a list. A circular list ends where it began."""
+        """Yields the items of a list. A circular list ends before its first repeated cell."""
         seen: set[str] = set()
         while head and head != ns.NIL and head not in seen:
             seen.add(head)
@@ -199,16 +199,16 @@ COMPARED = 256
 superfluous classes do no harm."""
 
 STEPS = 50_000_000
-"""The maximum number of steps upwards in total: some tens of seconds. Real hierarchies are some tens of levels deep, so
-this is enough for a million names. In a hierarchy that is made to be deep, the pairs left after these steps count as
-new, even if they are superfluous."""
+"""The number of steps upwards (names found) after which walks end: some tens of seconds. Real hierarchies are some tens
+of levels deep, so this is enough for a million names. In a hierarchy that is made to be deep, the pairs left after
+these steps count as new, even if they are superfluous."""
 
 
 class Known:
     """The reflexive and transitive closure of pairs and equivalences, computed for one name at a time.
 
-    Each walk costs the number of names above the name; no result is kept. All walks together take at most `STEPS`
-    steps.
+    Each walk is linear in the pairs above the name; no result is kept. After `STEPS` steps in total, no further walk is
+    started.
     """
 
     def __init__(self, edges: Iterable[tuple[str, str]], equivalences: Iterable[tuple[str, str]]) -> None:
@@ -416,7 +416,7 @@ class _Labels:
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
-        self._schemes: dict[frozenset[str], tuple[str, ...]] = {}  # sorted once, shared by those in the same ones
+        self._schemes: dict[frozenset[str], tuple[str, ...]] = {}  # set of schemes -> the same sorted, to be shared
         kept = {
             ns.XL_PREFERRED: statements.preferred,
             ns.XL_ALT: statements.alternative,
@@ -522,7 +522,6 @@ def _warnings(statements: Statements, concepts: tuple[ConceptRecord, ...]) -> li
 #     names ──▶ relations ──▶ properties whose statements count ──▶ edges
 #               part_of       part_of, its sub-properties; has_part, backwards
 #
-# An edge A R B comes from a triple `A R B`, from a restriction above A (`A subClassOf (R some B)`, also as a conjunct
 # An edge A R B comes from a triple `A R B`, from a restriction above A (`A subClassOf (R some B)`, also as a conjunct
 # of a definition, and `R value b`), and from a triple `B S A` if S is the inverse of R. A restriction on S is no edge
 # of R: if every hand is part of a body, not every body needs to have a hand.

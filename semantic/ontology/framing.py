@@ -1,9 +1,9 @@
-"""The frames on the pipes between a process and its child: a kind, a length and bytes.
+"""The wire format of the pipes between a process and its child: frames of a kind, a length and bytes.
 
-    parent ──HEADER, PAYLOAD──▶ child          the header is JSON: where to import from, what to do, within what
-    parent ◀──READY, PROGRESS…, RESULT | ERROR, END── child          END: what it cost, what was refused
+    parent ──HEADER, PAYLOAD──▶ child          HEADER, in JSON: the import path, the task, the limits
+    parent ◀──READY, PROGRESS…, RESULT | ERROR, END── child          END: the peak memory, the refused events
 
-Nothing but JSON and bytes, so that neither side can make the other run anything.
+Frames contain only JSON and bytes, so neither side can make the other run code.
 """
 
 import json
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 PREFIX: Final = struct.Struct(">cQ")
-"""Before each frame: its kind and its length."""
+"""The prefix of each frame: its kind and its length."""
 
 HEADER: Final = b"H"
 PAYLOAD: Final = b"P"
@@ -39,26 +39,26 @@ ERROR: Final = b"E"
 END: Final = b"e"
 
 CHUNK = 1 << 20
-LENGTH = 8  # bytes of a length
+LENGTH = 8  # bytes of a length in `joined`
 
 
 def packed(value: Any) -> bytes:
-    """A value of JSON as bytes; lone surrogates survive as escapes."""
+    """Encodes a JSON value as bytes. Lone surrogates are kept, as escapes."""
     return json.dumps(value).encode("ascii")
 
 
 def unpacked(data: bytes) -> Any:
-    """The value again. Raises ValueError."""
+    """Decodes the result of `packed`. Raises ValueError."""
     return json.loads(data)
 
 
 def joined(*parts: bytes) -> bytes:
-    """Several byte strings as one, each with its length before it."""
+    """Joins byte strings into one. Each is preceded by its length."""
     return b"".join(len(part).to_bytes(LENGTH, "big") + part for part in parts)
 
 
 def parted(data: bytes) -> list[bytes]:
-    """And apart again."""
+    """Splits the result of `joined`."""
     parts = []
     at = 0
     while at < len(data):
@@ -69,7 +69,7 @@ def parted(data: bytes) -> list[bytes]:
 
 
 def frame(descriptor: int) -> tuple[bytes, bytes]:
-    """The next frame from a pipe: its kind and its bytes. Waits. Raises EOFError where the pipe ends."""
+    """Reads the next frame from a pipe and returns its kind and its bytes. Blocks. Raises EOFError at the end."""
     kind, length = PREFIX.unpack(_exactly(descriptor, PREFIX.size))
     return kind, _exactly(descriptor, length)
 

@@ -1,6 +1,6 @@
 """The IRIs of RDF vocabularies that the reader of ontologies understands.
 
-Names come from rdflib's closed namespaces, so that a misspelt term fails at import and not silently at load.
+Most are taken from the closed namespaces of rdflib, so that a misspelt term is an error at import.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ _XL = Namespace("http://www.w3.org/2008/05/skos-xl#")
 _QUDT = Namespace("http://qudt.org/schema/qudt/")
 _BRICK = Namespace("https://brickschema.org/schema/Brick#")
 
-# What a concept is
+# Types of concepts
 TYPE: Final = str(RDF.type)
 CLASS_TYPES: Final = frozenset({str(RDFS.Class), str(OWL.Class), str(OWL.DeprecatedClass)})
 DEPRECATED_CLASS: Final = str(OWL.DeprecatedClass)
@@ -25,7 +25,7 @@ SKOS_CONCEPT: Final = str(SKOS.Concept)
 SKOS_NAMESPACE: Final = str(SKOS)
 IN_SCHEME: Final = str(SKOS.inScheme)
 
-# What is beneath what
+# Hierarchy
 SUB_CLASS: Final = str(RDFS.subClassOf)
 BROADER: Final = frozenset({SUB_CLASS, str(SKOS.broader), str(SKOS.broaderTransitive), str(SKOS.broadMatch)})
 NARROWER: Final = frozenset({str(SKOS.narrower), str(SKOS.narrowerTransitive), str(SKOS.narrowMatch)})
@@ -38,13 +38,13 @@ FIRST: Final = str(RDF.first)
 REST: Final = str(RDF.rest)
 NIL: Final = str(RDF.nil)
 
-# What is the same
+# Equivalence
 EQUIVALENT_CLASS: Final = str(OWL.equivalentClass)
 EQUIVALENT_PROPERTY: Final = str(OWL.equivalentProperty)
 EXACT_MATCH: Final = str(SKOS.exactMatch)
 INDIVIDUAL_EQUIVALENCES: Final = frozenset({str(OWL.sameAs), EXACT_MATCH})
 
-# What it is called
+# Labels and definitions
 PREFERRED_LABELS: Final = frozenset({str(RDFS.label), str(SKOS.prefLabel)})
 ALT_LABELS: Final = frozenset({str(SKOS.altLabel), str(_OBO_IN_OWL.hasExactSynonym)})
 HIDDEN_LABELS: Final = frozenset(
@@ -55,12 +55,12 @@ HIDDEN_LABELS: Final = frozenset(
         str(_OBO_IN_OWL.hasRelatedSynonym),
     }
 )
-TITLES: Final = frozenset({str(DC.title), str(DCTERMS.title)})  # what concept schemes have instead of labels
+TITLES: Final = frozenset({str(DC.title), str(DCTERMS.title)})  # many concept schemes have a title instead of a label
 XL_PREFERRED: Final = str(_XL.prefLabel)
 XL_ALT: Final = str(_XL.altLabel)
 XL_HIDDEN: Final = str(_XL.hiddenLabel)
 XL_FORM: Final = str(_XL.literalForm)
-DEFINITIONS: Final = {  # the lower the number, the more a definition and the less a remark
+DEFINITIONS: Final = {  # predicate -> rank; the text with the lowest rank is used as the definition
     str(SKOS.definition): 0,
     str(_IAO["0000115"]): 0,
     str(DCTERMS.description): 1,
@@ -68,9 +68,9 @@ DEFINITIONS: Final = {  # the lower the number, the more a definition and the le
     str(RDFS.comment): 2,
 }
 
-# What is no longer used
+# Deprecation
 DEPRECATED: Final = str(OWL.deprecated)
-CONSIDER: Final = str(_OBO_IN_OWL.consider)  # perhaps this instead: told to people, never acted on
+CONSIDER: Final = str(_OBO_IN_OWL.consider)  # a possible replacement; it is reported to people, but never applied
 REPLACED_BY: Final = frozenset({str(DCTERMS.isReplacedBy), str(_BRICK.isReplacedBy), str(_IAO["0100001"])})
 
 # Attributes
@@ -95,20 +95,20 @@ RANGE: Final = str(RDFS.range)
 DOMAIN: Final = str(RDFS.domain)
 UNITS: Final = frozenset({str(_QUDT.unit), str(_QUDT.hasUnit)})
 
-# Relations, where they are asked for
+# Requested relations
 ON_PROPERTY: Final = str(OWL.onProperty)
 SOME_VALUES: Final = str(OWL.someValuesFrom)
 HAS_VALUE: Final = str(OWL.hasValue)
 INVERSE_OF: Final = str(OWL.inverseOf)
 TRANSITIVE: Final = str(OWL.TransitiveProperty)
 SYMMETRIC: Final = str(OWL.SymmetricProperty)
-SHORTHAND: Final = str(_OBO_IN_OWL.shorthand)  # what an OBO file calls a relation that has another id
+SHORTHAND: Final = str(_OBO_IN_OWL.shorthand)  # the name in an OBO file of a relation that has another id
 
-# Things that have types but are not what a subscriber asks for: they describe the document, not the world
+# Types of names that are not concepts, because they describe the document and not the world
 ANNOTATION_PROPERTY: Final = str(OWL.AnnotationProperty)
 COLLECTION_TYPES: Final = frozenset(
     {str(SKOS.Collection), str(SKOS.OrderedCollection), "http://purl.org/iso25964/skos-thes#ConceptGroup"}
-)  # groups for display, named like the concepts in them
+)  # groups for display, often with the labels of the concepts in them
 NOT_CONCEPT_TYPES: Final = frozenset(
     str(each) for each in (OWL.Ontology, OWL.AnnotationProperty, OWL.OntologyProperty, RDFS.Datatype)
 )
@@ -134,5 +134,6 @@ _VOCABULARIES = tuple(str(each) for each in (RDF, RDFS, OWL, SKOS, XSD, SH, _XL)
 
 
 def is_vocabulary(iri: str) -> bool:
-    """Whether `iri` is a word of RDF, RDFS, OWL, SKOS, SHACL or XSD itself: never a concept, never an ancestor."""
+    """Whether `iri` is a term of RDF, RDFS, OWL, SKOS, SKOS-XL, SHACL or XSD. Such a term is never a concept and never
+    an ancestor."""
     return iri.startswith(_VOCABULARIES)

@@ -1,6 +1,6 @@
-"""Bytes of Turtle, N-Triples, N-Quads or TriG to statements in plain Python, for readers of events.
+"""Parsing of Turtle, N-Triples, N-Quads and TriG into plain Python tuples, for readers of events.
 
-pyoxigraph reads them: it opens no file and no socket. A relative IRI has no base here, so it is an error of syntax.
+The parser is pyoxigraph, which opens no file and no socket. Relative IRIs have no base, so they are syntax errors.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,13 +24,13 @@ RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "trig": RdfFormat.TRIG,
     "n-quads": RdfFormat.N_QUADS,
 }
-"""The RDF syntaxes by name, with the parser of each."""
+"""From the name of each RDF syntax to its format in pyoxigraph."""
 
 QUAD_SYNTAXES = ("turtle", "n-triples", "n-quads", "trig")
 
 
 class RdfLiteral(NamedTuple):
-    """A literal: its lexical form, the IRI of its datatype, its language tag."""
+    """A literal: its lexical form, the IRI of its datatype, and its language tag or None."""
 
     text: str
     datatype: str
@@ -38,12 +38,12 @@ class RdfLiteral(NamedTuple):
 
 
 Statement = tuple[str, str, "str | RdfLiteral", str]
-"""Subject, property, object, name of the graph (empty: the default graph); blank nodes as `_:label`."""
+"""(subject, property, object, name of the graph). The name of the default graph is empty. Blank nodes are `_:label`."""
 
 
 def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterator[Statement]:
-    """Every statement of `data`, in order. Raises `OntologyError`, with the line, for broken syntax, for IRIs that are
-    none, and for triples as subjects or objects."""
+    """Yields every statement of `data`, in order. Raises `OntologyError` for syntax errors and invalid IRIs, with the
+    line, and for triples as subjects or objects."""
     limits = limits or Limits()
     data = data.removeprefix(b"\xef\xbb\xbf")
     inspect_turtle(data, limits)
@@ -77,7 +77,7 @@ def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterat
 
 
 def ntriples_of(statement: Statement) -> str:
-    """The line of N-Triples that states it in the default graph.
+    """Returns `statement` as a line of N-Triples, without its graph.
 
     >>> ntriples_of(("http://example.org/a", "http://example.org/b", "_:c", ""))
     '<http://example.org/a> <http://example.org/b> _:c .\\n'

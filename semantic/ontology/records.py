@@ -123,8 +123,8 @@ class ConceptRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyRecord:
-    """A property, which becomes an attribute. `parents` are its stated super-properties, `ranges` and `domains` are
-    IRIs, `unit` is its declared unit or None, and `inverses` are its inverse properties."""
+    """A property, which becomes an attribute. `parents` are its stated super-properties and equivalent properties,
+    `ranges` and `domains` are IRIs, `unit` is its declared unit or None, and `inverses` are its inverse properties."""
 
     iri: str
     labels: tuple[Label, ...] = ()

@@ -1,7 +1,7 @@
-"""The syntaxes of ontologies: content types, extensions and other names of each. Imports no parser.
+"""The table of ontology syntaxes: content types, extensions and other names of each. Imports no parser.
 
-`kindcast.semantic.ontology.formats` has the reader of each syntax and recognises the syntax of a document; the HTTP API
-and the command line list what stands here.
+`kindcast.semantic.ontology.formats` has the reader of each syntax, and detects the syntax of a document. The HTTP API
+lists the content types of this table, and the command line looks up extensions in it.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ __all__ = ["CONTENT_TYPES", "NAMES", "SYNTAXES", "Syntax", "syntax_of_extension"
 
 
 class Syntax(NamedTuple):
-    """One syntax, as senders name it. The first content type and the first extension are the usual ones."""
+    """The names of one syntax. The first content type and the first extension are the usual ones."""
 
     content_types: tuple[str, ...]
     extensions: tuple[str, ...]
@@ -32,24 +32,25 @@ SYNTAXES: Final[Mapping[str, Syntax]] = {
         ("text/tab-separated-values", "text/tsv", "application/sssom+tsv", "text/x-sssom"), ("tsv",), ("sssom.tsv",)
     ),
 }
-"""Name → syntax."""
+"""From the name of each syntax to its other names."""
 
 NAMES: Final[Mapping[str, str]] = {
     name: syntax
     for syntax, known in SYNTAXES.items()
     for name in (syntax, *known.content_types, *known.extensions, *known.other_names)
 }
-"""Every name, content type and extension → the name of the syntax."""
+"""From every name, content type and extension to the name of the syntax."""
 
 CONTENT_TYPES: Final = tuple(known.content_types[0] for known in SYNTAXES.values())
 """The usual content type of each syntax."""
 
 _BY_LOOKS: Final = frozenset({"rdf-xml", "json"})
-"""Syntaxes and extensions of files that often hold something else: the text decides."""
+"""Syntaxes and extensions whose files often have another syntax, so that the text of the file decides."""
 
 
 def syntax_of_extension(extension: str) -> str | None:
-    """The syntax of files with this extension (without the dot), None if only their text can tell.
+    """Returns the syntax of files with this extension (without the dot), or None if the text of the file decides or the
+    extension is unknown.
 
     >>> syntax_of_extension("ttl"), syntax_of_extension("owl")
     ('turtle', None)

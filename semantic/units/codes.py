@@ -544,7 +544,7 @@ def spellings(name: str, known: Container[str]) -> Iterator[str]:
         expression = code if code in CURRENCIES else _of_qudt(qudt["local"])
         if expression:
             yield expression
-        elif "1.1/" in name:  # before version 2 names were written out: `DegreeCelsius`
+        elif "1.1/" in name:  # names before version 2 are words: `DegreeCelsius`
             yield CAMEL.sub(" ", qudt["local"]).lower()
     elif om:
         local = om["local"]
@@ -568,8 +568,8 @@ def spellings(name: str, known: Container[str]) -> Iterator[str]:
 
 
 def variants(name: str) -> Iterator[str]:
-    """`name`, and what it is if it is a plural or begins with a capital (`Kelvin`); short names are symbols, where each
-    letter counts."""
+    """Yields `name`, its singular, and its form in lower case if it is capitalised (`Kelvin`). Short names have no
+    variants, because they are symbols, in which the case matters."""
     yield name
     if len(name) >= SHORTEST_WORD:
         if name.endswith("s"):
@@ -580,7 +580,7 @@ def variants(name: str) -> Iterator[str]:
 
 
 def without_prefix(name: str) -> Iterator[tuple[Fraction, str]]:
-    """Ways to read the beginning of `name` as a prefix: (its worth, the rest)."""
+    """Yields (factor of the prefix, rest of the name) for each prefix with which `name` may begin."""
     folded = name.lower() if name.istitle() else name
     for length in range(min(len(name) - SHORTEST_STEM, LONGEST_PREFIX), 0, -1):
         worth = WORD_PREFIXES.get(folded[:length])
@@ -593,7 +593,8 @@ def without_prefix(name: str) -> Iterator[tuple[Fraction, str]]:
 
 
 def _of_qudt(name: str) -> str | None:
-    """`KiloW-HR-PER-M2` → `(10*3.(watt)).(hour)/((meter)2)`."""
+    """Translates a QUDT name into an expression, or returns None: `KiloW-HR-PER-M2` becomes
+    `(10*3.(watt)).(hour)/((meter)2)`."""
     if name in QUDT_ATOMS:
         return QUDT_ATOMS[name]
     expression, operator = "", ""
@@ -626,7 +627,7 @@ def _factor_of_qudt(token: str) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Known names that `name` may be a slip for, the most alike first.
+    """Returns the known names that `name` may be a misspelling of, the most similar first.
 
     Only names of about the same length with the same first letter, in either case, are compared: some dozens.
     """

@@ -1,10 +1,10 @@
-"""Texts that compare by their kind: date-times, dates and durations; versions; network addresses.
+"""Parsing of date-times, dates, durations, versions, network addresses and networks, which do not compare as strings.
 
-Each has a number, or a key, under which an index finds it:
+Each value has a number or a key in the index:
 
-    version   2.4.9         an order-preserving code of its parts, 53 bits; what the code cannot hold lies strictly
-                            between two versions that it can, so that comparisons with those are exact
-    address   10.1.2.3      its 32 bits; of an IPv6 address the first 52 bits, and its networks of 56 and 64 bits
+    version   2.4.9         an order-preserving code of its parts, 53 bits. A version that the code cannot hold lies
+                            strictly between two versions that it can, so comparisons with those are exact
+    address   10.1.2.3      its 32 bits; for an IPv6 address the first 52 bits, and its networks of 56 and 64 bits
 """
 
 import ipaddress
@@ -36,10 +36,10 @@ __all__ = [
     "period_of",
 ]
 
-# ── date-times of RFC 3339 ↔ microseconds since 1970-01-01T00:00:00Z ──────────────────────────────────────────────────
+# ── date-times of RFC 3339 as microseconds since 1970-01-01T00:00:00Z ─────────────────────────────────────────────────
 
-# docs/matching-semantics.md, rules 4 and 9. Every string of an event comes by here and nearly none is a date-time, so
-# the shape is looked at first: a refusal costs about 0.1 µs, a reading about 3 µs.
+# docs/matching-semantics.md, rules 4 and 9. Every string of an event is parsed here, and nearly none is a date-time. So
+# the form is checked first: rejecting a string takes about 0.1 µs, parsing a date-time about 3 µs.
 #
 # Where RFC 3339 leaves a choice:
 #
@@ -47,16 +47,16 @@ __all__ = [
 #   is an interval (rule 26, `parse_dates`). A time without seconds or an offset without a colon (ISO 8601, not RFC
 #   3339) is not a date-time but a string.
 # - Digits beyond microseconds are dropped, in events and in subscriptions, so both sides agree.
-# - A leap second, 23:59:60 in UTC, is the instant at which the next day starts, as in POSIX; its fraction follows.
-# - Instants lie within 2**53 µs of 1970 (July 1684 to June 2255), where each is exactly a double and so can stand in
-#   the index. Anything outside, `9999-12-31T23:59:59Z` too, stays a string.
+# - A leap second, 23:59:60 in UTC, is the instant at which the next day starts, as in POSIX, plus its fraction.
+# - Instants are within 2**53 µs of 1970 (July 1684 to June 2255), where a double represents each exactly, so that the
+#   index can hold it. Any other date-time, such as `9999-12-31T23:59:59Z`, is a string.
 
 
 FURTHEST = 1 << 53
-"""Microseconds either side of 1970 that a double holds exactly."""
+"""The maximum distance from 1970 in microseconds, up to which a double is exact."""
 SHORTEST = len("2026-01-31T12:30:00")
 LONGEST_INSTANT = 64
-"""Characters of a date-time; fractions have no end in the RFC."""
+"""The maximum number of characters of a date-time, because the RFC does not limit the digits of a fraction."""
 SHAPE = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))?"
@@ -68,7 +68,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def parse_instant(text: str) -> int | None:
-    """The microseconds since 1970 that `text` names, or None if it is not a date-time.
+    """Returns the date-time `text` in microseconds since 1970, or None if it is not a date-time.
 
     >>> parse_instant("1970-01-01T01:00:00.25+01:00")
     250000
@@ -104,14 +104,14 @@ def parse_instant(text: str) -> int | None:
 
 DATES = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 DAY = 24 * 60 * 60 * 1_000_000
-"""Microseconds."""
+"""The microseconds of a day."""
 PERIODS = ("day", "month", "year")
-"""What a date, a month and a year are, from the shortest to the longest."""
+"""The kinds of dates and partial dates, from the shortest to the longest."""
 
 
 def parse_dates(text: str, *, year: bool = False) -> tuple[int, int] | None:
-    """The first and the last microsecond of the date or partial date that `text` names, in UTC; None if it names none.
-    A bare year is one only where `year` says so.
+    """Returns the first and the last microsecond of the date or partial date `text`, in UTC, or None if it is neither.
+    A year alone is a partial date only with `year`.
 
     >>> parse_dates("1970-01-01"), parse_dates("1970-01") == (0, 31 * DAY - 1), parse_dates("1970")
     ((0, 86399999999), True, None)
@@ -136,13 +136,14 @@ def parse_dates(text: str, *, year: bool = False) -> tuple[int, int] | None:
 
 
 def period_of(low: int, high: int) -> str:
-    """Which of `PERIODS` a date from `low` to `high` is."""
+    """Returns the kind of the date from `low` to `high`, one of `PERIODS`."""
     days = (high + 1 - low) // DAY
     return PERIODS[0] if days == 1 else PERIODS[1] if days < 32 else PERIODS[2]
 
 
 def last_start(period: str, high: int) -> int:
-    """When the last whole `period` begins that ends at or before `high`, the last microsecond that counts.
+    """Returns the start of the last whole `period` that ends at or before `high`. `high` is the last microsecond of a
+    range.
 
     >>> last_start("day", DAY - 1), last_start("month", DAY) == -31 * DAY
     (0, True)
@@ -156,13 +157,14 @@ def last_start(period: str, high: int) -> int:
 
 
 def _start(year: int, month: int, day: int) -> int:
-    """When a day begins. Raises ValueError."""
+    """Returns the start of a day. Raises ValueError."""
     return (datetime(year, month, day).toordinal() - EPOCH_DAY) * DAY  # noqa: DTZ001  only its ordinal is used
 
 
 def instant_of_epoch(number: int | float) -> int | None:
-    """The microseconds since 1970 that a number of seconds, or else of milliseconds, is: of seconds where it then is a
-    date-time between 1684 and 2255. Digits beyond microseconds are dropped.
+    """Converts a number of seconds or milliseconds since 1970 to microseconds. It counts as seconds if it is then a
+    date-time between 1684 and 2255, else as milliseconds if it is then one, else the result is None. Digits beyond
+    microseconds are dropped.
 
     >>> instant_of_epoch(1347840000), instant_of_epoch(1347840000000), instant_of_epoch(1e15)
     (1347840000000000, 1347840000000000, None)
@@ -180,8 +182,8 @@ SECONDS = (604_800, 86_400, 3_600, 60, 1)
 
 
 def parse_duration(text: str) -> int | float | None:
-    """The seconds of a duration of ISO 8601 (`PT2H`, `P1DT30M`), None if `text` is none. One with years or months is
-    none: it has no length of its own.
+    """Returns the seconds of the ISO 8601 duration `text` (`PT2H`, `P1DT30M`), or None if `text` is not a duration. A
+    text with years or months is not one, because their length varies.
 
     >>> parse_duration("PT2H"), parse_duration("-P1DT0.5S"), parse_duration("P1M")
     (7200, -86400.5, None)
@@ -197,7 +199,7 @@ def parse_duration(text: str) -> int | float | None:
 
 
 def format_instant(instant: int) -> str:
-    """The shortest date-time in UTC that reads as `instant`, microseconds within 2**53 of 1970.
+    """Returns the shortest date-time in UTC that is parsed as `instant`, which is in microseconds within 2**53 of 1970.
 
     >>> format_instant(1_250_000)
     '1970-01-01T00:00:01.25Z'
@@ -207,22 +209,24 @@ def format_instant(instant: int) -> str:
 
 
 LONGEST = 200
-"""Characters of a version or address."""
+"""The maximum number of characters of a version, an address or a network."""
 MOST_PARTS = 32
-"""Numeric parts of a version."""
+"""The maximum number of numeric parts of a version."""
 VERSION = re.compile(r"[vV]?([0-9]+(?:\.[0-9]+)*)(?:-([0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*))?(?:\+[0-9A-Za-z.\-]+)?")
 LENGTH_BITS = 5
-"""Of a part: how many bits follow. A part of 31 bits or more is cut."""
+"""The bits of the code that hold the length of a part in bits. A part with more than 31 bits is cut."""
 CODE_BITS = 51
+"""The bits of the code, without the two bits for one of the constants below."""
 BEFORE, EXACTLY, BEYOND = 1, 2, 3
-"""Where a version lies by its code: before the version of that code (a pre-release), it, or after it and before the
-next (further parts that the code cannot hold)."""
+"""The position of a version relative to its code: before the version with that code (a pre-release), exactly that
+version, or between it and the next code (the code cannot hold all parts)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """`parts` without zeros at their end; `released` is false for a pre-release, whose identifiers are `labels`, each
-    numeric ones first. Ordered as Semantic Versioning 2.0.0 has it, with any number of parts."""
+    """A version. `parts` are its numeric parts without zeros at the end. `released` is False for a pre-release, whose
+    identifiers are `labels`, as tuples that sort numeric identifiers first. The order is that of Semantic Versioning
+    2.0.0, but with any number of parts."""
 
     parts: tuple[int, ...]
     released: bool
@@ -230,7 +234,7 @@ class Version:
 
     @property
     def number(self) -> float:
-        """A number that is in the order of versions; equal only where at least one of them is not `is_exact`."""
+        """A number in the order of versions. Different versions share a number only if neither of them `is_exact`."""
         return float(4 * self._code[0] + self._code[1])
 
     @property
@@ -246,7 +250,7 @@ class Version:
             is_cut = length > 31
             if is_cut:
                 length, part = 31, (1 << 31) - 1
-            bits = length << max(length - 1, 0) | (part & ((1 << max(length - 1, 0)) - 1))  # the first bit is 1 always
+            bits = length << max(length - 1, 0) | (part & ((1 << max(length - 1, 0)) - 1))  # without the first bit, 1
             width = LENGTH_BITS + max(length - 1, 0)
             if width > left:
                 return code << left | bits >> (width - left), BEYOND
@@ -257,7 +261,8 @@ class Version:
 
 
 def parse_version(text: str) -> Version | None:
-    """The version that `text` is, perhaps after a `v`; None if it is none. What follows a `+` is ignored.
+    """Parses a version, with or without a `v` before it. Build metadata after a `+` is ignored. Returns None if `text`
+    is not a version.
 
     >>> parse_version("2.4.9") < parse_version("2.4.50"), parse_version("1.0-rc.1") < parse_version("v1+build")
     (True, True)
@@ -279,13 +284,13 @@ def parse_version(text: str) -> Version | None:
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 FIRST_BITS = 52
-"""Of an IPv6 address, as a number."""
+"""The number of leading bits of an IPv6 address that are its number in the index."""
 LONGER = (56, 64)
-"""Lengths of IPv6 networks that have keys of their own."""
+"""The prefix lengths of IPv6 networks with keys of their own."""
 
 
 def parse_address(text: str) -> Address | None:
-    """The IPv4 or IPv6 address that `text` is; None for another text.
+    """Parses an IPv4 or IPv6 address. Returns None for any other text.
 
     >>> parse_address("2001:DB8:0::1") == parse_address("2001:db8::1"), parse_address("10.0.0.0/8")
     (True, None)
@@ -299,8 +304,8 @@ def parse_address(text: str) -> Address | None:
 
 
 def parse_network(text: str) -> Network | None:
-    """The network that `text` is, with its length (`10.0.0.0/8`) and no bit of an address in it; None for another
-    text."""
+    """Parses a network with its prefix length (`10.0.0.0/8`). Returns None for any other text, also if a host bit is
+    set."""
     if "/" not in text or len(text) > LONGEST:
         return None
     try:
@@ -310,7 +315,7 @@ def parse_network(text: str) -> Network | None:
 
 
 def keys_of_address(address: Address) -> Iterator[tuple[str, str | float]]:
-    """Under which readings and keys an address is found."""
+    """Yields the readings of an address and its key in each."""
     yield "ip", str(address)
     if isinstance(address, ipaddress.IPv4Address):
         yield "ip4", float(int(address))
@@ -321,8 +326,8 @@ def keys_of_address(address: Address) -> Iterator[tuple[str, str | float]]:
 
 
 def interval_of_network(network: Network) -> tuple[str, float, float] | None:
-    """The reading, and the first and the last number in it of the addresses of a network; None for an IPv6 network that
-    is longer than the number is."""
+    """Returns the reading of the addresses of a network, and their first and last number in it. Returns None for an
+    IPv6 network whose prefix is longer than `FIRST_BITS`."""
     first, last = int(network.network_address), int(network.broadcast_address)
     if isinstance(network, ipaddress.IPv4Network):
         return "ip4", float(first), float(last)

@@ -118,7 +118,7 @@ def _understood(lines: Iterable[str], axioms: Axioms) -> Findings:
                 everything = names
         elif len(names) == 2:  # not owl:Thing, not an individual without a name
             (found.pairs if kind == "SubClassOf" else found.types).append((names[0], names[1]))
-    if everything:  # HermiT does not report pairs with owl:Thing as the superclass
+    if everything:  # HermiT does not report every class as a subclass of owl:Thing
         placed = {low for low, _ in found.pairs}.union(everything, found.unsatisfiable)
         found.pairs.extend((each, everything[0]) for each in axioms.names[: axioms.classes] if each not in placed)
     return found

@@ -1,4 +1,4 @@
-"""Expensive predicates: what operators are, how their calls are shared, how their bindings join."""
+"""Operators, the functions behind expensive predicates: their declaration, calls, failures and isolation."""
 
 from typing import TYPE_CHECKING
 

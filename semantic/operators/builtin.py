@@ -1,4 +1,4 @@
-"""Operators that come with the project: places, texts, tables, calendar windows, pictures."""
+"""Built-in operators: regions and distances, images, calendar windows, text similarity, look-up tables."""
 
 import base64
 import binascii
@@ -45,30 +45,30 @@ __all__ = [
     "windows",
 ]
 
-# ── places: whether a position lies in a region, and how far it is from one. Uses shapely; nothing else does ──────────
+# ── places: whether a position lies in a region, and its distance from a region. The only code that uses shapely ──────
 
-#     inRegion("Bronx", @position)                  a region by name, or written as WKT or GeoJSON
-#     inRegion("Bronx", @place.lat, @place.lon)     a position as two numbers, in degrees (WGS 84)
+#     inRegion("Bronx", @position)                  the region is a name, or is written as WKT or GeoJSON
+#     inRegion("Bronx", @place.lat, @place.lon)     the position is two numbers in degrees (WGS 84)
 #     distanceFrom("Liberty", @position, ?d)        metres to the nearest point of the region; 0 m inside
 #
-# Regions are data: a GeoJSON document whose features have names. Texts of positions: `geo:40.8,-73.9` (RFC 5870,
-# latitude first), WKT and GeoJSON (longitude first). Regions are flat between their corners, as GeoJSON has them;
-# distances are on the sphere, right to 0.5 %.
+# Named regions are data: a GeoJSON document whose features have names. A position is written as `geo:40.8,-73.9`
+# (RFC 5870, latitude first), WKT or GeoJSON (longitude first). The edges of a region are straight lines in longitude
+# and latitude, as in GeoJSON. Distances are measured on the sphere; their error is at most 0.5 %.
 
 
 MOST_REGIONS = 10_000
-"""Named regions: all municipalities of a large country."""
+"""Maximum number of named regions: enough for all municipalities of a large country."""
 MOST_CORNERS = 200_000
-"""Corners of one region: coast lines in full detail. A distance looks at each."""
+"""Maximum number of corners of one region: enough for coast lines in full detail. A distance reads each corner."""
 LONGEST_POSITION = 10_000
-"""Characters of a position or region that is written out."""
+"""Maximum number of characters of a position or region that is written as text."""
 EARTH = 6_371_008.8
-"""Mean radius in metres."""
+"""Mean radius of the Earth in metres."""
 GEO = re.compile(r"geo:(-?[0-9.]{1,20}),(-?[0-9.]{1,20})(?:[,;].*)?", re.IGNORECASE)
 
 
 class Regions:
-    """Regions by name. Immutable; any number of threads may ask."""
+    """Regions by name. Immutable and thread-safe."""
 
     def __init__(self, shapes: Mapping[str, Any], digest: str) -> None:
         self._shapes = dict(shapes)
@@ -76,9 +76,10 @@ class Regions:
 
     @classmethod
     def from_geojson(cls, document: bytes | str | Mapping[str, Any] = b'{"features": []}') -> "Regions":
-        """The named features of a FeatureCollection, or of one Feature: the name is `properties.name`, else `id`.
+        """Reads the named features of a FeatureCollection, or one Feature. The name is `properties.name`, else `id`.
 
-        Raises `InvalidDeclaration` with the number of the feature that cannot be read; `FailedForGood` without shapely.
+        Raises `InvalidDeclaration` with the number of the feature that cannot be read, or `FailedForGood` if shapely is
+        not installed.
         """
         text = document if isinstance(document, bytes | str) else json.dumps(document, sort_keys=True)
         try:
@@ -106,7 +107,7 @@ class Regions:
         return len(self._shapes)
 
     def find(self, region: str) -> Any:
-        """A region by name, or as WKT or GeoJSON. Raises ValueError."""
+        """Returns the region with this name, or the region that is written as WKT or GeoJSON. Raises ValueError."""
         found = self._shapes.get(region)
         if found is not None:
             return found
@@ -117,7 +118,7 @@ class Regions:
 
 
 def geography(regions: Regions | None = None) -> list[Operator]:
-    """`inRegion` and `distanceFrom` over these regions."""
+    """Returns the operators `inRegion` and `distanceFrom` over these regions."""
     known = Regions({}, "0") if regions is None else regions
 
     def wrong(region: str, *position: object) -> str | None:
@@ -145,7 +146,10 @@ def geography(regions: Regions | None = None) -> list[Operator]:
 
 
 def _positions(given: tuple[tuple[Any, ...], ...]) -> Iterator[Any]:
-    """The readable positions in the values of one attribute, or of two that have one number each."""
+    """Yields the positions in the values of one attribute, or of two attributes with one number each.
+
+    Values of one attribute that are not positions are skipped. Raises `FailedForGood` if latitude or longitude does not
+    have exactly one value."""
     shapely = needed("shapely", "geography")
     if len(given) == 2:
         if len(given[0]) != 1 or len(given[1]) != 1:
@@ -165,11 +169,11 @@ def _positions(given: tuple[tuple[Any, ...], ...]) -> Iterator[Any]:
             elif geo is None:
                 yield _written_region(text)
         except ValueError:
-            continue  # another kind of value, as in any predicate
+            continue  # a value of another kind does not match, as in any predicate
 
 
 def _point(latitude: Any, longitude: Any) -> tuple[float, float] | None:
-    """(longitude, latitude), or None for what is no place on Earth."""
+    """Returns (longitude, latitude), or None if these are not coordinates on Earth."""
     try:
         y, x = float(latitude), float(longitude)
     except (TypeError, ValueError, OverflowError):
@@ -179,17 +183,17 @@ def _point(latitude: Any, longitude: Any) -> tuple[float, float] | None:
 
 @lru_cache(maxsize=1_024)
 def _written_region(text: str) -> Any:
-    """WKT or GeoJSON. Raises ValueError."""
+    """Returns the prepared shape of a WKT or GeoJSON text. Raises ValueError."""
     if len(text) > LONGEST_POSITION:
         raise ValueError(f"a written region has at most {LONGEST_POSITION:,} characters")
     return _shape(text)
 
 
 def _shape(text: str) -> Any:
-    """A prepared shape. Raises ValueError."""
+    """Parses WKT or GeoJSON into a prepared, valid shape. Raises ValueError."""
     shapely = needed("shapely", "geography")
     try:
-        with np.errstate(all="ignore"):  # a number too large is infinite, and told below
+        with np.errstate(all="ignore"):  # a number that is too large becomes infinite; it is reported below
             found = shapely.from_geojson(text) if text.lstrip()[:1] == "{" else shapely.from_wkt(text)
     except (shapely.errors.ShapelyError, TypeError) as error:
         raise ValueError(f"this is not a region: {error}") from error
@@ -209,7 +213,9 @@ def _shape(text: str) -> Any:
 
 
 def _metres(place: Any, region: Any) -> float:
-    """From `place` to the nearest point of `region`: nearest on a map around the place, measured on the sphere."""
+    """Returns the distance in metres from `place` to the nearest point of `region`.
+
+    The nearest point is found on a flat map around `place`; the distance to it is measured on the sphere."""
     shapely = needed("shapely", "geography")
     if region.intersects(place):
         return 0.0
@@ -227,29 +233,31 @@ def _metres(place: Any, region: Any) -> float:
 
 
 def _on_sphere(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Returns the great-circle distance in metres between two points (longitude, latitude): the haversine formula."""
     (x1, y1), (x2, y2) = ([math.radians(each) for each in point] for point in (one, other))
     half = math.sin((y2 - y1) / 2) ** 2 + math.cos(y1) * math.cos(y2) * math.sin((x2 - x1) / 2) ** 2
     return 2 * EARTH * math.asin(min(1.0, math.sqrt(half)))
 
 
-# ── pictures: what the pixels of a small image show. Uses Pillow; nothing else does ───────────────────────────────────
+# ── pictures: what the pixels of a small image show. The only code that uses Pillow ───────────────────────────────────
 
 #     brightness(@image, ?b)                     mean brightness, 0 to 1
-#     colourShare("red", @image, ?share)         the share of pixels of a colour, 0 to 1
-#     spots(@image, ?n)                          how many separate things stand out from the background
+#     colourShare("red", @image, ?share)         share of pixels of a colour, 0 to 1
+#     spots(@image, ?n)                          number of separate objects that stand out from the background
 #
-# An image is a PNG in base64, alone or as `data:image/png;base64,…`. It comes from the event and from nowhere else: no
-# file is opened, no address asked. What is too large is refused before it is unpacked.
+# An image is a PNG in base64, with or without the prefix `data:image/png;base64,`. It is read from the event only: no
+# file is opened and no URL is fetched. An image that is too large is refused before it is decompressed.
 
 
 LONGEST_IMAGE = 1_000_000
-"""Characters of an image in base64; larger ones belong in an object store, and their address in the event."""
+"""Maximum number of characters of an image in base64. A larger image belongs in an object store, its URL in the
+event."""
 MOST_PIXELS = 1 << 20
-"""Pixels of an image: a megabyte of PNG can unpack to gigabytes."""
+"""Maximum number of pixels of an image: a megabyte of PNG can decompress to gigabytes."""
 STANDS_OUT = 48.0
-"""Grey levels between a thing and the background."""
+"""Minimum difference in grey levels between an object and the background."""
 SMALLEST = 4
-"""Pixels of a thing; less is noise."""
+"""Minimum number of pixels of an object; smaller groups are noise."""
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -261,11 +269,11 @@ HUES = {
     "blue": (210, 270),
     "magenta": (270, 330),
 }
-"""Colour → its arc of hues, in degrees."""
+"""Colour → its range of hues, in degrees. The range of red passes 0."""
 
 
 def pictures() -> list[Operator]:
-    """`brightness`, `colourShare` and `spots`."""
+    """Returns the operators `brightness`, `colourShare` and `spots`."""
     said: dict[str, Any] = {"cost": 2e-3, "selectivity": 0.95, "cache_key": "arguments", "concurrency": 64}
     return [
         Operator(name="brightness", function=_each(_brightness, "brightness"), binds=(float,), **said),
@@ -275,6 +283,8 @@ def pictures() -> list[Operator]:
 
 
 def _each(measured: Callable[[Pixels], Any], name: str) -> Callable[..., Any]:
+    """Returns the function of an operator that measures each image of an attribute."""
+
     def function(event: Any, image: tuple[Any, ...]) -> list[Any]:
         return [measured(_pixels(each, name)) for each in image]
 
@@ -282,7 +292,7 @@ def _each(measured: Callable[[Pixels], Any], name: str) -> Callable[..., Any]:
 
 
 def _pixels(text: Any, operator: str) -> Pixels:
-    """uint8[height, width, 3]. Raises `FailedForGood`."""
+    """Decodes an image into uint8[height, width, 3] (RGB). Raises `FailedForGood`."""
     image_of = needed("PIL.Image", operator)
     if not isinstance(text, str) or len(text) > LONGEST_IMAGE:
         raise FailedForGood(f"an image is a text of at most {LONGEST_IMAGE:,} characters")
@@ -319,7 +329,7 @@ def _colour_share(event: Any, colour: str, image: tuple[Any, ...]) -> list[float
 
 
 def _hues(pixels: Pixels) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """The hue of each pixel in degrees, and whether it has a colour at all."""
+    """Returns the hue of each pixel in degrees, and whether the pixel has a colour (not grey, not nearly black)."""
     red, green, blue = (pixels[..., channel].astype(np.float64) for channel in range(3))
     most, least = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
     spread = np.maximum(most - least, 1e-9)
@@ -332,14 +342,15 @@ def _hues(pixels: Pixels) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_
 
 
 def _spots(pixels: Pixels) -> int:
-    """Connected groups of pixels (4 neighbours) that differ from the commonest grey."""
+    """Counts the connected groups of pixels (4 neighbours) that differ from the most frequent grey level."""
     grey = _grey(pixels)
     background = float(np.bincount(grey.astype(np.int64).ravel(), minlength=256).argmax())
     return sum(size >= SMALLEST for size in _sizes(np.abs(grey - background) > STANDS_OUT))
 
 
 def _sizes(mask: npt.NDArray[np.bool_]) -> list[int]:
-    """Sizes of the connected groups: runs of a row are joined with those of the row above that they touch."""
+    """Returns the sizes of the connected groups of true cells. Each run of a row is joined (union-find) with the runs
+    of the row above that it touches."""
     root: list[int] = []
     size: list[int] = []
 
@@ -371,14 +382,15 @@ def _sizes(mask: npt.NDArray[np.bool_]) -> list[int]:
     return [size[each] for each in range(len(root)) if root[each] == each]
 
 
-# ── calendar windows: whether a time lies in given hours of given days, in a time zone ────────────────────────────────
+# ── calendar windows: whether a date-time lies in given hours of given days, in a time zone ───────────────────────────
 
 #     inWindow("office hours", @ce.time)                                   a window by name
-#     inWindow("mon-fri 09:00-17:00 Europe/Vienna", @ce.time)              or written out
+#     inWindow("mon-fri 09:00-17:00 Europe/Vienna", @ce.time)              a window in its written form
 #     inWindow("2026-12-24..2027-01-06 Europe/Vienna", @due)
 #
-# A window is days of the week, dates, hours and a time zone, in this order, each but the zone may be missing; hours end
-# before their end and may pass midnight (`22:00-06:00`, of the day on which they begin). Named windows are data, too:
+# A window consists of days of the week, dates, hours and a time zone, in this order. Only the time zone is required.
+# The end of the hours is exclusive. Hours may pass midnight: `22:00-06:00` belongs to the day on which it begins.
+# Named windows are data, too:
 # {"office hours": ["mon-thu 09:00-17:00 Europe/Vienna", "fri 09:00-13:00 Europe/Vienna"]}.
 
 
@@ -407,7 +419,7 @@ class Window:
 
     @classmethod
     def of(cls, text: str) -> "Window":
-        """Raises ValueError with what is wrong.
+        """Parses the written form of a window. Raises ValueError, whose message says what is wrong.
 
         >>> Window.of("mon-fri 09:00-17:00 Europe/Vienna").holds(datetime(2026, 11, 20, 8, 30, tzinfo=UTC))
         True
@@ -417,7 +429,7 @@ class Window:
             raise ValueError(
                 f"{text!r} is not a window: write 'mon-fri 2026-01-01..2026-12-31 09:00-17:00 Europe/Vienna'"
             )
-        if found["zone"] not in _zones():  # a name that is not in the list never becomes a file name
+        if found["zone"] not in _zones():  # only a listed name may become a file name
             raise ValueError(f"there is no time zone {found['zone']!r}; write a name such as Europe/Vienna or UTC")
         first = date.fromisoformat(found["first"]) if found["first"] else date.min
         last = date.fromisoformat(found["last"]) if found["last"] else first if found["first"] else date.max
@@ -425,7 +437,7 @@ class Window:
         return cls(zoneinfo.ZoneInfo(found["zone"]), _days(found["days"]), first, last, begin, end)
 
     def holds(self, instant: datetime) -> bool:
-        """Whether `instant`, with its offset, lies in the window."""
+        """Whether `instant`, a date-time with an offset, lies in the window."""
         here = instant.astimezone(self.zone)
         clock, day = here.time(), here.date()
         if self.begin < self.end:
@@ -439,7 +451,8 @@ class Window:
 
 
 def windows(named: Mapping[str, Sequence[str]] | bytes | str | None = None) -> list[Operator]:
-    """`inWindow` over these named windows, as a mapping or as its JSON. Raises `InvalidDeclaration`."""
+    """Returns the operator `inWindow` over these named windows, given as a mapping or as its JSON text. Raises
+    `InvalidDeclaration`."""
     known, version = _named(named)
 
     def found(window: str) -> Sequence[Window]:
@@ -505,21 +518,21 @@ def _days(text: str | None) -> frozenset[int]:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-# ── texts: a regular expression over several attributes, and text similarity. Uses rapidfuzz; nothing else does ───────
+# ── texts: a regular expression over several attributes, and text similarity. The only code that uses rapidfuzz ───────
 
-#     anyMatches("(?i)urgent|asap", @subject, @body)      RE2, as `matches`
-#     similar("pump 7 leaks", @title, ?score)             0 to 1: how alike, whatever the order of words
+#     anyMatches("(?i)urgent|asap", @subject, @body)      RE2, like `matches`
+#     similar("pump 7 leaks", @title, ?score)             similarity from 0 to 1, whatever the order of the words
 #
-# A score compares words (folded, punctuation aside): 1 for the same words in any order. `?score >= 0.9` finds what is
-# nearly a duplicate.
+# The score compares folded words without punctuation. It is 1 for the same words in any order. `?score >= 0.9` finds
+# near-duplicates.
 
 
 LONGEST_TEXT = 10_000
-"""Characters that are compared: the work grows with the product of both lengths."""
+"""Number of characters that are compared: the cost grows with the product of both lengths."""
 
 
 def texts() -> list[Operator]:
-    """`anyMatches` and `similar`."""
+    """Returns the operators `anyMatches` and `similar`."""
     said: dict[str, Any] = {"cache_key": "arguments", "concurrency": 64}
     return [
         Operator(name="anyMatches", function=_any_matches, cost=2e-5, binds=(), check=_wrong_pattern, **said),
@@ -552,21 +565,21 @@ def _words(text: str) -> str:
 
 # ── tables: look-ups of values in uploaded tables ─────────────────────────────────────────────────────────────────────
 
-#     inTable("blocked", @sender)                        whether some value is a key of the table
-#     lookUp("suppliers", @supplier, ?country, ?grade)   the other columns of its rows, one binding a row
+#     inTable("blocked", @sender)                        whether a value is a key of the table
+#     lookUp("suppliers", @supplier, ?country, ?grade)   other columns of the rows with this key, one binding per row
 #
-# A table is CSV with a header; its first column is the key, several rows may have the same. Cells that read as numbers
-# are numbers. Keys compare as `=` does: texts as written (NFC), numbers by value.
+# A table is CSV with a header. Its first column is the key; several rows may have the same key. Cells that read as
+# numbers are numbers. Keys are compared as by `=`: texts as written (NFC), numbers by value.
 
 
 MOST_CELLS = 5_000_000
-"""Cells of a table: some hundreds of megabytes at worst."""
+"""Maximum number of cells of a table: some hundreds of megabytes at worst."""
 LONGEST_CELL = 10_000
 NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][-+]?[0-9]{1,3})?")
 
 
 class Table:
-    """Rows by key. Immutable."""
+    """The rows of a table by key. Immutable."""
 
     def __init__(self, name: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]], digest: str) -> None:
         self.name, self.columns, self.digest = name, columns, digest
@@ -576,7 +589,7 @@ class Table:
 
     @classmethod
     def from_csv(cls, name: str, document: bytes | str) -> "Table":
-        """Raises `InvalidDeclaration` with the line that cannot be read."""
+        """Reads a table from CSV in UTF-8. Raises `InvalidDeclaration` with the line that cannot be read."""
         data = document.encode() if isinstance(document, str) else document
         try:
             lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
@@ -602,12 +615,12 @@ class Table:
         return sum(map(len, self._rows.values()))
 
     def rows(self, value: Any) -> list[tuple[Any, ...]]:
-        """The other cells of the rows whose key is `value`."""
+        """Returns the cells, without the key, of the rows whose key is `value`."""
         return self._rows.get(_key(value), []) if isinstance(value, str | int | float) else []
 
 
 def tables(known: Iterable[Table] = ()) -> list[Operator]:
-    """`inTable` and `lookUp` over these tables."""
+    """Returns the operators `inTable` and `lookUp` over these tables."""
     by_name = {table.name: table for table in known}
     version = hashlib.sha256("".join(f"{n}={t.digest};" for n, t in sorted(by_name.items())).encode()).hexdigest()[:12]
 
@@ -640,7 +653,7 @@ def _cell(text: str) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """Texts in NFC; true is not 1."""
+    """Returns the dictionary key of a value: texts in NFC; booleans are marked, so that true is not 1."""
     return (
         (bool, value)
         if isinstance(value, bool)
@@ -656,7 +669,7 @@ def builtin_operators(
     tables_known: Iterable[Table] = (),
     windows_known: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Operator]:
-    """All built-in operators, over this data. Raises `InvalidDeclaration` for windows that cannot be read.
+    """Returns all built-in operators, over this data. Raises `InvalidDeclaration` for windows that cannot be read.
 
     >>> " ".join(each.name for each in builtin_operators())
     'inRegion distanceFrom anyMatches similar inTable lookUp inWindow brightness colourShare spots'

@@ -1,14 +1,14 @@
-"""Operators: functions that answer expensive predicates, with their declared cost, selectivity and bindings.
+"""Operators: functions that evaluate expensive predicates, with their declared cost, selectivity and bindings.
 
     @operator("locIn", cost=0.02, selectivity=0.1)
     def loc_in(event, region: str): ...
 
-Installed packages bring operators by entry points of the group `kindcast.operators`:
+Installed packages provide operators through entry points of the group `kindcast.operators`:
 
     [project.entry-points."kindcast.operators"]
-    harbour = "harbour.operators:boats"            an operator, several of them, or a function that gives them
+    harbour = "harbour.operators:boats"            an operator, a list of operators, or a function that returns these
 
-A package that cannot be imported, or brings something else, is reported by name and does not stop the rest.
+An entry point that cannot be imported, or that provides something else, is reported by name. The others are loaded.
 """
 
 import importlib.metadata
@@ -39,13 +39,13 @@ __all__ = [
     "signature_of",
 ]
 
-# What an operator's function takes, read from its annotations, and why a call does not fit it.
+# Signatures: the kinds of arguments that an operator's function takes, from its annotations, and the check of a call.
 #
 #     def near(event, place: str, within: Quantity, image: tuple): ...       near("Vienna", 5 km, @image, ?d)
 #
-# `str`, `bool`, `int`, `float`, `Quantity` and `Instant`, and unions of them, are kinds of constants; an annotation
-# that
-# is `tuple` asks for the values of an attribute. A parameter without annotation, or with any other, takes everything.
+# The annotations `str`, `bool`, `int`, `float`, `Quantity`, `Instant` and unions of them stand for constants. The
+# annotation `tuple` stands for the values of an attribute. A parameter without annotation, or with any other
+# annotation, takes everything.
 
 KINDS: dict[type, str] = {
     bool: "boolean",
@@ -56,11 +56,11 @@ KINDS: dict[type, str] = {
     Instant: "instant",
     tuple: "attribute",
 }
-"""Annotation → kind, in words for people."""
+"""Annotation → kind of argument, as users read it."""
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature with its annotations as types where they can be found, as written otherwise."""
+    """Returns the signature of a function. Annotations are evaluated to types if possible, else kept as written."""
     try:
         return inspect.signature(function, eval_str=True)
     except (NameError, AttributeError, SyntaxError, TypeError):
@@ -68,23 +68,23 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def kind_of_type(annotation: object) -> str | None:
-    """The kind of a plain Python type; None for other types."""
+    """Returns the kind of a type of `KINDS`; None for other types."""
     return KINDS.get(annotation) if isinstance(annotation, type) else None
 
 
 def kinds_given(signature: inspect.Signature) -> dict[str, frozenset[str] | None]:
-    """The kinds that each parameter after the event takes; None where it takes all."""
+    """Returns parameter → the kinds that it takes, without the event parameter. None means all kinds."""
     return {each.name: _kinds(each.annotation) for each in list(signature.parameters.values())[1:]}
 
 
 def constant_given(constant: Constant) -> object:
-    """A constant as a function gets it: a term as its IRI."""
+    """Returns a constant as it is passed to a function. A term is passed as its IRI, or as its text without an IRI."""
     value = constant.value
     return (value.iri or value.text) if isinstance(value, Term) else value
 
 
 def misfit(signature: inspect.Signature, arguments: Sequence[Constant | AttributeRef | Variable]) -> str | None:
-    """Why a call with these arguments does not fit, variables left out; None where it does.
+    """Returns why a call with these arguments does not fit the signature; None if it fits. Variables are ignored.
 
     >>> def near(event, place: str, image: tuple): ...
     >>> misfit(signature_of(near), [Constant("Vienna"), Constant(5)])
@@ -106,6 +106,7 @@ def misfit(signature: inspect.Signature, arguments: Sequence[Constant | Attribut
 
 
 def _kinds(annotation: object) -> frozenset[str] | None:
+    """Returns the kinds that a parameter with this annotation takes; None means all kinds."""
     if annotation is inspect.Parameter.empty:
         return None
     origin = typing.get_origin(annotation)
@@ -139,40 +140,44 @@ def _words(kinds: typing.AbstractSet[str]) -> str:
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 MOST_AT_ONCE: Final = 64
-"""Calls of one operator at a time, at most: each may be a process."""
+"""Maximum number of concurrent calls of one operator: each may be a process."""
 CacheKey = Callable[..., Hashable] | Literal["arguments"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Operator:
     """An operator. `function(event, *arguments)` gets the event as attribute → tuple of values, then the constants and
-    the values of attributes (`@name`, a tuple) of the call in their order; variables are not passed.
+    the values of attributes (`@name`, a tuple) of the call, in their order. Variables are not passed.
 
-    It returns a bool; in a call with variables an iterable of tuples, one value for each distinct variable in order of
-    first appearance (for a single variable the bare value will do). `None` and what is empty mean no. It raises
-    `TryLater` or `FailedForGood` where it has no answer; any other exception counts as `TryLater`.
+    The function returns a bool. For a call with variables, it returns an iterable of bindings: tuples with one value
+    for each distinct variable, in order of first appearance. With a single variable, the bare value is enough. `None`
+    and empty results mean false. The function raises `TryLater` or `FailedForGood` if it has no answer. Any other
+    exception counts as `TryLater`.
 
-    What it says of itself, beside its name:
+    Options, besides the name:
 
-    `cost`, `selectivity`   seconds and probability, to assume before anything was learned
-    `version`               tells apart two operators of one name: their answers are never shared
-    `binds`                 the types that a call with variables binds, in order: such a call has that many distinct
-                            variables, or none. None: any number, of any type
-    `batch`                 `batch(asked)` answers several calls at once: a sequence of `(event, *arguments)` in, as
-                            many answers out, in their order, each a value as `function` returns it or an exception
-    `cache_key`             `cache_key(event, *arguments)`: what the answer depends on; calls with the same constants
-                            and the same key share an answer, across events too. `"arguments"`: on nothing but them.
-                            None (also when it returns None): every event is asked anew
-    `check`                 `check(*arguments)`: what is wrong with the constants of a call, or None; a subscription is
-                            refused with it. Attributes and variables stand there as `AttributeRef` and `Variable`
-    `cache_seconds`         for so long an answer may be reused; None: as long as there is room
-    `timeout`               seconds a call may take. A function in its own process is killed then; one in this process
-                            cannot be, and should look at `time_left()` itself
-    `concurrency`           how many calls may run at once
-    `speculate`             its calls start as soon as a subscription may need them, without waiting for what its other
-                            calls answer: more calls, sooner. Counts where calls are not waited for (on a server)
-    `isolated`              run it in processes of its own, so that what hangs or crashes is killed and begun anew. The
-                            function must stand at the top of a module that can be imported
+    `cost`, `selectivity`   estimates until measurements exist: seconds of a call, probability that it is true
+    `version`               distinguishes operators of the same name: their answers are never shared
+    `binds`                 the types of the variables, in order: a call has that many distinct variables, or none.
+                            None: any number, of any type
+    `batch`                 `batch(asked)` answers several calls at once. It takes a sequence of `(event, *arguments)`
+                            and returns as many answers in the same order, each a value as `function` returns it or an
+                            exception
+    `cache_key`             `cache_key(event, *arguments)` returns what the answer depends on. Calls with the same
+                            constants and the same key share an answer, also across events. `"arguments"`: the answer
+                            depends on the arguments only. None, as the option or as the key: no answer is reused
+    `check`                 `check(*arguments)` returns what is wrong with the constants of a call, or None. With an
+                            error, the subscription is refused. Attributes and variables are passed as `AttributeRef`
+                            and `Variable`
+    `cache_seconds`         how long an answer may be reused; None: until the cache is full
+    `timeout`               maximum seconds of a call. A function in its own process is killed then. A function in this
+                            process cannot be killed and should check `time_left()` itself
+    `concurrency`           maximum number of concurrent calls
+    `speculate`             calls start as soon as a subscription may need them, without waiting for the answers of its
+                            other calls: more calls, earlier answers. Has an effect only if calls are asynchronous (on a
+                            server)
+    `isolated`              the function runs in processes of its own; a process that hangs or crashes is killed and
+                            replaced. The function must be defined at the top level of a module that can be imported
     """
 
     name: str
@@ -214,11 +219,11 @@ class Operator:
             yield "a function that runs in its own process must be defined at the top level of a module"
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The function itself, here and now."""
+        """Calls the function directly."""
         return self.function(*arguments, **named)
 
     def takes(self, arguments: int) -> bool:
-        """Whether the function can be called with an event and so many arguments."""
+        """Whether the function can be called with an event and this number of arguments."""
         try:
             self.signature.bind(None, *range(arguments))
         except TypeError:
@@ -226,18 +231,19 @@ class Operator:
         return True
 
     def misfit(self, arguments: Sequence[Constant | AttributeRef | Variable]) -> str | None:
-        """Why a call with these arguments does not fit; None where it does."""
+        """Returns why a call with these arguments does not fit the operator; None if it fits."""
         variables = len({each.name for each in arguments if isinstance(each, Variable)})
         if self.binds is not None and variables not in (0, len(self.binds)):
             return f"it binds {len(self.binds)} variables, or none; the call has {variables}"
         return misfit(self.signature, arguments)
 
     def unreadable(self, arguments: Sequence[Constant | AttributeRef | Variable]) -> str | None:
-        """Why the operator cannot work with these constants, which fit its signature; None where it can."""
+        """Returns the problem that `check` reports for these arguments, which fit the signature; None if there is
+        none."""
         return None if self.check is None else self.check(*map(_plain, arguments))
 
     def key(self, event: Mapping[str, tuple[Any, ...]], arguments: Sequence[Any]) -> Hashable | None:
-        """What the answer depends on beside the call; None where it is not to be reused."""
+        """Returns what the answer depends on besides the constants of the call; None if it must not be reused."""
         if self.cache_key is None:
             return None
         return tuple(arguments) if self.cache_key == "arguments" else self.cache_key(event, *arguments)
@@ -259,8 +265,7 @@ def operator(
     speculate: bool = False,
     isolated: bool = False,
 ) -> Callable[[Callable[..., Any]], Operator]:
-    """Make a function an operator. `Operator` describes the options. Raises `InvalidDeclaration` for
-    what makes no sense.
+    """Makes a function an operator. `Operator` describes the options. Raises `InvalidDeclaration` for invalid options.
 
     >>> @operator("longer", cost=0.01)
     ... def longer(event, length: int):
@@ -295,7 +300,8 @@ def _plain(argument: Constant | AttributeRef | Variable) -> Any:
 
 
 def operators_by_name(operators: Any) -> Mapping[str, Operator]:
-    """Raises `InvalidDeclaration` for what is no operator, and for two of one name."""
+    """Returns the operators by name. Raises `InvalidDeclaration` for an item that is not an operator, and for two
+    operators of the same name."""
     found: dict[str, Operator] = {}
     for each in operators:
         if not isinstance(each, Operator):
@@ -308,14 +314,14 @@ def operators_by_name(operators: Any) -> Mapping[str, Operator]:
 
 GROUP = "kindcast.operators"
 BARE_NAMES = ("index", "semantic", "server", "spark_jobs")
-"""How our packages were imported before they were `kindcast` alone."""
+"""Names under which our packages were imported before they became packages of `kindcast`."""
 
 log = logging.getLogger("kindcast.operators")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenPlugin:
-    """An entry point that brings no operators, and why."""
+    """An entry point whose operators could not be loaded, and the reason."""
 
     name: str
     package: str
@@ -327,7 +333,7 @@ class BrokenPlugin:
 
 @dataclass(slots=True)
 class Plugins:
-    """What is installed: operator by name, the package that each comes from, and what is broken."""
+    """The installed plug-ins: operators by name, the package of each operator, and the broken plug-ins."""
 
     operators: dict[str, Operator] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
@@ -335,7 +341,7 @@ class Plugins:
 
 
 def load_operators() -> dict[str, Operator]:
-    """The operators of all installed plug-ins, by name; a broken plug-in is logged and left out."""
+    """Returns the operators of all installed plug-ins by name. A broken plug-in is logged and skipped."""
     found = load_plugins()
     for each in found.broken:
         log.warning("%s", each)
@@ -343,7 +349,10 @@ def load_operators() -> dict[str, Operator]:
 
 
 def load_plugins(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> Plugins:
-    """The same, with what is broken. An operator's name belongs to the entry point that comes first by name."""
+    """Returns the operators of all installed plug-ins, with their packages and the broken plug-ins.
+
+    Entry points are loaded in the order of their names. If two provide an operator of the same name, the second one is
+    broken."""
     found = Plugins()
     points = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
     for point in sorted(points, key=lambda each: (each.name, each.value)):

@@ -1,11 +1,11 @@
-"""Why a call has no answer: the kinds of failure, and the exceptions that operators raise.
+"""Failures of operator calls: their kinds, and the exceptions that operators raise.
 
-    raise TryLater("the camera is booting", after=30)      parked with the event, asked again
-    raise FailedForGood("the picture is no PNG")           asking this again cannot help
-    any other exception                                    as `TryLater`: most faults pass
+    raise TryLater("the camera is booting", after=30)      the candidate is parked with its event, and called again
+    raise FailedForGood("the picture is no PNG")           calling again cannot help
+    any other exception                                    like `TryLater`: most faults are temporary
 
-Either way the operator decides nothing: a subscription that hangs on it alone is undecided, all others get their
-answer. What is undecided carries a `Failure`, from the call to the subscriber.
+In each case the call decides nothing. A subscription that depends on this call alone is undecided; all other
+subscriptions are decided. A `Failure` carries the reason, from the call to the subscriber.
 """
 
 import importlib
@@ -16,21 +16,22 @@ from typing import Any, Final, Literal, get_args
 __all__ = ["KINDS", "FailedForGood", "Failure", "FailureKind", "NotAnswered", "OperatorFailed", "TryLater", "needed"]
 
 FailureKind = Literal["failed", "timed_out", "circuit_open", "busy", "missing", "waiting"]
-"""failed: it raised, or answered what is no answer; timed_out: no answer in its time; circuit_open: it failed too often
-and is left alone; busy: too many calls wait for it; missing: there is no such operator at present; waiting: it was
-asked, or is about to be, and has not answered yet."""
+"""failed: the operator raised, or returned an invalid answer; timed_out: it did not answer within its timeout;
+circuit_open: it failed too often and is not called for a while; busy: too many calls wait for it; missing: there is no
+such operator at present; waiting: it was called, or is about to be called, and has not answered yet."""
 KINDS: Final[Sequence[FailureKind]] = get_args(FailureKind)
 
 LEARNED: Final = frozenset({"failed", "timed_out"})
-"""The operator was asked and failed: the other kinds say nothing about it."""
+"""Kinds of failure from which something is learned about the operator: it was called and failed."""
 TO_COME: Final = frozenset({"waiting", "busy"})
-"""There will be an answer, or another try at once: neither counts as one."""
+"""Kinds of failure that do not count as failed attempts: an answer or another attempt follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a call has no answer, or why a subscription is undecided. `for_good`: asking again cannot help; `after`:
-    seconds before asking again, where somebody knows."""
+    """Why a call has no answer, or why a subscription is undecided.
+
+    `for_good`: calling again cannot help. `after`: seconds to wait before the next call; None if unknown."""
 
     kind: FailureKind
     reason: str
@@ -39,12 +40,15 @@ class Failure:
 
     @property
     def is_to_come(self) -> bool:
-        """Whether the answer is yet to come, so that this is no try that failed."""
+        """Whether an answer or another attempt follows, so that this does not count as a failed attempt."""
         return self.kind in TO_COME
 
     @classmethod
     def of_clause(cls, failures: Iterable["Failure"]) -> "Failure":
-        """Of a clause whose calls failed so: all of them are needed. At least one."""
+        """Returns the failure of a clause whose calls failed with `failures` (at least one).
+
+        The clause needs all of its calls: it has failed for good if one call has, and it waits for the longest
+        `after`."""
         found = list(dict.fromkeys(failures))
         return cls(
             _foremost(found, default=found[0].kind),
@@ -55,7 +59,10 @@ class Failure:
 
     @classmethod
     def of_subscription(cls, failures: Iterable["Failure"]) -> "Failure":
-        """Of a subscription whose clauses failed so: one of them is enough. At least one."""
+        """Returns the failure of a subscription whose clauses failed with `failures` (at least one).
+
+        One clause is enough: the subscription has failed for good only if all clauses have, and it waits for the
+        shortest `after` of the other clauses."""
         found = list(dict.fromkeys(failures))
         hopeful = [each for each in found if not each.for_good] or found
         return cls(
@@ -67,15 +74,15 @@ class Failure:
 
 
 def _foremost(failures: Iterable[Failure], *, default: FailureKind) -> FailureKind:
-    """What is to come goes before what failed."""
+    """Returns the kind of the joint failure: "waiting" if it occurs, else "busy" if it occurs, else `default`."""
     kinds = {each.kind for each in failures}
     return "waiting" if "waiting" in kinds else "busy" if "busy" in kinds else default
 
 
 class OperatorFailed(Exception):
-    """A call without an answer; nothing is decided by it. `for_good`: the same call on the same event will fail again.
-    `after`: seconds to wait before asking again, where the operator knows. `told`: somebody else was told of this very
-    failure, so that nothing is learned from it twice."""
+    """A call without an answer; it decides nothing. `for_good`: the same call on the same event will fail again.
+    `after`: seconds to wait before the next call; None if the operator does not say. `told`: this failure was reported
+    before, so nothing is learned from it a second time."""
 
     for_good: bool = False
     after: float | None = None
@@ -100,20 +107,20 @@ class OperatorFailed(Exception):
 
     @property
     def teaches(self) -> bool:
-        """Whether something is learned from it about the operator."""
+        """Whether this failure counts in what is learned about the operator."""
         return self.kind in LEARNED and not self.told
 
     @property
     def failure(self) -> Failure:
-        """The same as data."""
+        """This exception as a `Failure`."""
         return Failure(self.kind, str(self), self.for_good, self.after)
 
     def of(self, call: object) -> "OperatorFailed":
-        """The same failure, with the name of this call."""
+        """Returns the same failure with the name of this call in its message."""
         return self._with(f"{call}: {self}", self.told)
 
     def again(self) -> "OperatorFailed":
-        """The same failure, reported again."""
+        """Returns the same failure, marked as reported before."""
         return self._with(str(self), True)
 
     def _with(self, reason: str, told: bool) -> "OperatorFailed":
@@ -121,22 +128,22 @@ class OperatorFailed(Exception):
 
 
 class TryLater(OperatorFailed):
-    """What an operator raises when asking again may help."""
+    """An operator raises this when calling again may help."""
 
     def __init__(self, reason: str, *, after: float | None = None) -> None:
         super().__init__(reason, after=after)
 
 
 class FailedForGood(OperatorFailed):
-    """What an operator raises when asking again cannot help: the event has not what it needs, the call makes no
-    sense."""
+    """An operator raises this when calling again cannot help: the event lacks what the operator needs, or the call
+    makes no sense."""
 
     for_good = True
 
 
 class NotAnswered(OperatorFailed):
-    """What the function of an operator raises that was asked elsewhere and has not answered yet. Once `done()` it can
-    be called again, and answers; `drop()` says that nobody here needs the answer any more."""
+    """The function of an operator raises this if the answer comes from elsewhere and has not arrived yet. When `done()`
+    is true, the function can be called again and answers. `drop()` says that the answer is not needed any more."""
 
     def __init__(self, reason: str, done: Callable[[], bool], drop: Callable[[], None]) -> None:
         super().__init__(reason, kind="waiting")
@@ -148,8 +155,8 @@ class NotAnswered(OperatorFailed):
 
 
 def needed(module: str, operator: str) -> Any:
-    """The module of a library that an installation may lack, imported when `operator` first needs it. Raises
-    `FailedForGood`, which says what to install."""
+    """Imports and returns a module of an optional library, when `operator` first needs it. If the library is not
+    installed, raises `FailedForGood`, which says what to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

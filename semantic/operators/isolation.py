@@ -5,10 +5,10 @@ with threads) and the leader of its own process group. Parent and worker exchang
 (`kindcast.semantic.operators.worker`).
 
     ask ──▶ a free worker, or a new one ──frame──▶ function ──frame──▶ values
-              timeout, cancel, death, flood ──▶ the whole group is killed ──▶ the calls have failed
+              timeout, cancellation, crash, oversized answer ──▶ the process group is killed ──▶ the calls fail
 
-In a frame a scalar is itself; any other value is a list whose first element is its type, so that a tuple comes back as
-a tuple and 1 km as a quantity: `["q", 1, "km"]`. Reading a frame creates values and runs no code.
+In a frame, a scalar is written as itself. Any other value is a list whose first element is its type, so that a tuple is
+read as a tuple and 1 km as a quantity: `["q", 1, "km"]`. Reading a frame creates values and runs no code.
 """
 
 import contextlib
@@ -34,21 +34,22 @@ __all__ = ["HEADER", "START_SECONDS", "Cancellation", "Workers", "read", "to_wir
 
 
 HEADER = struct.Struct(">Q")
-"""A frame on a pipe is its length, and then so many bytes of JSON."""
+"""Header of a frame: the length of the JSON that follows, in bytes (unsigned, 8 bytes, big-endian)."""
 
 
 def written(value: object) -> bytes:
-    """`value` as one JSON text. Raises TypeError for what is no value of an event or of an answer."""
+    """Returns `value` as JSON in UTF-8. Raises TypeError for something that is not a value of an event or of an
+    answer."""
     return json.dumps(to_wire(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def read(text: bytes) -> Any:
-    """What `written` wrote. Raises ValueError."""
+    """Returns the value that `written` encoded. Raises ValueError."""
     return from_wire(json.loads(text.decode("utf-8", "surrogatepass")))
 
 
 def to_wire(value: object) -> object:
-    """As JSON writes it. Raises TypeError.
+    """Returns a value in the form that is written as JSON. Raises TypeError.
 
     >>> to_wire((1, Quantity(2, "km")))
     ['t', 1, ['q', 2, 'km']]
@@ -68,7 +69,7 @@ def to_wire(value: object) -> object:
 
 
 def from_wire(value: Any) -> Any:
-    """The other way round. Raises ValueError."""
+    """Returns the value from the form of `to_wire`. Raises ValueError."""
     if not isinstance(value, list):
         return value
     match value:
@@ -84,9 +85,9 @@ def from_wire(value: Any) -> Any:
 
 
 START_SECONDS = 60.0
-"""A worker may take so long to import its function: that is not the call's time."""
+"""Maximum seconds that a worker may take to import its function. This time does not count as time of the call."""
 MOST_BYTES = 10_000_000
-"""Bytes of an answer: a thousand bindings of long texts fit ten times over."""
+"""Maximum bytes of an answer: ten times as much as a thousand bindings of long texts."""
 PROGRAM = """
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -97,11 +98,12 @@ found.loader.exec_module(package)
 from kindcast.semantic.operators.worker import main
 main()
 """
-"""What a worker runs: our package is found where this process has it, and nothing beside it becomes importable."""
+"""The program of a worker. It imports our package from the folder from which this process imported it. Nothing else in
+the parent of that folder becomes importable."""
 
 
 class Cancellation:
-    """Ends calls from another thread: their worker is killed, so nothing of them goes on."""
+    """Cancels calls from another thread. The workers that run them are killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -112,7 +114,7 @@ class Cancellation:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Whoever asks with this gets `OperatorFailed`, now and later."""
+        """Cancels all current and later calls that use this object: they end with `OperatorFailed`."""
         with self._lock:
             self._cancelled = True
             for worker in self._running:
@@ -130,10 +132,10 @@ class Cancellation:
 
 
 class Workers:
-    """The processes of one function, at most `most`, begun when needed. Any number of threads may ask."""
+    """A pool of at most `most` processes for one function, started when needed. Thread-safe."""
 
     def __init__(self, target: str, *, most: int, timeout: float | None) -> None:
-        """`target` is `module:name` of the function, as the new process imports it."""
+        """`target` is the `module:name` by which a worker imports the function. `timeout`: seconds, or None."""
         self._target = target
         self._timeout = timeout
         self._free: list[_Worker] = []
@@ -143,7 +145,8 @@ class Workers:
         self._finalizer = weakref.finalize(self, _end_all, self._free, self._busy)
 
     def ask(self, asked: Sequence[tuple[Any, ...]], cancellation: Cancellation | None = None) -> list[Any]:
-        """What the function says to each of `asked`: a value or an `OperatorFailed`. Blocks while all are busy."""
+        """Returns the answer of the function to each of `asked`: a value or an `OperatorFailed`. Blocks while all
+        workers are busy."""
         cancellation = cancellation or Cancellation()
         with self._slots:
             if cancellation.is_cancelled():
@@ -167,12 +170,12 @@ class Workers:
                         worker.release()
 
     def processes(self) -> list[int]:
-        """The ids of the processes that live."""
+        """Returns the ids of the live processes."""
         with self._lock:
             return [worker.pid for worker in (*self._free, *self._busy) if worker.alive]
 
     def close(self) -> None:
-        """Kill them all; calls under way fail."""
+        """Kills all processes. Running calls fail."""
         with self._lock:
             _end_all(self._free, self._busy)
 
@@ -180,13 +183,13 @@ class Workers:
 def _end_all(free: "list[_Worker]", busy: "set[_Worker]") -> None:
     for worker in (*free, *busy):
         worker.kill()
-    for worker in free:  # who asks a busy one releases it
+    for worker in free:  # the thread that uses a busy worker releases it
         worker.release()
     free.clear()
 
 
 class _Worker:
-    """One process. One thread at a time asks; any may kill."""
+    """A worker process. One thread at a time may call `ask`; any thread may call `kill`."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -208,7 +211,8 @@ class _Worker:
         self.pid = self._process.pid
 
     def ask(self, asked: Sequence[tuple[Any, ...]], timeout: float | None) -> list[Any]:
-        """Raises `OperatorFailed` where the worker is of no use any more."""
+        """Returns the answer to each of `asked`: a value or an `OperatorFailed`. Raises `OperatorFailed` if the worker
+        cannot be used any more."""
         if not self._ready:
             first = {"path": list(sys.path), "target": self._target}
             said = self._exchange(written(first), time.monotonic() + START_SECONDS, "did not start in time")
@@ -226,7 +230,7 @@ class _Worker:
         return [_outcome(each) for each in answers]
 
     def kill(self) -> None:
-        """End the process and all that it began. May be called twice, from any thread."""
+        """Kills the process and its process group. May be called twice, from any thread."""
         with self._lock:
             if not self.alive:
                 return
@@ -236,13 +240,13 @@ class _Worker:
             self._process.wait()
 
     def release(self) -> None:
-        """Close the pipes of an ended process. Called by the thread that called it last."""
+        """Closes the pipes of an ended process. Called by the thread that used the process last."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
 
     def _exchange(self, frame: bytes, deadline: float | None, late: str) -> dict[str, Any]:
-        """Send one frame, read one. Raises `OperatorFailed`."""
+        """Sends one frame and reads one frame. `late` is the message at the deadline. Raises `OperatorFailed`."""
         sending = memoryview(HEADER.pack(len(frame)) + frame)
         got = bytearray()
         wanted = HEADER.size

@@ -3,7 +3,7 @@
     python -m kindcast.semantic.operators.worker                  frames on standard input and output
 
 The first frame names the function. What the function prints goes to standard error. The process ends when its input
-does, even while the function hangs: nobody would read the answer.
+ends, even while the function runs: nobody would read the answer.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ __all__ = ["function_of", "main"]
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Answers calls until the input ends."""
     source, target = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     with open(os.devnull, "rb") as nothing:
@@ -46,7 +46,8 @@ def main() -> None:
 
 
 def function_of(target: str) -> Callable[..., Any]:
-    """What `module:name` stands for: a function, or an operator. Raises what importing it raises."""
+    """Imports and returns the function or operator that `module:name` names. Raises what the import raises, or
+    TypeError for something that cannot be called."""
     module, _, name = target.partition(":")
     found: Any = importlib.import_module(module)
     for part in name.split("."):
@@ -72,7 +73,8 @@ def _told(outcome: object) -> dict[str, Any]:
 
 
 def _bounded(value: object) -> object:
-    """An iterable as a tuple that is at most one too long: whoever reads it sees that it is."""
+    """Returns an iterable as a tuple of at most `MOST_BINDINGS + 1` items, so that the reader notices if there are too
+    many. Other values, texts and mappings are returned as they are."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return value
     return tuple(islice(value, MOST_BINDINGS + 1))

@@ -1,8 +1,8 @@
 """Arithmetic expressions of derived attributes: `now - graduation`, `price * quantity`, `(high - low) / 2`.
 
-A language of its own because it is so small: numbers, quantities (`5 kg`, `5 "kg/m3"`), attributes (in backquotes where
-the name is odd), aggregates of them (`sum(items.price)`, rule 26), `now`, `year(…)`, the four operations, parentheses.
-Nothing is ever evaluated by Python. `derivation` evaluates parsed expressions.
+The language has numbers, quantities (`5 kg`, `5 "kg/m3"`), attributes (in backquotes if the name is not an identifier),
+aggregates of attributes (`sum(items.price)`, rule 26), `now`, `year(…)`, the four operations and parentheses. It has a
+parser of its own; no expression is ever evaluated as Python code. `derivation` evaluates parsed expressions.
 """
 
 import re
@@ -18,18 +18,19 @@ __all__ = ["Attribute", "Calculation", "Expression", "Negated", "Now", "Number",
 T = TypeVar("T")
 
 LONGEST = 500
-"""Characters of an expression; people write some dozens."""
+"""Maximum length of an expression in characters; people write some dozens."""
 DEEPEST = 16
-"""Levels of parentheses and signs."""
+"""Maximum nesting of parentheses and signs."""
 MOST_NODES = 64
-"""Numbers, names and operations. With exact fractions, results grow by some thousand bits an operation at most."""
+"""Maximum number of numbers, names and operations. Values are exact fractions; an operation adds at most some thousand
+bits to a result."""
 MOST_ATTRIBUTES = 8
-"""Different attributes in one expression."""
+"""Maximum number of different attributes in one expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number, perhaps with a unit."""
+    """A number, with or without a unit."""
 
     number: Fraction
     unit: str | None = None
@@ -37,12 +38,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The time of the event: its `ce.time`, else when it is read."""
+    """The time of the event: its `ce.time`, or else the time at which it is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """The value of an attribute of the same event, or of an aggregate of one: by the name that predicates give it."""
+    """The value of an attribute of the same event, or of an aggregate of one, under the name that predicates use."""
 
     name: str
 
@@ -56,14 +57,14 @@ class Year:
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """The opposite of a number or an amount."""
+    """The negation of a number or a quantity."""
 
     item: "Expression"
 
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """Two expressions and one of the four operations."""
+    """One of the four operations on two expressions."""
 
     operator: Literal["+", "-", "*", "/"]
     left: "Expression"
@@ -82,7 +83,7 @@ TOKEN = re.compile(
 
 
 def parse_arithmetic(text: str) -> Expression:
-    """The expression that `text` is. Linear; raises `InvalidDeclaration`, which says where it stops making sense.
+    """Parses `text`. Linear. Raises `InvalidDeclaration`, which says where the error is.
 
     >>> names_in(parse_arithmetic("now - graduation"))
     ('graduation',)
@@ -98,7 +99,7 @@ def parse_arithmetic(text: str) -> Expression:
 
 
 def names_in(expression: Expression) -> tuple[str, ...]:
-    """The attributes that `expression` reads, as written, in order, each once."""
+    """Returns the distinct attributes that `expression` reads, as written, in order of first appearance."""
     match expression:
         case Attribute(name):
             return (name,)
@@ -111,7 +112,8 @@ def names_in(expression: Expression) -> tuple[str, ...]:
 
 
 class _Parser:
-    """Recursive descent, bounded by `DEEPEST` and `MOST_NODES`; operations of one level associate to the left."""
+    """Recursive-descent parser, bounded by `DEEPEST` and `MOST_NODES`. Operations of one precedence associate to the
+    left."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -162,7 +164,7 @@ class _Parser:
         return self._counted(Attribute(token["quoted"] or token["name"]))
 
     def _negated(self, item: Expression) -> Expression:
-        """`-5 degC` is a quantity below zero, not the opposite of one above."""
+        """Returns the negation of `item`. `-5 degC` is a quantity 5 degrees below zero, not the opposite of 5 degC."""
         return Number(-item.number, item.unit) if isinstance(item, Number) else self._counted(Negated(item))
 
     def _closed(self, found: T) -> T:
@@ -171,7 +173,7 @@ class _Parser:
         return found
 
     def _unit(self) -> str | None:
-        """A name or a quoted text that follows a number directly."""
+        """Reads the unit that follows a number: a name or a quoted text. Returns None if there is none."""
         token = TOKEN.match(self._text, self._at)
         unit = (token["name"] or token["unit"]) if token else None
         if unit is not None and token is not None:

@@ -1,9 +1,10 @@
-"""JSON-LD contexts by their URL: shipped ones, and those that were uploaded (rule 20). Nothing is ever fetched.
+"""JSON-LD contexts by URL: shipped and uploaded ones (rule 20). No context is ever fetched.
 
     {url: document}   a document is a JSON object with the member `@context`, as its publisher serves it at `url`
 
-An upload is checked before it counts, at a bounded cost: its size and depth, that the contexts that it refers to are
-known and do not lead back to it, how large it is with all of them, and then by PyLD, that it is a context at all.
+An upload is checked before it is used, at a bounded cost: its size and depth; whether the contexts that it refers to
+are known and do not refer back to it; its size together with all of them; and at last, by PyLD, whether it is a valid
+context.
 """
 
 import json
@@ -30,15 +31,16 @@ __all__ = [
 ]
 
 MOST_BYTES: Final = 2 << 20
-"""Bytes of one context as JSON: that of schema.org, the largest in common use, has a tenth of it."""
+"""Maximum bytes of one context as JSON. The context of schema.org, the largest in common use, has a tenth of this."""
 MOST_DEPTH: Final = 32
-"""Objects and arrays within each other. Published contexts go seven deep."""
+"""Maximum nesting of objects and arrays. Published contexts have seven levels."""
 MOST_TERMS: Final = 50_000
-"""Terms of a context with those of all contexts that it refers to, each counted as often as it is referred to."""
+"""Maximum number of terms of a context and of all contexts that it refers to. A context counts once per reference."""
 MOST_CHAIN: Final = 8
-"""Contexts that refer to contexts that refer to contexts …"""
+"""Maximum length of a chain of contexts that refer to other contexts."""
 MOST_WORK: Final = 1_000_000
-"""Terms that are copied while a context is read: contexts within it, times its terms. Some 80 ns each."""
+"""Maximum number of terms that are copied while a context is read: its nested contexts times its terms. Cost: about
+80 ns per term."""
 LONGEST_URL: Final = 2_000
 LONGEST_TERM: Final = 4_096
 
@@ -53,23 +55,23 @@ _GEN_DELIMITERS: Final = frozenset(":/?#[]@")
 
 @cache
 def shipped_contexts() -> Mapping[str, Any]:
-    """The contexts that come with kindcast, by URL. Read once."""
+    """Returns the contexts that are shipped with kindcast, by URL. Read once."""
     documents = {name: json.loads(shipped_context(name).read_text("utf-8")) for name in set(_SHIPPED.values())}
     return {url: documents[name] for url, name in _SHIPPED.items()}
 
 
-# ── what refers to what ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── references between contexts ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def needed_contexts(context: Any, base: str = "") -> tuple[str, ...]:
-    """The URLs that the value of an `@context` refers to, also within its terms, resolved against `base`; each once, in
-    the order in which they stand. Linear; never recurses."""
+    """Returns the distinct URLs that the value of an `@context` refers to, also within its terms, in document order,
+    resolved against `base`. Linear, not recursive."""
     return tuple(dict.fromkeys(urljoin(base, each) if base else each for each in _references(context)))
 
 
 def unknown_contexts(context: Any, known: Mapping[str, Any], base: str = "") -> tuple[str, ...]:
-    """Those that are not `known`, of all that a context needs, also through others. Each known one is looked at
-    once."""
+    """Returns the URLs that a context refers to, directly or through other contexts, and that are not `known`. Each
+    known context is read once."""
     missing: dict[str, None] = {}
     waiting, seen = list(needed_contexts(context, base)), set[str]()
     for url in waiting:
@@ -84,8 +86,8 @@ def unknown_contexts(context: Any, known: Mapping[str, Any], base: str = "") -> 
 
 
 def _references(context: Any) -> Iterator[str]:
-    """The strings that stand for contexts in the value of an `@context`."""
-    waiting: list[tuple[bool, Any]] = [(True, context)]  # whether it stands where a context may
+    """Yields the references (strings) to contexts in the value of an `@context`."""
+    waiting: list[tuple[bool, Any]] = [(True, context)]  # (whether a context may stand here, node)
     while waiting:
         is_context, node = waiting.pop()
         if isinstance(node, str):
@@ -102,8 +104,8 @@ def _references(context: Any) -> Iterator[str]:
 
 
 def check_contexts(uploaded: Mapping[str, Any]) -> None:
-    """Raises `UnknownContext` with all URLs that are needed and not there, `InvalidDeclaration` for anything else that
-    is wrong with one of these contexts. Costs what reading them once costs."""
+    """Checks uploaded contexts. Raises `UnknownContext` with all URLs that are referred to and not known, and
+    `InvalidDeclaration` for all other problems. Costs as much as reading each context once."""
     problems: list[Problem] = []
     for url, document in uploaded.items():
         problem = _problem_of_url(url) or _problem_of_shape(document)
@@ -165,9 +167,9 @@ def _problem_of_shape(document: Any) -> str | None:
 
 
 def _check_circles(uploaded: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Raises `InvalidDeclaration` where a context leads back to itself, is too large with all that it refers to, or
-    refers too deep. Each context is counted once."""
-    sizes: dict[str, tuple[int, int]] = {}  # of a context with all others in it: terms, length of its longest chain
+    """Raises `InvalidDeclaration` if a context refers back to itself, is too large with all contexts that it refers to,
+    or has too long a chain of references. The size of each context is computed once."""
+    sizes: dict[str, tuple[int, int]] = {}  # URL → terms with those of referred contexts, longest chain
 
     def size(url: str, above: tuple[str, ...]) -> tuple[int, int]:
         if url in above:
@@ -203,7 +205,7 @@ def _check_circles(uploaded: Mapping[str, Any], known: Mapping[str, Any]) -> Non
 
 
 def _count_terms(context: Any) -> int:
-    """The members of all objects in it."""
+    """Counts the members of all objects in a context."""
     count, waiting = 0, [context]
     while waiting:
         node = waiting.pop()
@@ -216,7 +218,8 @@ def _count_terms(context: Any) -> int:
 
 
 def _problem_of_work(document: Mapping[str, Any]) -> str | None:
-    """What would keep the processor of contexts busy: names by names by names, contexts in contexts."""
+    """Returns why processing this context would cost too much, such as nested contexts with many terms; None if it is
+    within the limits."""
     context = document["@context"]
     contexts, waiting = 0, [context]
     while waiting:
@@ -237,8 +240,9 @@ def _problem_of_work(document: Mapping[str, Any]) -> str | None:
 
 
 def _problem_of_meaning(url: str, known: Mapping[str, Any]) -> str | None:
-    """What JSON-LD 1.1 finds wrong with it: keywords that are redefined, values of the wrong type, circles of names."""
-    from pyld import jsonld  # some 0.2 s, and only uploads need it
+    """Returns the error of the JSON-LD 1.1 processor, such as a redefined keyword, a value of the wrong type or a
+    cyclic definition; None if the context is valid."""
+    from pyld import jsonld  # importing it takes about 0.2 s, and only uploads need it
     from pyld.context_resolver import ContextResolver
 
     def loader(name: str, _: Any) -> dict[str, Any]:  # a copy: PyLD writes absolute URLs into what it is given
@@ -263,19 +267,20 @@ def _problem_of_meaning(url: str, known: Mapping[str, Any]) -> str | None:
 
 
 def _told(error: Any) -> str:
-    """The innermost reason of PyLD, in one line, with its code."""
+    """Returns the innermost error of PyLD, as one line with its code."""
     while getattr(error, "cause", None) is not None and hasattr(error.cause, "code"):
         error = error.cause
     message = str(getattr(error, "args", [""])[0]).partition("\n")[0].removeprefix("Invalid JSON-LD syntax; ")
     return f"{message.rstrip('.;')} ({error.code})"
 
 
-# ── what contexts say ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── prefixes and terms of contexts ──────────────────────────────────────────────────────────────────────────────────
 
 
 def compact_prefixes(documents: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    """(prefix, namespace) that these contexts let form compact IRIs (JSON-LD 1.1, section 4.2.3 of the API): a term
-    without a colon or slash whose IRI ends in a delimiter and that is defined by a string, or that says `@prefix`."""
+    """Yields (prefix, namespace) for each prefix of compact IRIs that these contexts define (JSON-LD 1.1 API, section
+    4.2.3): a term without a colon or slash that has `"@prefix": true`, or is defined by a string and has an IRI that
+    ends in a delimiter."""
     for document in documents:
         defined = dict(context_terms(document["@context"]))
         for term, definition in _definitions(document["@context"]):
@@ -289,9 +294,9 @@ def compact_prefixes(documents: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 
 def context_terms(context: Any) -> Iterator[tuple[str, str]]:
-    """(term, IRI) of the terms that the objects of an `@context` define by themselves, as far as their own prefixes and
-    `@vocab` tell: for people and for prefixes, never for reading events. Terms of contexts within terms are not among
-    them."""
+    """Yields (term, IRI) for each term that the objects of an `@context` define, expanded by their own prefixes and
+    `@vocab` only. The result is for display and for prefixes, not for reading events. Terms of nested contexts and of
+    referred contexts are left out."""
     raw: dict[str, str | None] = {}
     vocabulary = ""
     for term, definition in _definitions(context):

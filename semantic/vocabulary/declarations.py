@@ -1,18 +1,18 @@
-"""Declarations beside ontologies: attributes, synonyms, conversion rates, event types, JSON-LD contexts and others, as
-one frozen version.
+"""Declarations in addition to ontologies: attributes, synonyms, conversion rates, event types, JSON-LD contexts and
+others, as one frozen version.
 
     attribute   {"kind": "number", "unit": "USD"}          by name
-    synonyms    {"PC": "computer"}                         by the name of the table; all tables count together
-    rates       {"EUR": {"USD": "1.08"}}                   one table, whose name is of no importance
+    synonyms    {"PC": "computer"}                         by the name of the table; all tables are joined
+    rates       {"EUR": {"USD": "1.08"}}                   one table; its name has no meaning
     schema      a JSON Schema                              by event type
     context     {"@context": {…}}                          by the URL of a JSON-LD context
     code-system {"identifiers": ["http://loinc.org"]}      by the name of a system of codes
     aliases     {"prefixes": {"http://schema.org/": "https://schema.org/"}}   by the name of the table
     split       {"split": "entry.resource"}                by the name of an envelope of events
     relation    {"union": ["isPointOf", "hasLocation"]}    by the name of a union of relations
-    reading     {"linked_data": "plain"}                   how events are read; not declared, but set by a server
+    reading     {"linked_data": "plain"}                   how events are read; set by the server, not declared
 
-A declaration is checked before it counts: by itself, and against all others.
+A declaration is checked before it is used, by itself and together with all others.
 """
 
 import json
@@ -38,12 +38,12 @@ DeclarationKind = Literal[
 ]
 
 MOST_ATTRIBUTES = 10_000
-"""Declared attributes of one vocabulary."""
+"""Maximum number of declared attributes of one vocabulary."""
 MOST_BYTES = 16 << 20
-"""Bytes of all declarations as JSON: they are read again with every version of the vocabulary."""
+"""Maximum bytes of all declarations as JSON: they are read again for every version of the vocabulary."""
 
 PLAIN: Mapping[str, str] = {"linked_data": "plain"}
-"""JSON-LD is read as plain JSON."""
+"""The `reading` under which JSON-LD is read as plain JSON."""
 
 _FIELDS: Mapping[str, str] = {
     "attribute": "attributes",
@@ -57,12 +57,12 @@ _FIELDS: Mapping[str, str] = {
     "relation": "unions",
     "reading": "reading",
 }
-"""The member of `Declarations` that a kind stands in."""
+"""Kind of declaration → the field of `Declarations` that holds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declarations:
-    """Everything declared, by kind and name. `synonyms` and `aliases` are tables by name."""
+    """All declarations, by kind and name. `synonyms` and `aliases` hold tables by name."""
 
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -79,8 +79,8 @@ class Declarations:
         return any(getattr(self, name) for name in _FIELDS.values())
 
     def arguments(self) -> dict[str, Any]:
-        """What `Vocabulary(ontologies, **arguments)` takes. Raises `InvalidDeclaration` where two tables of synonyms
-        contradict each other."""
+        """Returns the keyword arguments of `Vocabulary(ontologies, **arguments)`. Raises `InvalidDeclaration` if two
+        tables of synonyms contradict each other."""
         return {
             "attributes": self.attributes,
             "synonyms": joined_tables(self.synonyms),
@@ -95,9 +95,9 @@ class Declarations:
         }
 
     def checked(self) -> "Declarations":
-        """These declarations, if they make sense by themselves and together.
+        """Returns these declarations if each is valid by itself and all are valid together.
 
-        Raises `InvalidDeclaration` with every problem. Costs what building their part of a vocabulary costs.
+        Raises `InvalidDeclaration` with every problem. Costs as much as building their part of a vocabulary.
         """
         problems: list[Problem] = []
 
@@ -138,10 +138,10 @@ class Declarations:
         return self
 
     def extended(self, kind: DeclarationKind, name: str, body: Any, *, replace_schema: bool = False) -> "Declarations":
-        """With one more declaration, checked. One of the same kind and name gives way, but for an event type, which may
-        only be extended (Le Subscribe, section 2.2), unless `replace_schema` says otherwise.
+        """Returns these declarations with one more, checked. It replaces a declaration of the same kind and name. An
+        event type may only be extended (Le Subscribe, section 2.2), unless `replace_schema` is true.
 
-        Raises `InvalidDeclaration` with every problem, `UnknownContext` for a context that needs others.
+        Raises `InvalidDeclaration` with every problem, or `UnknownContext` for a context that refers to unknown ones.
         """
         if kind not in get_args(DeclarationKind):
             raise InvalidDeclaration(f"there is no kind of declaration {kind!r}; known are {get_args(DeclarationKind)}")
@@ -155,7 +155,7 @@ class Declarations:
         if kind == "context":
             check_contexts(extended.contexts)
         if kind == "schema" and name in self.schemas and not replace_schema:
-            # Other types may refer to the domains of this one: none of them may change either.
+            # Other types may refer to the domains of this type: they, too, may only be extended.
             before, after = EventSchemas(self.schemas).types, EventSchemas(extended.schemas).types
             problems = [each for other in before for each in extension_problems(before[other], after[other])]
             if problems:
@@ -163,9 +163,10 @@ class Declarations:
         return extended
 
     def without(self, kind: DeclarationKind, name: str) -> "Declarations":
-        """Less one declaration, checked: another may rest on it. One that is not there is no problem.
+        """Returns these declarations without one, checked, because others may depend on it. A missing declaration is
+        not an error.
 
-        Raises `InvalidDeclaration`, and `UnknownContext` where another context refers to it.
+        Raises `InvalidDeclaration`, or `UnknownContext` if another context refers to it.
         """
         if kind == "rates":
             return replace(self, rates={})
@@ -176,22 +177,22 @@ class Declarations:
             check_contexts(remaining.contexts)
         return remaining
 
-    # ── to be stored ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── storage ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values: what `from_json` reads."""
+        """Returns the declarations as JSON values, for `from_json`."""
         return {name: dict(getattr(self, name)) for name in _FIELDS.values()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Declarations":
-        """What `to_json` gave. Not checked again: it was when it was declared. What does not say how events are read is
-        of a time that read JSON-LD as plain JSON."""
+        """Returns the declarations that `to_json` wrote. They are not checked again: they were checked when they were
+        declared. Data without `reading` is from a version that read JSON-LD as plain JSON."""
         found = {name: stored.get(name) or {} for name in _FIELDS.values()}
         return cls(**found | {"reading": stored.get("reading", PLAIN)})
 
     @classmethod
     def of(cls, declared: Iterable[tuple[str, str, Any]]) -> "Declarations":
-        """Those of (kind, name, body), as they are stored one by one. Not checked again."""
+        """Returns the declarations from stored rows (kind, name, body). They are not checked again."""
         found: dict[str, dict[str, Any]] = {name: {} for name in _FIELDS.values()}
         for kind, name, body in declared:
             found[_FIELDS[kind]][name] = body

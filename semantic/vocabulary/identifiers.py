@@ -1,19 +1,19 @@
-"""Identifiers and codes: systems of codes and the concepts they mean; identifiers written in several ways.
+"""Code systems, which map codes to concepts, and patterns that read identifiers written in several ways.
 
 A code system (docs/matching-semantics.md, rule 22):
 
     {"identifiers": ["http://human-phenotype-ontology.org", "http://purl.obolibrary.org/obo/HP_"],
      "iri": [{"match": "HP:([0-9]{7})", "as": "http://purl.obolibrary.org/obo/HP_{1}"}]}
 
-A code is a concept of its system by its IRI, where the declaration says how that is made, or by its notation, where the
-concept is in a scheme, or has an IRI in a namespace, that is one of the identifiers of the system. A scheme without a
-declaration is a system under its own IRI.
+A code means the concepts that are found in one of two ways. By IRI: the declaration says how the IRI is built from the
+code (`iri`). By notation: the concept has the code as a notation, and an identifier of the system is its scheme or the
+namespace of its IRI. A scheme without a declaration is a code system under its own IRI.
 
 A pattern (rules 4 and 24) reads an identifier from a text or from a part of it:
 
     {"match": "attack\\\\.(t[0-9]{4})", "as": "{1}"}
 
-It is matched against the whole text, in linear time (RE2); `{0}` is all of the text, `{1}` its first group.
+It must match the whole text, in linear time (RE2). `{0}` is the whole text, `{1}` its first group.
 """
 
 import re
@@ -45,16 +45,16 @@ __all__ = [
 ]
 
 MOST_PATTERNS = 16
-"""Patterns of one declaration: each is tried on each new text."""
+"""Maximum number of patterns of one declaration: each pattern is tried on each new text."""
 LONGEST_PATTERN = 500
 LONGEST_TEXT = 500
-"""Characters of a text that is tried: identifiers are short."""
+"""Maximum length in characters of a text on which patterns are tried: identifiers are short."""
 GROUP: Final = re.compile(r"\{([^{}]*)\}")
 
 
 GTIN_14: Final = "gtin-14"
-"""The built-in reading of trade items: GS1's EPC URIs, Digital Links and element strings, and GTINs of any length, as
-the GTIN-14 and as its canonical Digital Link."""
+"""Name of the built-in reading of trade items: it reads EPC URIs, Digital Links and element strings of GS1, and GTINs
+of any length, as the GTIN-14 and as its canonical Digital Link."""
 DIGITAL_LINK: Final = "https://id.gs1.org/01/"
 EPC: Final = re.compile(
     r"urn:epc:(?:(?:id:sgtin|idpat:sgtin|class:lgtin):|tag:sgtin-(?:96|198):[0-7]\.)"
@@ -65,8 +65,8 @@ ELEMENTS: Final = re.compile(r"\(01\)([0-9]{14})(?:\(.{1,200})?")
 DIGITS: Final = re.compile(r"[0-9]{8}|[0-9]{12,14}")
 
 DIGITAL_LINK_FORM: Final = "gs1-digital-link"
-"""The built-in alias of trade items: EPC URIs and Digital Links of any domain, as GS1's Digital Link that names the
-same item, lot or class."""
+"""Name of the built-in alias of trade items: it maps EPC URIs and Digital Links of any domain to the Digital Link of
+GS1 that names the same item, lot or class."""
 EPC_ITEM: Final = re.compile(
     r"urn:epc:(?P<kind>id:sgtin:|tag:sgtin-(?:96|198):[0-7]\.|idpat:sgtin:|class:lgtin:)"
     r"(?P<company>[0-9]{6,12})\.(?P<item>[0-9]{1,7})\.(?P<own>[^.\s]{1,64})"
@@ -79,14 +79,14 @@ LINK_ITEM: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class IdentifierPattern:
-    """`match` against a whole text gives the text `form`, with groups put in."""
+    """A pattern: if `match` matches a whole text, the reading is `form` with the groups inserted."""
 
     match: str
     form: str
     _regex: Pattern = field(compare=False, repr=False)
 
     def reading(self, text: str) -> str | None:
-        """What `text` is also, None where it does not match. Linear in the text."""
+        """Returns the reading of `text`, or None if the pattern does not match. Linear in the text."""
         if len(text) > LONGEST_TEXT:
             return None
         parts = self._regex.parts(text)
@@ -94,7 +94,7 @@ class IdentifierPattern:
 
 
 def gtin_readings(text: str) -> tuple[str, ...]:
-    """The GTIN-14 of a trade item and its Digital Link; nothing for another text, or a wrong check digit.
+    """Returns the GTIN-14 of a trade item and its Digital Link; () for other texts and for wrong check digits.
 
     >>> gtin_readings("urn:epc:id:sgtin:9506000.013435.42")
     ('09506000134352', 'https://id.gs1.org/01/09506000134352')
@@ -117,8 +117,8 @@ def gtin_readings(text: str) -> tuple[str, ...]:
 
 
 def digital_link(text: str) -> str | None:
-    """GS1's Digital Link that names the same trade item; None for another text, or a wrong check digit. EPC URIs are
-    mapped as GS1's EPC Tag Data Standard has it.
+    """Returns the Digital Link of GS1 that names the same trade item; None for other texts and for wrong check digits.
+    EPC URIs are mapped according to the EPC Tag Data Standard of GS1.
 
     >>> digital_link("urn:epc:id:sgtin:9506000.013435.42")
     'https://id.gs1.org/01/09506000134352/21/42'
@@ -147,13 +147,14 @@ def digital_link(text: str) -> str | None:
 
 
 def _check_digit(body: str) -> str:
-    """That of the first 13 digits of a GTIN-14 (GS1 General Specifications, section 7.9): weights 3, 1, 3, …"""
+    """Returns the check digit for the first 13 digits of a GTIN-14 (GS1 General Specifications, section 7.9; weights
+    3, 1, 3, …)."""
     total = sum(int(digit) * (3, 1)[place % 2] for place, digit in enumerate(body))
     return str(-total % 10)
 
 
 def readings_of_identifier(patterns: Iterable["IdentifierPattern | str"], text: str) -> tuple[str, ...]:
-    """What `text` is also, by patterns and built-in readings: distinct, without itself."""
+    """Returns the distinct readings of `text` by patterns and built-in readings, without `text` itself."""
     found: dict[str, None] = {}
     for each in patterns:
         if isinstance(each, str):
@@ -166,7 +167,7 @@ def readings_of_identifier(patterns: Iterable["IdentifierPattern | str"], text: 
 
 
 def attribute_readings(attribute: str, declared: Any) -> tuple["IdentifierPattern | str", ...]:
-    """Patterns and names of built-in readings, as the declaration of an attribute has them. Raises
+    """Returns the patterns and the names of built-in readings in the declaration of an attribute (`reads`). Raises
     InvalidDeclaration."""
     if declared is None:
         return ()
@@ -178,7 +179,8 @@ def attribute_readings(attribute: str, declared: Any) -> tuple["IdentifierPatter
 
 
 def named_pattern(what: str, key: str, declared: Any, built_in: Sequence[str]) -> "IdentifierPattern | str":
-    """One pattern, or the name of one that is `built_in`. Raises InvalidDeclaration."""
+    """Returns a declared pattern, or the name of a built-in one, which must be in `built_in`. Raises
+    InvalidDeclaration."""
     if not isinstance(declared, str):
         return _pattern(what, key, declared)
     if declared not in built_in:
@@ -189,7 +191,8 @@ def named_pattern(what: str, key: str, declared: Any, built_in: Sequence[str]) -
 
 
 def identifier_patterns(what: str, key: str, declared: Any) -> tuple[IdentifierPattern, ...]:
-    """The patterns of a declaration: one `{"match": …, "as": …}` or a list of them. Raises InvalidDeclaration."""
+    """Returns the patterns of a declaration: one `{"match": …, "as": …}` or a list of them. Raises
+    InvalidDeclaration."""
     listed = [declared] if isinstance(declared, Mapping) else declared
     if not isinstance(listed, list | tuple) or not 0 < len(listed) <= MOST_PATTERNS:
         raise InvalidDeclaration(f'{what}: {key} is {{"match": …, "as": …}}, or a list of 1 to {MOST_PATTERNS} of them')
@@ -217,13 +220,13 @@ KEYS: Final = frozenset({"identifiers", "iri", "notation"})
 PLACE: Final = "{code}"
 MOST_IDENTIFIERS = 32
 LONGEST = 200
-"""Characters of a code."""
+"""Maximum length of a code in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeSystem:
-    """A declared system. `template` has `{code}` where the code stands in an IRI; `patterns` give the IRI of a code
-    that they match; `notation` is the property that holds the codes of concepts."""
+    """A declared code system. `template`: an IRI with `{code}` in place of the code. `patterns`: they read the IRI from
+    a code that they match. `notation`: the property that holds the codes of concepts."""
 
     name: str
     identifiers: tuple[str, ...]
@@ -232,14 +235,14 @@ class CodeSystem:
     notation: str = NOTATION
 
     def iris(self, code: str) -> tuple[str, ...]:
-        """The IRIs that the code may mean."""
+        """Returns the IRIs that the code may mean, by `template` or else by `patterns`."""
         if self.template is not None:
             return (self.template.replace(PLACE, code),)
         return tuple(found for each in self.patterns if (found := each.reading(code)) is not None)
 
 
 def code_system(name: str, declared: Any) -> CodeSystem:
-    """Raises InvalidDeclaration."""
+    """Returns the code system of a declaration. Raises InvalidDeclaration."""
     what = f"code system {name!r}"
     if not isinstance(declared, Mapping) or declared.keys() - KEYS:
         raise InvalidDeclaration(f"{what}: an object with {', '.join(sorted(KEYS))} is expected")
@@ -263,7 +266,7 @@ def code_system(name: str, declared: Any) -> CodeSystem:
 
 
 class CodeSystems:
-    """All systems of one vocabulary. Immutable; a look-up costs some dict accesses."""
+    """All code systems of one vocabulary. Immutable. Cost of a look-up: a few dictionary accesses."""
 
     def __init__(
         self,
@@ -271,8 +274,8 @@ class CodeSystems:
         records: Callable[[], Iterable[ConceptRecord]],
         main: Callable[[str], str] = lambda text: text,
     ) -> None:
-        """`records` are those of all concepts, gone through once when a code is first looked up; `main` gives the main
-        form of an identifier that has aliases (rule 24). Raises InvalidDeclaration."""
+        """`records` returns the records of all concepts; it is called once, at the first look-up of a code. `main`
+        returns the main form of an identifier that may have aliases (rule 24). Raises InvalidDeclaration."""
         self._main = main
         self._declared = tuple(code_system(name, each) for name, each in (declared or {}).items())
         self._of: dict[str, CodeSystem] = {}
@@ -292,7 +295,7 @@ class CodeSystems:
         return {each.name: each for each in self._declared}
 
     def names_in(self, system: str, names: Iterable[str]) -> Iterator[str]:
-        """Those of `names` that some code of a declared system may mean. Linear in `names`."""
+        """Yields those of `names` (IRIs) that a code of a declared system may mean. Linear in `names`."""
         declared, coded = self._of[self._main(system)], self._by_notation()
         noted = {
             iri
@@ -305,12 +308,12 @@ class CodeSystems:
         return (name for name in names if name in noted or (beginnings and name.startswith(beginnings)))
 
     def knows(self, system: str) -> bool:
-        """Whether a system is declared under this name or identifier, or a scheme with codes."""
+        """Whether `system` is the name or identifier of a declared system, or a scheme whose concepts have codes."""
         system = self._main(system)
         return system in self._of or any(scheme == system for scheme, _ in self._by_notation())
 
     def iris(self, system: str, code: str) -> tuple[str, ...]:
-        """The IRIs that a code of a system may mean, known or unknown."""
+        """Returns the IRIs that a code of a system may mean. They need not be IRIs of known concepts."""
         if len(code) > LONGEST:
             return ()
         system = self._main(system)
@@ -324,7 +327,8 @@ class CodeSystems:
         return tuple(found)
 
     def _by_notation(self) -> dict[tuple[str, str], dict[str, tuple[str, ...]]]:
-        """(scheme or namespace, property) → code → IRIs. Two threads may both build it."""
+        """Returns (scheme or namespace, property) → code → IRIs; built at the first call. Two threads may both build
+        it."""
         if self._coded is None:
             coded: defaultdict[tuple[str, str], dict[str, tuple[str, ...]]] = defaultdict(dict)
             spaces = tuple(identifier for each in self._declared for identifier in each.identifiers)
@@ -343,6 +347,7 @@ class CodeSystems:
 
 
 def _is_in(iri: str, namespace: str) -> bool:
-    """Whether `namespace` is that of a name: all before its local name, of OBO's with the prefix (`…/obo/HP_`)."""
+    """Whether `iri` is in `namespace`: a prefix of the IRI that contains at least all before the local name. It may be
+    longer, such as the prefix of an OBO ontology (`…/obo/HP_`)."""
     local = local_name(iri)
     return iri.startswith(namespace) and len(namespace) >= len(iri) - len(local)

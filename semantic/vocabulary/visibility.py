@@ -1,9 +1,9 @@
-"""Who may see the values of an attribute: which values a role may read, and on which it may match.
+"""Access control for attributes: which values a role may read, and on which values it may match.
 
-    declarations: readable_by, matchable_by ──Visibility──▶ View of some roles ──▶ an event without what is hidden
-                                                                          └─────▶ what a subscription rests on
+    declarations: readable_by, matchable_by ──view_of_roles──▶ View of some roles ──▶ an event without hidden values
+                                                                             └─────▶ hidden attributes of a subscription
 
-docs/security.md has the rules. A view errs on the side of hiding: what it lets through never depends on a hidden value.
+docs/security.md has the rules. In doubt, a view hides a value: what it shows never depends on a hidden value.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from kindcast.semantic.vocabulary.derivation import Derivations
 __all__ = ["View", "view_of_roles"]
 
 LINKED_DATA = ("@context", "@graph", "@id")
-"""Members of documents whose keys may mean anything: their data is hidden as a whole."""
+"""Members that mark linked data, whose keys may mean any attribute: such data is hidden as a whole."""
 
 ADMINISTRATOR = "admin"
 
@@ -27,8 +27,8 @@ Segments = tuple[str, ...]
 
 
 def view_of_roles(scheme: AttributeScheme, derivations: Derivations, roles: Collection[str] | None) -> "View | None":
-    """What somebody with these roles may see under a vocabulary; None where that is everything: nothing is hidden from
-    them, they administer, or there are no keys (`roles` is None). Linear in the declarations."""
+    """Returns what these roles may see under a vocabulary. None means everything: nothing is hidden from them, one of
+    them is `admin`, or the server has no keys (`roles` is None). Linear in the declarations."""
     if roles is None or ADMINISTRATOR in roles:
         return None
     having = frozenset(roles)
@@ -45,8 +45,9 @@ def view_of_roles(scheme: AttributeScheme, derivations: Derivations, roles: Coll
 
 @dataclass(frozen=True)
 class View:
-    """What some roles do not see: the names of attributes, as segments, whose values they may not read, and on which
-    they may not match. A name hides all that contains it: `ssn` also `patient.ssn` and `ssn.year`."""
+    """What is hidden from some roles: the names of attributes, as segments, whose values they may not read
+    (`unreadable`), and on which they may not match (`unmatchable`). A name hides each name that contains it: `ssn` also
+    hides `patient.ssn` and `ssn.year`."""
 
     scheme: AttributeScheme
     derivations: Derivations
@@ -57,19 +58,20 @@ class View:
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def readable(self, body: str) -> str:
-        """A CloudEvent as JSON, without the values that may not be read."""
+        """Returns a CloudEvent (JSON) without the values that may not be read."""
         return self._without(body, self.unreadable)
 
     def explainable(self, body: str) -> str:
-        """The same, and without those that may not be matched on."""
+        """Returns a CloudEvent (JSON) without the values that may not be read or may not be matched on."""
         return self._without(body, self.unreadable | self.unmatchable)
 
     def matchable(self, body: str) -> str:
-        """A CloudEvent as JSON, without the values that may not be matched on."""
+        """Returns a CloudEvent (JSON) without the values that may not be matched on."""
         return self._without(body, self.unmatchable)
 
     def _without(self, body: str, hidden: frozenset[Segments]) -> str:
-        """Data whose keys cannot be told apart (linked data, text, bytes) goes as a whole."""
+        """Returns a CloudEvent without hidden values. Data whose keys cannot be checked (linked data, text, bytes) is
+        removed as a whole."""
         event = msgspec.json.decode(body)
         kept = {name: each for name, each in event.items() if name == "data" or not self._hides(f"ce.{name}", hidden)}
         kept.pop("data_base64", None)
@@ -95,17 +97,18 @@ class View:
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _hides(self, name: str, hidden: frozenset[Segments]) -> bool:
-        """Whether the values of this name are values of a hidden one, by whichever name it is known."""
+        """Whether the values under this name are values of a hidden attribute, by any of the attribute's names."""
         return any(contains(tuple(segments_of(each)), hidden) for each in self._names(name))
 
     def _names(self, name: str) -> Iterator[str]:
-        """The name, what it means, and the names above that."""
+        """Yields the resolved name of the attribute (of an aggregate: of its attribute), its local name, and the names
+        above these."""
         aggregate = aggregate_of(name)
         name = self.scheme.resolve(name if aggregate is None else aggregate[1])
         for each in dict.fromkeys((name, self.scheme.localised(name))):
             yield each
             yield from self.scheme.broader(each)
-            if "^" in each:  # stated from the other end: the values are those of the property itself
+            if "^" in each:  # an inverse property: its values are those of the property itself
                 yield from self.scheme.broader(each.replace("^", ""))
 
     def hides_value(self, name: str) -> bool:
@@ -123,8 +126,8 @@ class View:
         return any(is_above(each, hidden) for each in found for hidden in telling)
 
     def _telling(self, hidden: frozenset[Segments]) -> frozenset[Segments]:
-        """Hidden names, and those whose values are made of theirs: the names above them, what is derived of them, and
-        what has its unit or its parts there."""
+        """Returns the hidden names and all names whose values depend on theirs: the names above them, the attributes
+        derived from them, and the attributes that have their unit, number or code in them. Cached."""
         known = self._closed.get(hidden)
         if known is not None:
             return known
@@ -153,8 +156,9 @@ class View:
     def hidden_in(
         self, attributes: Iterable[str], operators: Iterable[str] = (), *, explained: bool = False
     ) -> list[str]:
-        """What is hidden of that on which a subscription rests: attributes, and operators, for these see the whole
-        event. `explained`: also what may only not be read, since an explanation shows values."""
+        """Returns the hidden attributes that a subscription uses, and all operators that it calls, because an operator
+        sees the whole event. `explained`: also the attributes that may be matched on but not read, because an
+        explanation shows values."""
         found = [
             each
             for each in attributes
@@ -173,7 +177,7 @@ def contains(name: Segments, hidden: Collection[Segments]) -> bool:
 
 
 def is_above(name: Segments, hidden: Segments) -> bool:
-    """Whether it ends with the beginning of a hidden name, whose values are then a part of its own.
+    """Whether `name` ends with the beginning of a hidden name. Then the hidden values are a part of its values.
 
     >>> is_above(("a", "patient"), ("patient", "ssn")), is_above(("patient",), ("ssn",))
     (True, False)
@@ -182,7 +186,7 @@ def is_above(name: Segments, hidden: Segments) -> bool:
 
 
 def _is_linked(data: Any) -> bool:
-    """Whether it is JSON-LD, or looks like it, in any of its objects."""
+    """Whether any object in `data` has a member that marks JSON-LD."""
     waiting = [data]
     while waiting:
         node = waiting.pop()

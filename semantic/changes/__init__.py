@@ -1,4 +1,4 @@
-"""What a new version of a vocabulary changes: concepts, and what subscriptions mean."""
+"""Changes between two versions of a vocabulary: differences of concepts, and the impact on subscriptions."""
 
 from typing import TYPE_CHECKING
 

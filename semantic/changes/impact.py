@@ -55,13 +55,11 @@ __all__ = [
 ]
 
 
-# What a stored subscription depends on: the concepts, attributes, units and words that stand in its tree.
+# Footprints: the parts on which a stored subscription depends, which are the concepts, attributes, units and words in
+# its tree.
 #
-# Only stored trees are read (`Compiled.tree`): their terms are IRIs and their attributes canonical names already. It
-# is a
-# plain walk over JSON, a few microseconds a predicate, so that a hundred thousand of them can be looked through while
-# a
-# server works.
+# Only stored trees are read (`Compiled.tree`). In these, terms are IRIs and attributes have canonical names. The cost
+# is a few microseconds per predicate, so that 100,000 trees can be read while a server works.
 
 
 class TermPart(NamedTuple):
@@ -116,7 +114,7 @@ class DatesPart(NamedTuple):
 
 
 class NamePart(NamedTuple):
-    """An attribute whose name is a keyword now where it stands before a relation."""
+    """An attribute with the name `every`, which is now a keyword before a relation."""
 
     attribute: str
 
@@ -152,12 +150,12 @@ def _parts(tree: Any) -> Iterator[Part]:
             for part in _parts_of(key, operands):
                 yield part if not isinstance(part, TextPart | PairPart | DatesPart) else part._replace(array=array)
                 if array and isinstance(part, AttributePart):
-                    # Inside elements of an array, a declaration of the whole dotted name goes first.
+                    # Inside elements of an array, the declaration of the full dotted name has precedence.
                     yield AttributePart(f"{array}.{part.attribute}")
 
 
 def _parts_of(key: str, operands: Any) -> Iterator[Part]:
-    """Those of one predicate."""
+    """Yields the parts of one predicate. Parts inside `all`, `any`, `not`, `some` and `every` are left to `_parts`."""
     match key, operands:
         case (("all" | "any" | "not"), _):
             pass
@@ -204,7 +202,7 @@ EQUALS = frozenset({"=", "!=", "in"})
 
 
 def _dated(operand: Any) -> Literal["date-time", "date", "number"] | None:
-    """What a constant is to an attribute that holds dates."""
+    """Returns how a constant compares with an attribute that holds dates; None if it does not."""
     match operand:
         case {"instant": str()}:
             return "date-time"
@@ -250,13 +248,14 @@ def _iris(terms: Any) -> Iterator[str]:
             yield term["iri"]
 
 
-# Which published values may be read otherwise under another vocabulary: names that moved, and words that changed.
+# Differing values: published values that two vocabularies may read differently.
 #
-# What is the same in both vocabularies is not looked at: a value whose names, labels and place are untouched reads the
-# same, whatever its subscribers ask. What comes out is a little more than what really differs, never less.
+# Only differences of the vocabularies are examined: a value whose names, labels and position in the hierarchy are the
+# same has the same reading under both. The result is a superset: it may contain values that are read alike, and it
+# misses none that is read differently.
 #
-#     names   declared, dropped, with other parents, classes, equivalences or exact matches … and all beneath them
-#     words   labels that come, go or change hands; local names; entries of the user's table of synonyms
+#     names   added or removed, or with other parents, classes, equivalences or exact matches; and all names beneath them
+#     words   labels that are added, removed or moved to another concept; local names; entries of the synonym tables
 
 
 def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
@@ -283,16 +282,16 @@ def differing_values(before: Vocabulary, after: Vocabulary) -> frozenset[str]:
         starts = {vocabulary.concept(iri) for iri in touched}
         touched |= _names(vocabulary, _below(vocabulary, {each for each in starts if each is not None}, edges))
         if forwarding:
-            # Replacements may be chains, so that another end of one is another reading of all its names.
+            # Replacements may form chains: if the end of a chain changes, the reading of all its names changes.
             touched |= {record.iri for each in vocabulary.ontologies for record in _records(each) if record.deprecated}
         else:
             touched |= _led_to(vocabulary, touched)
     for vocabulary in (before, after):
-        # A name, its labels and its local name may each be read in another way: a replacement, or a name shared.
+        # The name, its labels and its local name may each change their reading: by a replacement or a shared label.
         for ontology in vocabulary.ontologies:
             words |= {word for each in _records(ontology) if each.iri in touched for word in _words(each)}
-        words |= vocabulary.synonyms.keys()  # whose root may be written in any way that resolves
-        # Who becomes known brings along the names it is merged with.
+        words |= vocabulary.synonyms.keys()  # a root word may be any text that resolves
+        # With a name that becomes known, the names that are merged with it become known, too.
         known = {vocabulary.concept(iri) for iri in above}
         above |= _names(vocabulary, (each for each in known if each is not None))
     words |= {local_name(iri) for iri in touched | above} - {""}
@@ -329,7 +328,7 @@ def _compare_records(was: Ontology, now: Ontology, touched: set[str], words: set
         if other is None:
             touched.add(record.iri)
         elif other.kind != record.kind:
-            words |= _words(record)  # a class goes before individuals of the same name
+            words |= _words(record)  # a class has precedence over individuals of the same name
         forwarding |= _forwards(record) != (_forwards(other) if other is not None else None)
     for record in old.values():
         touched.add(record.iri)
@@ -439,7 +438,7 @@ def _names(vocabulary: Vocabulary, concepts: Iterable[ConceptId]) -> set[str]:
 
 
 LISTED = 20
-"""Entries of a list, where nobody asks for another number; counts are always complete."""
+"""Default maximum length of a list. Counts are always complete."""
 
 
 What = Literal["gains", "loses", "gains_words", "loses_words"]
@@ -484,12 +483,12 @@ class Impact:
         self.after = after
         self.listed = listed
         self.changes: dict[Part, Change] = {}
-        """Of every part that changes."""
+        """Part → its change, for each part that changes."""
         self.live = 0
         self.changed: list[str] = []
-        """Ids of the subscriptions that change, as they came."""
-        self._judged: dict[Part, int] = {}  # part -> how many subscriptions have it
-        self._parts_of: dict[str, tuple[Part, ...]] = {}  # of those that change
+        """Ids of the subscriptions that change, in the order in which they were added."""
+        self._judged: dict[Part, int] = {}  # part → number of subscriptions that have it
+        self._parts_of: dict[str, tuple[Part, ...]] = {}  # id → its changing parts
 
     def add(self, subscriptions: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Adds subscriptions as (id, stored tree). Visits each tree and compares each new part under both vocabularies.
@@ -536,7 +535,7 @@ class Impact:
                 case PairPart():
                     self._judge_pair(part, change)
                 case NamePart() if self.before.meaning < 3 <= self.after.meaning:
-                    change.details["written"] = "in backquotes before a relation"  # the tree means what it meant
+                    change.details["written"] = "in backquotes before a relation"  # the meaning is unchanged
                 case DatesPart():
                     self._judge_dates(part, change)
                 case _:
@@ -552,7 +551,7 @@ class Impact:
             values |= self._respelt(part.iri)
             was, now = old.take(part), new.take(part)
             if was.iri != now.iri:
-                # What it is read as is another concept: all beneath either may be gained or lost.
+                # The term is read as another concept: all names beneath either concept may be gained or lost.
                 values |= beneath(self.before, was.concept) | beneath(self.after, now.concept)
                 change.details["replaced"] = {"from": was.iri, "to": now.iri}
             if (was.concept is None) != (now.concept is None) and part.test != "instance":
@@ -567,7 +566,7 @@ class Impact:
             reached, reaches = old.reached(value), new.reached(value)
             if reached != reaches:
                 named = self.before.names(value) or self.after.names(value)
-                # A word or an alias that comes or goes with the concept it names is no news beside that concept.
+                # A word or an alias that is added or removed with its concept is not reported besides the concept.
                 for part in reaches - reached if named else _news(new, old, value, reaches - reached):
                     terms[part].note("gains" if named else "gains_words", value, self.listed)
                 for part in reached - reaches if named else _news(old, new, value, reached - reaches):
@@ -622,7 +621,7 @@ class Impact:
     @cached_property
     def _values(self) -> frozenset[str]:
         values = differing_values(self.before, self.after)
-        if self.before.meaning != self.after.meaning:  # labels of several concepts may be read by other rules
+        if self.before.meaning != self.after.meaning:  # other rules for labels of several concepts
             values |= self.before.shared_labels() | self.after.shared_labels()
         return values
 
@@ -643,8 +642,9 @@ class Impact:
             change.details["declaration"] = {"from": _told(declared), "to": _told(declares)}
 
     def _note_split(self, name: str, change: Change) -> None:
-        """What an envelope that comes holds under `path.name` are values of `name` from then on, and what stands under
-        its path itself is gone from the document (rule 21); the other way round for an envelope that goes."""
+        """Notes the effect of added and removed envelopes on an attribute (rule 21). With a new envelope, the values
+        under `path.name` become values of `name`, and the values under the path itself are no longer in the document.
+        For a removed envelope it is the reverse."""
         if name.startswith("ce.") and name != "ce.type":
             return
         member = "@type" if name == "ce.type" else name
@@ -721,7 +721,7 @@ class Impact:
         tables whose texts changed."""
         predicate = parse_tree(json.loads(part.predicate))
         if not self._retold or checks_of(predicate, self.after, part.array) is not None:  # type: ignore[arg-type]
-            return  # it asks for members of an enumeration or date-times
+            return  # it compares members of an enumeration or date-times
         test = text_test(predicate)
         for word, was, now in self._retold:
             held, holds = any(map(test, was)), any(map(test, now))
@@ -729,8 +729,8 @@ class Impact:
                 change.note("gains_words" if holds else "loses_words", word, self.listed)
 
     def _judge_dates(self, part: DatesPart, change: Change) -> None:
-        """Rule 26 of meaning 3: published dates compare with date-times; where an attribute is declared to hold them,
-        texts that are dates and numbers do so too."""
+        """Notes the effect of rule 26 of meaning 3: published dates are compared with date-times. If the attribute is
+        declared to hold date-times, constants that are dates or numbers are compared with date-times, too."""
         if self.before.meaning >= 3 or self.after.meaning < 3:
             return
         scheme = self.after.attributes
@@ -741,9 +741,10 @@ class Impact:
             change.details["compared"] = f"{told} with date-times"
 
     def _judge_pair(self, part: PairPart, change: Change) -> None:
-        """Rule 9 of meaning 2: what reads as a quantity or a date-time on both sides is no longer compared as text. Two
-        attributes that are declared as numbers, or one that is as a boolean, have no such texts. Rule 26 of meaning 3:
-        nor are dates of two attributes that are declared to hold them."""
+        """Notes the effect of new rules on a comparison of two attributes. Rule 9 of meaning 2: quantities and
+        date-times on both sides are no longer compared as texts. This has no effect if both attributes are declared as
+        numbers, or one as a boolean. Rule 26 of meaning 3: if an attribute is declared as a date-time, dates are no
+        longer compared as texts, either."""
         predicate = parse_tree(json.loads(part.predicate))
         if self.before.meaning >= self.after.meaning or not isinstance(predicate, Comparison):
             return
@@ -791,7 +792,7 @@ class _Anchors:
         self.vocabulary = vocabulary
         self._here: defaultdict[int, set[TermPart]] = defaultdict(set)
         self._above: defaultdict[int, set[TermPart]] = defaultdict(set)
-        self._written: defaultdict[str, set[TermPart]] = defaultdict(set)  # root word -> instances that are no concepts
+        self._written: defaultdict[str, set[TermPart]] = defaultdict(set)  # root word → instances without a concept
 
     def take(self, part: TermPart) -> _Anchor:
         """Adds a term; its IRI is replaced as rule 14 says. Returns its reading."""
@@ -804,7 +805,7 @@ class _Anchors:
                 if shadow is not None:
                     self._above[shadow].add(part)
             else:
-                concept = None  # the relation is gone, or the concept
+                concept = None  # the relation or the concept was removed
         elif concept is not None:
             if part.test in ("isa", "is", "instance"):
                 self._here[concept].add(part)
@@ -858,7 +859,7 @@ def _told(declaration: AttributeDeclaration | None) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Returns a member of a declaration as a JSON value."""
     if isinstance(value, Enumeration):
         order = {member: sorted(above) for member, above in sorted(value.above.items()) if above}
         return {"members": list(value.members), **({"above": order} if value.is_ordered else {})}

@@ -1,7 +1,7 @@
-"""Statistics of each operator predicate: how often it holds, and what a call costs.
+"""Statistics of operator predicates: how often each predicate is true, and what a call costs.
 
-Counts decay, so that what happened lately counts most. Before a predicate was ever asked, its operator's record speaks
-for it, and before that the operator's declaration. Records are plain JSON, so that they outlive a process and an
+Counts decay exponentially, so recent calls count most. Until a predicate was evaluated, the statistics of its operator
+are used, and until the operator was called, its declaration. Records are plain JSON: they outlive a process, and an
 archive job can write them.
 """
 
@@ -16,17 +16,17 @@ import msgspec
 __all__ = ["Experience", "Record", "read_priors"]
 
 
-# What an archive taught of operators, as the job `learn` writes it: where a process begins that has asked nobody yet.
+# Priors: the statistics of operators that the job `learn` computed from an archive, for a process without calls yet.
 #
-# priors.json    {"operators": [a record of `Experience.as_records`, …], and what else was learned}
+# priors.json    {"operators": [a record of `Experience.as_records`, …], and other results of the job}
 
 MOST_BYTES = 256 << 20
-"""Of a file: some hundred bytes for each of 200,000 predicates, and room for the rest."""
+"""Maximum bytes of such a file: some hundred bytes for each of 200,000 predicates, and room for the other results."""
 
 
 def read_priors(path: Path) -> list[dict[str, Any]]:
-    """The records of operators in a file; for `Experience.from_records` and `Experience.begin_with`. Raises ValueError
-    with what is wrong with it, `OSError`."""
+    """Reads the records of operators from a file, for `Experience.from_records` and `Experience.begin_with`. Raises
+    ValueError, whose message says what is wrong with the file, or OSError."""
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"{path} has more than {MOST_BYTES:,} bytes")
     try:
@@ -40,16 +40,17 @@ def read_priors(path: Path) -> list[dict[str, Any]]:
 
 
 MEMORY = 1_000.0
-"""Evaluations after which an old one counts for 1 / e."""
+"""Number of later evaluations after which an evaluation counts for 1 / e."""
 PRIOR = 4.0
-"""Evaluations that a prior stands for: a few real ones outweigh it."""
+"""Weight of a prior, as a number of evaluations: a few real evaluations outweigh it."""
 MOST_RECORDS = 200_000
-"""Predicates remembered: those that nobody asks about any more would pile up. What was asked longest ago goes first."""
+"""Maximum number of predicates with a record. The predicate that was evaluated least recently is dropped first."""
 
 
 @dataclass(slots=True)
 class Record:
-    """Decayed counts: evaluations, those that held, the seconds they took; and all evaluations ever."""
+    """Statistics of a predicate or an operator. Decayed sums: evaluations (`asked`), true ones (`held`), `seconds`.
+    Total counts: `evaluations`, `failures`."""
 
     asked: float = 0.0
     held: float = 0.0
@@ -58,6 +59,7 @@ class Record:
     failures: int = 0
 
     def note(self, held: bool, seconds: float) -> None:
+        """Counts one evaluation: its result and the seconds that it took."""
         keep = 1.0 - 1.0 / MEMORY
         self.asked = self.asked * keep + 1.0
         self.held = self.held * keep + held
@@ -65,17 +67,17 @@ class Record:
         self.evaluations += 1
 
     def selectivity(self, prior: float) -> float:
-        """The probability that it holds."""
+        """Returns the probability that the predicate is true. `prior` is the estimate without evaluations."""
         return (self.held + PRIOR * prior) / (self.asked + PRIOR)
 
     def cost(self, prior: float) -> float:
-        """Expected seconds of an evaluation."""
+        """Returns the expected seconds of an evaluation. `prior` is the estimate without evaluations."""
         return (self.seconds + PRIOR * prior) / (self.asked + PRIOR)
 
 
 @dataclass(slots=True)
 class Experience:
-    """Records by predicate (the text of a call) and by operator. One owner."""
+    """Records by predicate (the text of a call) and by operator. Not thread-safe."""
 
     predicates: dict[str, Record] = field(default_factory=dict)
     operators: dict[str, Record] = field(default_factory=dict)
@@ -90,7 +92,8 @@ class Experience:
         self.operators.setdefault(operator, Record()).failures += 1
 
     def expected(self, operator: str, predicate: str, selectivity: float, cost: float) -> tuple[float, float]:
-        """(probability that `predicate` holds, seconds that asking costs); the arguments are what was declared."""
+        """Returns (probability that `predicate` is true, expected seconds of a call). `selectivity` and `cost` are those
+        that the operator declares."""
         of_operator = self.operators.get(operator)
         if of_operator is not None:
             selectivity, cost = of_operator.selectivity(selectivity), of_operator.cost(cost)
@@ -98,19 +101,22 @@ class Experience:
         return (selectivity, cost) if own is None else (own.selectivity(selectivity), own.cost(cost))
 
     def begin_with(self, records: Iterable[Mapping[str, Any]]) -> int:
-        """Take over what an archive taught of operators and predicates that were never asked here; returns how many.
-        Raises ValueError as `from_records` does; then nothing was taken over."""
+        """Adds the records of an archive for operators and predicates that have no record here, and returns their
+        number. Raises ValueError like `from_records`; then no record is added."""
         known = Experience.from_records(records)
         operators = {name: record for name, record in known.operators.items() if name not in self.operators}
         room = MOST_RECORDS - len(self.predicates)
         new = [text for text in known.predicates if text not in self.predicates][: max(0, room)]
         self.operators |= operators
-        self.predicates = {text: known.predicates[text] for text in new} | self.predicates  # asked here is asked last
+        self.predicates = {
+            text: known.predicates[text] for text in new
+        } | self.predicates  # those evaluated here are the most recent
         self._operator_of |= {text: known._operator_of[text] for text in new}
         return len(operators) + len(new)
 
     def as_records(self) -> list[dict[str, Any]]:
-        """One plain record an operator (`predicate` is None) and one a predicate, those asked longest ago first."""
+        """Returns one plain record per operator (`predicate` is None), then one per predicate, least recently evaluated
+        first."""
         told = [(name, None, record) for name, record in self.operators.items()]
         own = [(self._operator_of[text], text, record) for text, record in self.predicates.items()]
         return [
@@ -128,8 +134,8 @@ class Experience:
 
     @classmethod
     def from_records(cls, records: Iterable[Mapping[str, Any]]) -> "Experience":
-        """What `as_records` wrote; of two records of one predicate the later counts. Raises ValueError with the record
-        that makes no sense: it may come from a file that somebody wrote.
+        """Reads what `as_records` wrote. Of two records of one predicate, the later one is used. Raises ValueError with
+        the invalid record: the records may come from a file that a person wrote.
 
         >>> known = Experience()
         >>> known.note("near", "near('Vienna')", held=True, seconds=0.2)
@@ -155,6 +161,7 @@ class Experience:
         return found
 
     def _of(self, operator: str, predicate: str) -> Record:
+        """Returns the record of a predicate, creating it if necessary, and moves it to the end (LRU order)."""
         record = self.predicates.pop(predicate, None)
         if record is None:
             record = Record()
@@ -162,5 +169,5 @@ class Experience:
             if len(self.predicates) >= MOST_RECORDS:
                 oldest = next(iter(self.predicates))
                 del self.predicates[oldest], self._operator_of[oldest]
-        self.predicates[predicate] = record  # last asked stands last
+        self.predicates[predicate] = record  # the most recent one is last
         return record

@@ -586,8 +586,8 @@ class AttributeScheme:
         return {"label": name} if told is None else {"label": name, "property": told}
 
     def _label(self, name: str, segment: str, language: str) -> str | None:
-        """The label of the attribute `name` that ends with `segment`; of `<IRI>` only if a property of this IRI is
-        known, for others may have its local name."""
+        """Returns the label of the attribute `name`, which ends with `segment`; None without a label. A segment `<IRI>`
+        has a label only if a property with this IRI is known, because other properties may have its local name."""
         if segment.startswith(_OF_PROPERTY) and not self._is_known(segment):
             return None
         found = self.declaration(name)
@@ -603,15 +603,15 @@ class AttributeScheme:
         return iri in self.properties.get(local_name(iri), ())
 
     def _local(self, segment: str) -> str:
-        """A segment as a short name: of `<IRI>` the local name, if it can be one."""
+        """Returns the short form of a segment: of `<IRI>` the local name, unless that is empty or contains a dot."""
         if not (segment.startswith(_OF_PROPERTY) and segment.endswith(">")):
             return segment
         local = local_name(segment[segment.index("<") + 1 : -1])
         return local if local and "." not in local else segment
 
     def mentioned(self, names: Iterable[str]) -> frozenset[str]:
-        """What dotted `names`, which subscriptions ask for, and all declarations speak of: local names, and IRIs of
-        properties in their main form. Linear."""
+        """Returns the segments in dotted `names` (those that subscriptions use) and in all declarations: local names,
+        CURIEs, and the main forms of IRIs of properties. Linear."""
         found: set[str] = set()
         for name in (*self.declarations, *names):
             for segment in segments_of(name):
@@ -624,8 +624,8 @@ class AttributeScheme:
         return frozenset(found)
 
     def strangers(self, name: str, mentioned: Collection[str]) -> Iterator[tuple[str, str]]:
-        """The properties in the dotted name of a graph's pairs of which `mentioned` does not speak: the main form of
-        the IRI of each, and the dotted attribute that leads to it, with local names."""
+        """Yields the properties in the dotted `name` of a graph that are not `mentioned`: (main form of the IRI, dotted
+        path to the property, with local names)."""
         segments = segments_of(name) if "<" in name else ()
         for place, segment in enumerate(segments):
             if segment.startswith(_OF_PROPERTY) and segment.endswith(">"):
@@ -634,8 +634,8 @@ class AttributeScheme:
                     yield iri, ".".join(map(self._local, segments[: place + 1]))
 
     def takes_comparators(self, name: str) -> bool:
-        """Whether the quantities of the dotted `name` may be intervals (rule 22): it is declared to hold objects that
-        state quantities, or has one of FHIR's names for them."""
+        """Whether the quantities of the dotted `name` may be intervals (rule 22): the attribute is declared to hold
+        objects that state quantities, or has one of the names that FHIR uses for quantities."""
         if may_be_compared(name):
             return True
         found = self.declaration(name)
@@ -643,7 +643,7 @@ class AttributeScheme:
 
     @cached_property
     def near_names(self) -> NearNames:
-        """The declared names, for suggestions. Made when first asked for."""
+        """The index of the declared names, for suggestions. Built at the first use."""
         return NearNames(self.declarations)
 
     @cached_property
@@ -658,7 +658,7 @@ class AttributeScheme:
 
 
 def segments_of(name: str) -> list[str]:
-    """The segments of a dotted name; the dots of an IRI in `<…>` do not separate.
+    """Splits a dotted name into segments. The dots of an IRI in `<…>` do not separate segments.
 
     >>> segments_of("seller.<http://example.org/e.mail>.@language")
     ['seller', '<http://example.org/e.mail>', '@language']
@@ -676,7 +676,8 @@ def segments_of(name: str) -> list[str]:
 
 
 def _closures(names: Iterable[str], parents: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
-    """Name → all names above it, nearest first. Raises OntologyError for more than anybody means."""
+    """Returns name → all names above it, nearest first. Raises OntologyError if there are more than `ABOVE_IN_ALL` in
+    all."""
     above: dict[str, tuple[str, ...]] = {}
     total = 0
     for name in names:
@@ -688,7 +689,7 @@ def _closures(names: Iterable[str], parents: Mapping[str, set[str]]) -> dict[str
 
 
 def _closure(name: str, parents: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """All names above `name`, nearest first."""
+    """Returns the names above `name`, nearest first: at most `ABOVE`. `parents`: name → the names directly above it."""
     found: dict[str, None] = {}
     layer = [name]
     while layer and len(found) < ABOVE:

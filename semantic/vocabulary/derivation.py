@@ -294,7 +294,8 @@ def _resolved(node: Expression, scheme: AttributeScheme, units: Units) -> Expres
 
 
 def _in_order(found: Mapping[str, Derivation]) -> list[Derivation]:
-    """Each derivation after those of its inputs. Raises `InvalidDeclaration` for a circle."""
+    """Returns the derivations in topological order: each after the derivations of its inputs. Raises
+    `InvalidDeclaration` for a cycle."""
     ordered: dict[str, Derivation] = {}
     waiting = dict(sorted(found.items()))
     while waiting:

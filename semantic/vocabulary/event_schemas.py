@@ -574,7 +574,7 @@ class EventSchemas:
 
     def __init__(self, documents: Mapping[str, Any] | None = None) -> None:
         """`documents`: event type → JSON Schema. Raises `InvalidDeclaration` with every problem of every document, and
-        for every attribute about which two types disagree. Linear in the documents."""
+        with every attribute that has different domains in two types. Linear in the documents."""
         documents = documents or {}
         if not isinstance(documents, Mapping):
             raise InvalidDeclaration("schemas must be an object from names of event types to JSON Schemas")
@@ -594,11 +594,11 @@ class EventSchemas:
         if problems:
             raise InvalidDeclaration(problems)
         self.states = any(each.stated for each in self.types.values())
-        """Whether the objects in the events of some type state quantities or codes (rule 22)."""
+        """Whether any type declares objects that state quantities or codes (rule 22)."""
         self.corrects = any(each.correctable is not None for each in self.types.values())
-        """Whether the events of some type state corrections."""
+        """Whether any type declares that its events state corrections."""
         self.splits = tuple(each.split for _, each in sorted(self.types.items()) if each.split is not None)
-        """How events of types come in envelopes, each by the name of its type."""
+        """The splits that types declare (where the events are in an envelope), ordered by the name of the type."""
         self._views: dict[frozenset[str], View] = {}
         self._having: dict[str, set[str]] | None = None
 
@@ -606,11 +606,12 @@ class EventSchemas:
         return bool(self.types)
 
     def owned_domains(self) -> dict[str, tuple[str, Domain]]:
-        """Every attribute of some type: name → (the first type that has it, its domain)."""
+        """Returns the attributes of all types: name → (the first type that has the attribute, its domain)."""
         return {name: (self.owners[name], domain) for name, domain in self.domains.items()}
 
     def view(self, types: frozenset[str]) -> View | None:
-        """The view of those of `types` that are declared; None if none is. One look-up for combinations seen lately."""
+        """Returns the view of the declared types among `types`; None if none is declared. Cost: one look-up if this
+        combination is cached."""
         found = self._views.get(types)
         if found is None:
             declared = [self.types[name] for name in types if name in self.types]
@@ -623,8 +624,8 @@ class EventSchemas:
         return found
 
     def having(self, attributes: "AttributeScheme") -> Mapping[str, AbstractSet[str]]:
-        """Attribute, or one above it (rule 2) → the types that have it. `attributes` is the scheme of the same
-        vocabulary. Worked out once."""
+        """Returns attribute → the types that have it or an attribute beneath it (rule 2). `attributes` is the scheme of
+        the same vocabulary. Computed once."""
         if self._having is None:
             having: dict[str, set[str]] = {}
             for type, uses in self.uses.items():
@@ -635,7 +636,7 @@ class EventSchemas:
         return self._having
 
     def _conflicts(self, types: Iterable[EventType]) -> Iterable[Problem]:
-        """Fills `domains`; yields what two types say differently."""
+        """Fills `domains` and `owners`. Yields a problem for each attribute that has different domains in two types."""
         for each in types:
             for name, use in self.uses[each.name].items():
                 known = self.domains.setdefault(name, use.domain)

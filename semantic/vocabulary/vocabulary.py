@@ -405,30 +405,31 @@ class Vocabulary:
     # ── names of concepts ───────────────────────────────────────────────────────────────────────────────────────────
 
     def concept(self, iri: str) -> ConceptId | None:
-        """The concept that has this name, or an alias of it, among its names."""
+        """Returns the concept that has this IRI, or its main form, among its names; None if there is none."""
         found = self._hierarchy.concept_of.get(iri)
         if found is None and (main := self._aliases.other(iri)) is not None:
             return self._hierarchy.concept_of.get(main)
         return found
 
     def names(self, iri: str) -> bool:
-        """Whether a concept has this very name, aliases left aside."""
+        """Whether a concept has exactly this IRI among its names. Aliases are not resolved."""
         return iri in self._hierarchy.concept_of
 
     def iri(self, concept: ConceptId) -> str:
-        """The preferred name of `concept`."""
+        """Returns the preferred IRI of `concept`."""
         return self._hierarchy.names[concept][0]
 
     def iris(self, concept: ConceptId) -> tuple[str, ...]:
-        """All names of `concept`, the preferred one first."""
+        """Returns all IRIs of `concept`, the preferred one first."""
         return self._hierarchy.names[concept]
 
     def label(self, concept: ConceptId, lang: str = "en") -> str:
-        """The label to show: in `lang`, its base language, no language, any language; else the short end of the IRI."""
+        """Returns the label to show: in `lang`, in its base language, without a language, or in any language, in this
+        order; else the local name of the IRI."""
         return best_label(self._records(concept), self.iri(concept), lang)
 
     def summary(self, concept: ConceptId, lang: str = "en") -> dict[str, Any]:
-        """What to show of `concept`, JSON-able."""
+        """Returns the description of `concept` for users, as JSON values."""
         records = self._records(concept)
         graph = self._hierarchy.graph
         return {
@@ -448,7 +449,7 @@ class Vocabulary:
         records = self._names.records
         return [records[iri] for iri in self.iris(concept) if iri in records]
 
-    # ── what terms mean ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── resolution of terms ─────────────────────────────────────────────────────────────────────────────────────────
 
     def resolve(
         self, term: str, *, is_iri: bool = False, within: Sequence[ConceptId] = (), asked: bool = False

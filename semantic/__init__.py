@@ -1,4 +1,4 @@
-"""Meaning: ontologies, subscriptions, events, and the matcher.
+"""Semantic matching: ontologies, vocabularies, subscriptions, events, and the matcher.
 
 >>> from kindcast.semantic import Matcher, Vocabulary
 >>> prefixes = b"@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
@@ -9,7 +9,7 @@
 >>> [match.subscription for match in matcher.match({"target": "Notebook", "price": 350})]
 ['s1']
 
-What is named here is imported when it is first asked for: a command that only needs an error does not load the index
+The names of this package are imported at their first use: a command that only needs an error does not load the index
 and its compiler.
 """
 

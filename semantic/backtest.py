@@ -1,9 +1,9 @@
 """Backtests of an expression: how many events match, when, ten samples, and how many events each predicate excludes.
 
-    expression ──compile──▶ the whole and each of its predicates, as subscriptions of one matcher
-    events ──match──▶ which of them hold of each event ──count──▶ `Counts`, which add up over parts of an archive
+    expression ──compile──▶ the expression and each of its predicates, as subscriptions of one matcher
+    events ──match──▶ which of these match each event ──count──▶ `Counts`, which can be added over parts of an archive
 
-The same code serves a small archive in the server and a large one in Spark's workers.
+The same code is used for a small archive in the server and for a large one in Spark workers.
 """
 
 import hashlib
@@ -30,13 +30,13 @@ from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 __all__ = ["SAMPLES", "Backtest", "Counts", "PastEvent"]
 
 SAMPLES = 10
-"""Matching events that are shown with their explanation."""
+"""Number of matching events that are shown with their explanation."""
 WHOLE = "whole"
 
 
 @dataclass(frozen=True, slots=True)
 class PastEvent:
-    """An event of an archive; `day` is that of its time, as `2026-01-31`."""
+    """An event of an archive. `day` is the day of its time, such as `2026-01-31`."""
 
     source: str
     id: str
@@ -46,10 +46,10 @@ class PastEvent:
 
 @dataclass(slots=True)
 class Counts:
-    """What was counted; those of several parts add up. `days` is day → [events, matched]. `clauses` has for each
-    predicate of each clause [of how many events it holds, for how many all up to it hold, how many it alone keeps
-    out]. `samples` are the matching events of the lowest rank, which is drawn from their names: whoever counts, in
-    whatever parts, gets the same ones."""
+    """The counts of a backtest; counts of several parts of an archive can be added. `days`: day → [events, matched].
+    `clauses`: for each predicate of each clause [events for which it holds, events for which it and all predicates
+    before it hold, events for which it alone does not hold]. `samples`: the matching events of the lowest rank. The
+    rank is a hash of source and id, so the samples do not depend on the division of the archive into parts."""
 
     events: int = 0
     matched: int = 0
@@ -60,7 +60,7 @@ class Counts:
     samples: list[tuple[str, PastEvent]] = field(default_factory=list)
 
     def add(self, other: "Counts") -> None:
-        """Count what `other` counted."""
+        """Adds the counts of `other`."""
         self.events += other.events
         self.matched += other.matched
         self.unreadable += other.unreadable
@@ -78,7 +78,7 @@ class Counts:
 
 
 class Backtest:
-    """One expression under one vocabulary, and what it would have matched so far. One thread at a time."""
+    """The backtest of one expression under one vocabulary, with the counts so far. Not thread-safe."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class Backtest:
         *,
         operators: Iterable[Operator] = (),
     ) -> None:
-        """Raises `InvalidSubscription` with every problem."""
+        """Compiles the expression. Raises `InvalidSubscription` with every problem."""
         self._operators = tuple(operators)
         self._vocabulary = vocabulary
         self.compiled = compile_expression(expression, vocabulary, operators_by_name(self._operators))
         self.matcher = Matcher(vocabulary, operators=self._operators)
         self.matcher.add_compiled(WHOLE, self.compiled)
         self._atoms: dict[Atom, int] = {}
-        """Predicates that can be asked by themselves → their column; the whole has column 0."""
+        """Predicate without operators → its column in the table of results; the whole expression has column 0."""
         self._clauses = [[atom for atom in clause if not is_expensive(atom)] for clause in self.compiled.clauses]
         for clause in self._clauses:
             for atom in clause:
@@ -106,8 +106,8 @@ class Backtest:
     # ── counting ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def feed(self, events: Sequence[PastEvent]) -> None:
-        """Count events one by one, those of a document of several too. Documents that cannot be read are counted as
-        such."""
+        """Matches and counts events. The events of a document with several events are counted one by one. A document
+        that cannot be read counts as `unreadable`."""
         read: list[ReadEvent] = []
         past: list[PastEvent] = []
         for each in events:
@@ -128,7 +128,8 @@ class Backtest:
         self.feed_table(table, [each.day for each in past], names.__getitem__, past.__getitem__)
 
     def _parts(self, document: PastEvent, error: InvalidEvent) -> list[PastEvent]:
-        """The events of a document that was not read because it holds several. Raises `error` if that is not why."""
+        """Returns the events of a document that was not read because it has several events. Raises `error` if that is
+        not the reason."""
         if not any(problem.code == "several-events" for problem in error.problems):
             raise error
         parts = self.matcher.events_of(document.event)
@@ -141,7 +142,8 @@ class Backtest:
         name: Callable[[int], tuple[str, str]],
         event: Callable[[int], PastEvent],
     ) -> None:
-        """Count events that `matcher` has matched as a table; `name` and `event` give one of them by its row."""
+        """Counts events that `matcher` has matched as a table. `days` has one day per row; `name` returns (source, id)
+        of a row, and `event` the event of a row."""
         truth = np.zeros((len(table.offsets) - 1, len(self._atoms) + 1), dtype=bool)
         rows = np.repeat(np.arange(len(truth)), np.diff(table.offsets))
         known, place = np.unique(table.slots, return_inverse=True)
@@ -178,13 +180,15 @@ class Backtest:
         counts.samples = [(rank, event(row)) for rank, row in ranked[:SAMPLES]]
         self.counts.add(counts)
 
-    # ── telling ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the report ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def report(self, *, language: str = "en") -> dict[str, Any]:
-        """What was found, as JSON: `{"canonical", "vocabulary_version", "events", "matched", "unreadable", "undecided",
-        "days": [{"day", "events", "matched"}], "clauses": [{"predicates": [{"text", "holds", "left", "cuts"}]}],
-        "samples": [{"source", "id", "day", "data", "explanation"}], "notes"}`. `left` counts the events for which this
-        and every predicate before it hold, `cuts` those that this one alone keeps out."""
+        """Returns the result as JSON: `{"canonical", "vocabulary_version", "events", "matched", "unreadable",
+        "undecided", "days": [{"day", "events", "matched"}], "clauses": [{"predicates": [{"text", "holds", "left",
+        "cuts"}], "expensive"}], "samples": [{"source", "id", "day", "data", "explanation"}], "notes"}`. `holds` counts
+        the events for which a predicate holds, `left` those for which it and every predicate before it hold, `cuts`
+        those that only this predicate excludes. `expensive` is the number of predicates with operators; they are not
+        counted by themselves."""
         counts = self.counts
         return {
             "canonical": self.compiled.canonical,
@@ -226,4 +230,5 @@ def _expression(atom: Atom) -> Any:
 
 
 def _rank(source: str, id: str) -> str:
+    """Returns the rank of an event as a sample: a hash of its source and id."""
     return hashlib.blake2b(f"{source}\n{id}".encode(), digest_size=8).hexdigest()

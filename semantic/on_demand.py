@@ -1,4 +1,4 @@
-"""Public faces of packages whose names are imported when they are first used, so that a face costs no import time."""
+"""Lazy imports: the public names of a package are imported at their first use, so that they cost no import time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -9,8 +9,8 @@ __all__ = ["on_demand"]
 
 
 def on_demand(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of `package`: `homes` has the names that each module gives. A name that was used once is an
-    attribute of the package from then on.
+    """Returns the `__getattr__` of `package`. `homes`: module → the names that it provides. After its first use, a name
+    is an attribute of the package.
 
     >>> on_demand("kindcast.semantic", {"kindcast.semantic.units": ("Units",)})("Units").__name__
     'Units'

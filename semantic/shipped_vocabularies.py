@@ -1,7 +1,7 @@
 """The paths of the vocabularies that are shipped with kindcast.
 
-They are the folder `ontologies` of a checkout, reached by the link `semantic/shipped`, which a wheel has as a
-folder. Everybody asks here, so nobody else needs to know.
+The files are in the folder `ontologies` of a checkout; `semantic/shipped` is a link to it. In a wheel, `shipped` is a
+folder. Only this module knows the location.
 """
 
 from pathlib import Path
@@ -12,9 +12,9 @@ FOLDER = Path(__file__).parent / "shipped"
 
 
 def shipped(name: str) -> Path:
-    """The file of the shipped vocabulary `name`, such as `"shop.ttl"` or just `"shop"`.
+    """Returns the file of the shipped vocabulary `name`, such as `"shop.ttl"` or just `"shop"`.
 
-    Raises FileNotFoundError, with the names that there are, for any other.
+    Raises FileNotFoundError, which lists the known names, for another name.
 
     >>> shipped("shop").name
     'shop.ttl'
@@ -27,7 +27,8 @@ def shipped(name: str) -> Path:
 
 
 def file_or_shipped(path: str | Path) -> Path:
-    """The file at `path`; where there is none, and it is the bare name of a shipped vocabulary, the file of that.
+    """Returns `path`. If there is no such file, and `path` is the bare name of a shipped vocabulary, returns the file
+    of that vocabulary.
 
     >>> file_or_shipped("shop.ttl").name, file_or_shipped("elsewhere/shop.ttl").as_posix()
     ('shop.ttl', 'elsewhere/shop.ttl')
@@ -38,7 +39,7 @@ def file_or_shipped(path: str | Path) -> Path:
 
 
 def shipped_names() -> tuple[str, ...]:
-    """The file names of the shipped vocabularies, sorted.
+    """Returns the file names of the shipped vocabularies, sorted.
 
     >>> shipped_names()
     ('building.ttl', 'shop.ttl')
@@ -47,7 +48,7 @@ def shipped_names() -> tuple[str, ...]:
 
 
 def shipped_context(name: str) -> Path:
-    """The file of the shipped JSON-LD context `name`, such as `"ngsi-ld-core"`.
+    """Returns the file of the shipped JSON-LD context `name`, such as `"ngsi-ld-core"`.
 
     >>> shipped_context("ngsi-ld-core").name
     'ngsi-ld-core.jsonld'

@@ -254,7 +254,7 @@ def _iris(terms: Any) -> Iterator[str]:
 # same has the same reading under both. The result is a superset: it may contain values that are read alike, and it
 # misses none that is read differently.
 #
-#     names   added or removed, or with other parents, classes, equivalences or exact matches; and all names beneath them
+#     names   added or removed, or with other parents, classes, equivalences or exact matches; and all names beneath
 #     words   labels that are added, removed or moved to another concept; local names; entries of the synonym tables
 
 

@@ -1,4 +1,4 @@
-"""In which order operators are called, and the statistics behind that order."""
+"""Planners, which order the calls of operators, and the statistics that they use."""
 
 from typing import TYPE_CHECKING
 

@@ -92,8 +92,8 @@ class Experience:
         self.operators.setdefault(operator, Record()).failures += 1
 
     def expected(self, operator: str, predicate: str, selectivity: float, cost: float) -> tuple[float, float]:
-        """Returns (probability that `predicate` is true, expected seconds of a call). `selectivity` and `cost` are those
-        that the operator declares."""
+        """Returns (probability that `predicate` is true, expected seconds of a call). `selectivity` and `cost` are the
+        values that the operator declares."""
         of_operator = self.operators.get(operator)
         if of_operator is not None:
             selectivity, cost = of_operator.selectivity(selectivity), of_operator.cost(cost)
@@ -108,9 +108,7 @@ class Experience:
         room = MOST_RECORDS - len(self.predicates)
         new = [text for text in known.predicates if text not in self.predicates][: max(0, room)]
         self.operators |= operators
-        self.predicates = {
-            text: known.predicates[text] for text in new
-        } | self.predicates  # those evaluated here are the most recent
+        self.predicates = {text: known.predicates[text] for text in new} | self.predicates  # own ones last
         self._operator_of |= {text: known._operator_of[text] for text in new}
         return len(operators) + len(new)
 

@@ -5,21 +5,21 @@
 | `greedy` | the predicate that settles most undecided work per cost, as expected | Liu et al., SIGMOD 2008 |
 | `sub_order` | chain by chain, in an order made in the background, each from the top | Liu et al. 2007, section 4.2 |
 | `sequential` | all predicates of any open candidate | Liu et al. 2007, Algorithm 1 |
-| `naive` | candidate by candidate, until a literal fails; outcomes are cached | Liu et al. 2007, section 5.2 |
+| `naive` | candidate by candidate, until a literal is false; outcomes are cached | Liu et al. 2007, section 5.2 |
 
 `greedy` follows the edge coverage of Liu et al., "Near-optimal algorithms for shared filter evaluation in data stream
-systems" (SIGMOD 2008). The work is the number of literals of open candidates that nobody has evaluated. A predicate
-always settles its own literals; if it has not the wanted outcome, it settles all literals of the candidates that
-contain it:
+systems" (SIGMOD 2008). The work is the number of unevaluated literals of open candidates. An evaluation always settles
+the literals of its predicate. If the outcome is not the one that a candidate wants, it settles all literals of the
+candidate:
 
     expected work of p = sum over its open candidates of  q · (literals left) + (1 - q) · 1,   q = P(not as wanted)
 
 `sub_order` evaluates along linked chains (`LinkedChains`, section 4.2.5), one order for all
 events (4.2.2):
 
-    add, remove ─▶ the chain is placed beside a neighbour when the next event is planned, or taken out
-    learned     ─▶ estimates that the order was made with and that are out of date
-                         └─▶ enough of both: a new order of all chains in the background ─▶ used from the next event on
+    add, remove ─▶ the chain is placed beside a neighbour when the next event is planned, or removed
+    learned     ─▶ predicates whose estimates have changed since the order was made are marked
+                         └─▶ enough of both: all chains are reordered in the background ─▶ used from the next event on
 
 The order is as recent as the statistics, within `STALE_SHARE`. It changes which predicates are evaluated, but never
 what matches.
@@ -28,8 +28,8 @@ what matches.
 candidate is decided meanwhile. It evaluates at most d times as many predicates as the best schedule for this event,
 where d is the largest number of predicates of a candidate (Theorem 2); with unequal costs d · Cmax / Cmin (4.3).
 
-`naive` is the baseline: it evaluates each predicate in order, even if another outcome has already decided the
-candidate.
+`naive` is the baseline: it evaluates the predicates of a candidate in their order until one has not the wanted outcome,
+even if the known outcome of a later predicate has already decided the candidate.
 """
 
 import logging
@@ -83,18 +83,19 @@ __all__ = [
 
 # ── linked chains: the conjunctions of expensive predicates of all subscriptions, in an order good for most events ──
 
-# A chain is the predicates of one clause, from top to bottom by cost / (1 - probability of passing), the best order for
-# the chain alone; ties go by the number of the predicate in all chains, so that links never cross. Equal predicates of
-# two chains are linked: asked once, known to both. Liu et al. (2007), section 4.2, with its slips mended:
+# A chain has the predicates of one clause, sorted from top to bottom by cost / (1 - probability of passing), which is
+# the best order for the chain alone. Ties are broken by the number of the predicate, in all chains alike, so that links
+# never cross. Equal predicates of two chains are linked: they are evaluated once for both. After Liu et al. (2007),
+# section 4.2, with corrections:
 #
 #     cost of a chain      C = Σ c_i · Π_{j<i} p_j
 #     u before v           w(u, v) = Σ_e (1 - p_e) · (P_v · C'_u - P_u · C'_v)     over the links e, see `pair_weights`
-#     order of all         edges u → v with w(u, v) < 0, most negative first, one way in and one way out of each
-#                          chain and no cycle (directed Kruskal, section 4.2.5); what is left are fragments, and those
-#                          that are expected to settle most literals per cost come first (the paper leaves the joining
-#                          open)
+#     order of all         edges u → v with w(u, v) < 0, most negative first, with at most one edge into and one edge
+#                          out of each chain and no cycle (directed Kruskal, section 4.2.5). The results are fragments.
+#                          They are ordered by their best chain: most literals settled per cost, as expected, first
+#                          (the paper does not say how fragments are joined)
 #
-# A new chain is put beside the neighbour with which it saves most, without reordering the others.
+# A new chain is placed beside the neighbour with which it saves most; the other chains do not move.
 
 
 MOST_PAIRS = 20_000_000
@@ -171,7 +172,7 @@ class Chains:
 def order_chains(chains: Chains, *, most_pairs: int = MOST_PAIRS) -> Ints:
     """Returns the numbers of `chains` in the order of evaluation, `int32[chains]`. Deterministic. Cost: a merge of two
     chains for each pair that shares a predicate; with more than `most_pairs` pairs, only for the nearest neighbours.
-    Compiled; it does not hold the interpreter lock."""
+    The expensive parts are compiled and do not hold the interpreter lock."""
     holders = _Holders(chains)
     pairs = holders.pairs() if holders.pair_count() <= most_pairs else holders.near_pairs()
     weights = pair_weights(pairs, chains.first, chains.node, chains.passing, chains.cost)
@@ -252,10 +253,10 @@ class LinkedChains:
         self._sorted: list[float] = []
         self._base = Chains.of([])
         self._names = np.zeros(0, dtype=np.int64)
-        self._place: dict[int, int] = {}  # name -> number in `_base`, of those that are there still
+        self._place: dict[int, int] = {}  # name → number in `_base`, without removed chains
         self._ratio, self._owner, self._first = np.zeros(0), np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
         self._own: dict[int, tuple[Node, ...]] = {}
-        self._holders: dict[int, list[tuple[float, int]]] = {}  # of `_own`: predicate -> (C / P of its node, name)
+        self._holders: dict[int, list[tuple[float, int]]] = {}  # of `_own`: predicate → (C / P of its node, name)
 
     @classmethod
     def ordered(cls, names: npt.NDArray[np.int64], chains: Chains, *, most_pairs: int = MOST_PAIRS) -> "LinkedChains":
@@ -329,7 +330,7 @@ class LinkedChains:
         assert held == sorted((each, *pair) for each, pairs in self._holders.items() for pair in pairs)
 
     def _best(self, nodes: tuple[Node, ...]) -> tuple[int, bool]:
-        """Returns (the chain beside which these nodes save most, or -1; whether they come after it)."""
+        """Returns (the chain beside which these nodes save most, or -1; whether the nodes come after that chain)."""
         near = self._near(nodes)
         if not near:
             return -1, False
@@ -496,8 +497,8 @@ def walk_open(
 
 
 STALE_SHARE = 1 / 8
-"""All chains are reordered if this share of their nodes was added, was removed, or has other estimates than the
-order."""
+"""All chains are reordered if more than this share of their nodes was added, was removed, or has out-of-date estimates
+in the order."""
 DRIFT = 1.5
 """An estimate is out of date if a probability, its complement or a cost has changed by more than this factor."""
 SELDOM = 0.01

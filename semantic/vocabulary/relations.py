@@ -206,7 +206,7 @@ def _join_matches(
     connected = _Union(())
     for one, other in sorted(matches):
         connected.join(union.find(one), union.find(other))
-    components: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)  # the names of each concept of each
+    components: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)  # component → concept → its names
     for root in connected.all():
         components[connected.find(root)][root] = set()
     for name in union.all() if matches else ():
@@ -511,8 +511,8 @@ class _Stated:
         self.labels = dict(sorted({**self.labels, **told}.items()))
 
     def edges(self, iri: str) -> set[tuple[str, str]]:
-        """Returns all edges of a relation, or of all parts of a union. Edges that a triple states for an inverse are
-        reversed."""
+        """Returns all edges of a relation, or of all parts of a union, including those of narrower relations. Edges of
+        an inverse are reversed, except for derived ones, which hold in one direction only."""
         edges: set[tuple[str, str]] = set()
         seen = {(each, False) for each in self.unions.get(iri, (iri,))}
         frontier = list(seen)
@@ -573,7 +573,8 @@ class _Layer:
 
 
 def _arrivals(ends: Iterable[ConceptId], graph: ConceptGraph) -> list[ConceptId]:
-    """Returns the ends of edges and, if an end is an individual, also its classes, which may be entered only there."""
+    """Returns the ends of edges and, if an end is an individual, also its classes. Within a path, the classes of an
+    individual may be entered only there."""
     return sorted({each for end in ends for each in (end, *graph.entries(end))})
 
 

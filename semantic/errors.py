@@ -1,24 +1,24 @@
 """The exceptions of this package.
 
 SemanticError
-├── OntologyError           a document that cannot be read (where, why, what to do)
-│   ├── UnsupportedFormat   a syntax that nobody here reads
-│   ├── InconsistentOntology  its axioms contradict each other, says a reasoner
+├── OntologyError           a document cannot be read (where, why, what to do)
+│   ├── UnsupportedFormat   the syntax of the document is not supported
+│   ├── InconsistentOntology  a reasoner found that the axioms contradict each other
 │   ├── ReasonerUnavailable no Java runtime, or no HermiT, for reason="owl"
-│   ├── UnknownRelation     a relation was asked for that the document does not have; lists those that it has
-│   └── TooCostly           a document that takes more memory or time than it may, or crashes its reader
-├── InvalidEvent            an event that cannot be understood; `problems` has all of them
-├── InvalidSubscription     an expression that cannot be understood; `problems` has all of them
-├── InvalidDeclaration      an attribute, synonym, rate or event type declared wrongly; `problems` has all of them
+│   ├── UnknownRelation     a requested relation is not in the document; lists the relations that are
+│   └── TooCostly           reading the document exceeds a limit of memory or time, or crashes the reader
+├── InvalidEvent            the event is invalid; `problems` has all problems
+├── InvalidSubscription     the expression is invalid; `problems` has all problems
+├── InvalidDeclaration      the declaration of an attribute, a synonym, an event type or the like is invalid; `problems`
 ├── UnknownContext          JSON-LD contexts are needed that are neither shipped nor uploaded; `urls` has all of them
-├── InvalidPattern          a regular expression that RE2 does not read; says where
-├── UnknownUnit             no unit has this name; has the nearest ones
-├── InvalidQuantity         a number that cannot be measured: not finite, no number, beyond a double
-├── DuplicateSubscription   this id is taken
+├── InvalidPattern          RE2 cannot compile the regular expression; says where
+├── UnknownUnit             no unit has this name; lists the nearest names
+├── InvalidQuantity         the number of a quantity is not finite, not a number, or beyond the range of a double
+├── DuplicateSubscription   a subscription with this id exists
 ├── UnknownSubscription     no subscription has this id
-└── UnusableMatcher         a saved matcher that cannot be opened; says why
+└── UnusableMatcher         a saved matcher cannot be opened; says why
 
-The errors of the index that reach its callers are listed here as well: IndexFull, IndexingError, UnusableIndex.
+The errors of the index that callers of this package may see are exported, too: IndexFull, IndexingError, UnusableIndex.
 """
 
 from collections.abc import Mapping
@@ -56,11 +56,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: a stable `code` (`syntax`, `unknown-concept`, `ambiguous-term`, …), what it is and what
-    to do in `detail`, where, and the nearest known names or the candidates in `suggestions`.
+    """One problem. `code` is stable (`syntax`, `unknown-concept`, `ambiguous-term`, …). `detail` says what is wrong and
+    what to do. `at` is the place. `suggestions` has the nearest known names, or the candidates of an ambiguous term.
 
-    Each suggestion is a dict with at least `label` and, for concepts, `iri`; for candidates of an ambiguous term also
-    `curie`, None where no CURIE means it alone; for attributes `property`, the label and the IRIs of theirs.
+    Each suggestion is a dict with at least `label` and, for concepts, `iri`. Candidates of an ambiguous term also have
+    `curie`, which is None if no CURIE means only this candidate. Attributes have `property`, with the label and the
+    IRIs of the property.
     """
 
     code: str
@@ -79,8 +80,8 @@ class Problem:
 
 
 def property_in_words(name: str, told: Mapping[str, Any] | None) -> str:
-    """An attribute with what is `told` of its property (`AttributeScheme.described`): its label, or the way of labels
-    that leads to it, and its IRIs.
+    """Returns the name of an attribute with the label of its property, or the path of labels that leads to it, and its
+    IRIs. `told` is the description of the property (`AttributeScheme.described`).
 
     >>> property_in_words("weight", {"label": "gross weight", "iris": ["http://example.org/weight"]})
     'weight ("gross weight", <http://example.org/weight>)'
@@ -217,7 +218,7 @@ class UnknownSubscription(SemanticError):
 
 
 def _short(text: str) -> str:
-    """At most 80 characters of what a client sent, all of which can be written as UTF-8."""
+    """Returns at most 80 characters of a client's text. Characters that UTF-8 cannot encode are escaped."""
     plain = text if len(text) <= 80 else text[:79] + "…"
     return plain.encode("utf-8", "backslashreplace").decode()
 

@@ -1,8 +1,8 @@
-"""Why an event matched a subscription or did not, why operators were asked in their order, and what that costs.
+"""Explanations: why an event did or did not match a subscription, and why operators were called in their order.
 
-The verdicts come from `kindcast.semantic.conditions.predicates`, predicate by predicate; tests compare them with the
-matcher's decision. Every operator call of a clause is made, even if an earlier call has decided the clause: an
-explanation shows all of them. A verdict is a sentence: "450 USD is more than 400 USD".
+The verdict on each predicate comes from `kindcast.semantic.conditions.predicates`; tests compare the verdicts with the
+decisions of the matcher. Every operator call of a clause is made, even if an earlier call has decided the clause,
+because an explanation shows all calls. The reason of a verdict is a sentence: "450 USD is more than 400 USD".
 """
 
 import math
@@ -75,8 +75,8 @@ LONGEST = 60
 
 
 def sentence(predicate: Predicate, value: Value, satisfied: bool, vocabulary: Vocabulary, language: str) -> str | None:
-    """Whether `value` satisfies `predicate` (not its negation), in words; None where there are no better words than
-    that it does or does not."""
+    """Returns a sentence that says why `value` satisfies `predicate` or does not. A negation is not considered. None if
+    there is no special sentence for this predicate and value."""
     name = getattr(predicate, "attribute", "")
     if read_as(name, vocabulary) is not None:
         return None
@@ -131,7 +131,8 @@ def _compared(
 
 
 def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> str | None:
-    """That value and constant are of kinds that never compare, and what to do about it."""
+    """Returns a sentence that value and constant are of kinds that cannot be compared, and what to do about it. None if
+    they can be compared."""
     said = _said(value)
     if isinstance(constant, Quantity):
         dimension = vocabulary.units.dimension(constant.unit)
@@ -219,7 +220,7 @@ def _written(constant: Any, vocabulary: Vocabulary, language: str) -> str:
 
 
 class OperatorTeller:
-    """Verdicts of operators on one event. Each call is made once, however many clauses hold it."""
+    """The verdicts of operators on one event. Each call is made once, even if several clauses contain it."""
 
     def __init__(self, vocabulary: Vocabulary, event: CanonicalEvent, operators: Mapping[str, Operator]) -> None:
         self._vocabulary = vocabulary
@@ -229,7 +230,8 @@ class OperatorTeller:
         self._said: dict[Call, tuple[Answer | OperatorFailed, float]] = {}
 
     def clause(self, atoms: Sequence[Atom]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """(the verdict on each expensive atom, as a predicate of an explanation; the joined bindings of all)."""
+        """Returns (the verdict on each expensive atom, as a predicate of an explanation; the joined bindings of
+        all)."""
         expensive = [atom for atom in atoms if is_expensive(atom)]
         rows = self._rows(expensive)
         predicates = [self._predicate(atom, rows) for atom in expensive]
@@ -243,7 +245,7 @@ class OperatorTeller:
         return predicates, [{name: as_json(value) for name, value in row} for row in shown]
 
     def _rows(self, atoms: Sequence[Atom]) -> list[dict[str, Any]] | None:
-        """The joined bindings before any value constraint; None where an operator failed."""
+        """Returns the joined bindings, without value constraints; None if an operator failed or does not exist."""
         sources = []
         for atom in atoms:
             if isinstance(atom.predicate, OperatorCall) and not atom.negated:
@@ -316,7 +318,7 @@ class OperatorTeller:
 
 
 def as_json(value: object) -> object:
-    """A bound value as JSON writes it."""
+    """Returns the value of a binding as JSON."""
     if isinstance(value, Quantity):
         return {"value": value.value, "unit": value.unit}
     return value.text if isinstance(value, Instant) else value
@@ -330,15 +332,16 @@ def explain(
     language: str = "en",
     operators: Iterable[Operator] = (),
 ) -> dict[str, Any]:
-    """The verdict of `subscription` on `event` and its reasons, as JSON.
+    """Returns whether `event` matches `subscription`, and why, as JSON.
 
-    `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "verdict",
-    "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`; a value that is compared with a
-    quantity has `converted`, the same in its unit: `{"amount", "unit"}`; `path` are labels from the
-    published concept up to the one asked for, a step of a relation as `(part of) heart`. Labels are in `language` where
-    there are such. A predicate of a property that is known has it as `"property"` (`AttributeScheme.described`). A
-    clause with variables also has `"bindings"`, and a call of one of `operators` the `"seconds"` that it took; all
-    calls are made. Raises `InvalidSubscription`, `InvalidEvent`.
+    `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "negated",
+    "verdict", "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`. A value that is
+    compared with a quantity also has `"converted"`, the value in the unit of that quantity: `{"amount", "unit"}`.
+    `path` has the labels from the published concept up to the concept in the predicate, with a step of a relation as
+    `(part of) heart`. Labels are in `language` if there are such labels. A predicate on a known property has
+    `"property"` (`AttributeScheme.described`). A clause with expensive predicates also has `"bindings"`, and a call of
+    one of `operators` has the `"seconds"` that it took. All calls are made. Raises `InvalidSubscription`,
+    `InvalidEvent`.
     """
     known = operators_by_name(operators)
     compiled = (
@@ -361,7 +364,8 @@ def explain(
 
 
 def _advice(compiled: Compiled, event: CanonicalEvent, vocabulary: Vocabulary) -> Iterator[Note]:
-    """What the subscriber should know beside the verdicts, and the publisher of what is asked."""
+    """Yields notes besides the verdicts: for the subscriber about the subscription, and for the publisher about the
+    values of its attributes."""
     names = NearNames((*vocabulary.attributes.declarations, *event.attributes))
     yield from advise(compiled, vocabulary, SeenAttributes({}, names))
     for name in dict.fromkeys(name for clause in compiled.clauses for atom in clause for name in atom.attributes):
@@ -370,7 +374,7 @@ def _advice(compiled: Compiled, event: CanonicalEvent, vocabulary: Vocabulary) -
 
 
 MOST_ADVISED = 20
-"""Values of an attribute of which something is noted."""
+"""Maximum number of values of an attribute that are examined for notes."""
 
 
 def _summary(clauses: list[dict[str, Any]]) -> str:
@@ -388,7 +392,7 @@ def _summary(clauses: list[dict[str, Any]]) -> str:
 
 
 class _Teller:
-    """Puts the verdicts on one event into words."""
+    """Describes the verdicts on one event in words."""
 
     def __init__(self, vocabulary: Vocabulary, event: CanonicalEvent, language: str, operators: OperatorTeller) -> None:
         self._vocabulary = vocabulary
@@ -421,7 +425,7 @@ class _Teller:
         return told | {"property": known, "reason": reason, "values": values}
 
     def _text(self, atom: Atom) -> str:
-        """The atom as the subscriber would say it: labels in place of IRIs."""
+        """Returns the text of an atom for users, with labels in place of IRIs."""
         predicate = atom.predicate
         terms = getattr(predicate, "terms", ())
         text = to_text(Not(predicate) if atom.negated else predicate)
@@ -449,7 +453,8 @@ class _Teller:
         return told if converted is None else told | {"converted": converted}
 
     def _converted(self, asked: object, value: Value) -> dict[str, Any] | None:
-        """The value in the unit of the constant that it is compared with; None where they measure different things."""
+        """Returns the value in the unit of the constant with which it is compared; None if their dimensions differ or
+        the constant has no unit."""
         constants = (getattr(getattr(asked, name, None), "value", None) for name in ("operand", "low", "high"))
         unit = next((each.unit for each in constants if isinstance(each, Quantity)), None)
         units = self._vocabulary.units
@@ -461,7 +466,7 @@ class _Teller:
             return None
 
     def _canonical(self, value: Value) -> dict[str, Any]:
-        """Every reading of `value`, by name."""
+        """Returns the readings of `value` by name."""
         readings: dict[str, Any] = {
             name: getattr(value, name)
             for name in ("text", "number", "boolean", "instant")
@@ -482,7 +487,8 @@ class _Teller:
         return readings
 
     def _path(self, atom: Atom, value: Value) -> list[str]:
-        """Labels from the published concept up to the one that the predicate asks for; empty if it is not beneath."""
+        """Returns the labels from the published concept up to the concept in the predicate, on a shortest path. Empty
+        if the published concept is not beneath it."""
         if isinstance(atom.predicate, RelationTest):
             return self._relation_path(atom.predicate, value)
         checks = checks_of(atom.predicate, self._vocabulary) or ()
@@ -495,7 +501,8 @@ class _Teller:
         return [self._vocabulary.label(concept, self._language) for concept in shortest]
 
     def _relation_path(self, predicate: RelationTest, value: Value) -> list[str]:
-        """The same where a relation is asked for: a step of the relation is named before the label it leads to."""
+        """Returns the labels from the published concept to the concept of a relation test. A step of the relation has
+        the name of the relation before its label."""
         vocabulary = self._vocabulary
         relations = vocabulary.relations
         uppers = (vocabulary.concept(term.iri) for term in predicate.terms if term.iri is not None)
@@ -540,7 +547,8 @@ class _Teller:
         return f"{text}: {shown} {'satisfies' if verdict != atom.negated else 'does not'}"
 
     def _sentences(self, atom: Atom, attribute: str, told: list[dict[str, Any]]) -> str:
-        """The values that satisfy, or all where none does, in words; empty where there are none for one of them."""
+        """Returns sentences about the values that satisfy the predicate, or about all values if none does; at most
+        three. Empty if one of these values has no sentence."""
         pairs = list(zip(values_of(self._event, attribute), told, strict=True))
         decisive = [pair for pair in pairs if pair[1]["verdict"]] or pairs
         found = []
@@ -554,7 +562,7 @@ class _Teller:
         return ", ".join(found) + (" …" if len(decisive) > 3 else "")
 
     def _instead(self, attribute: str) -> str:
-        """The attribute of the event whose name is nearly that of an absent one."""
+        """Returns a hint at an attribute of the event whose name is similar to that of an absent one; else ""."""
         asked = NearNames((attribute,))
         for name in self._event.attributes:
             if not name.startswith("ce.") and asked.nearest(name) == attribute:
@@ -569,18 +577,19 @@ def _shown(value: dict[str, Any]) -> str:
     return repr(published)
 
 
-# ── plans of operators: why they were asked in this order, and the expected cost ──────────────────────────────────────
+# ── plans of operators: why they were called in this order, and the expected cost ─────────────────────────────────────
 
-# Beside `explain`, which tells of one subscription and one event: here all
-# subscriptions of a matcher take part, since what they share decides what is asked.
+# `explain` is about one subscription and one event. A plan depends on all subscriptions of a matcher, because the calls
+# that they share determine the order.
 
 
 def explain_plan(matcher: Matcher, event: Mapping[str, Any] | Event | CanonicalEvent) -> dict[str, Any]:
-    """What the operators of `matcher` are asked about `event`, and why in this order, as JSON; they are really asked.
+    """Returns the calls of operators that `matcher` makes for `event`, and why in this order, as JSON. The calls are
+    really made.
 
     `{"planner", "candidates", "asked": [{"call", "why", "holds", "chance", "expected_seconds", "popularity", "work",
-    "settled"}], "evaluations", "alone", "saved", "expected_seconds"}`: `alone` is what the candidates would ask with
-    nothing shared and nothing left out, `saved` the difference. Raises `InvalidEvent`.
+    "settled"}], "evaluations", "alone", "saved", "expected_seconds"}`. `alone` is the number of calls if the candidates
+    shared none and skipped none; `saved` is the difference to `evaluations`. Raises `InvalidEvent`.
     """
     canonical = event if isinstance(event, CanonicalEvent) else matcher.canonicalise(event)
     open = matcher.open_decision(canonical, steps=True)
@@ -599,9 +608,9 @@ def explain_plan(matcher: Matcher, event: Mapping[str, Any] | Event | CanonicalE
 
 
 def explain_chains(matcher: Matcher, subscription: str) -> list[dict[str, Any]]:
-    """The chain of operator calls of each clause of a subscription, from top to bottom, as JSON: with what chance each
-    call holds, what it takes, how many clauses of others share it, and what the chain is expected to cost alone.
-    Raises `UnknownSubscription`."""
+    """Returns the chain of operator calls of each clause of a subscription, from top to bottom, as JSON. For each call:
+    the probability that it holds, its expected seconds, and the number of other clauses that share it. For each chain:
+    its expected seconds without sharing, and its probability. Raises `UnknownSubscription`."""
     found = []
     for chain in chains(matcher, subscription):
         calls, passing, seconds = [], 1.0, 0.0
@@ -622,10 +631,10 @@ def explain_chains(matcher: Matcher, subscription: str) -> list[dict[str, Any]]:
 
 
 def chains(matcher: Matcher, subscription: str) -> list[list[Link]]:
-    """The calls of each clause of a subscription that has any, in the order in which the planner asks them of an event
-    that has no other candidate. Raises `UnknownSubscription`."""
+    """Returns the operator calls of each clause of a subscription that has any, in the order in which the planner makes
+    them for an event without other candidates. Raises `UnknownSubscription`."""
     slot = matcher._subscriptions.slot(subscription)
-    matcher[subscription]  # what was kept as data is compiled now
+    matcher[subscription]  # compiles the subscription if it is stored as data
     rows = matcher._subscriptions.rows(SubscriptionSlot(slot))
     return [matcher.layer.chain(row) for row in rows if row in matcher.layer]
 

@@ -1,4 +1,4 @@
-"""JSON data → dotted names with their scalars. What names and values mean is defined in `canonical_events`.
+"""Flattening of JSON data into dotted names with their scalars. `canonical_events` resolves the names and values.
 
 docs/matching-semantics.md, rules 1, 3, 4 and 15:
 
@@ -36,20 +36,20 @@ __all__ = [
 ]
 
 UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
-"""What may stand beside `value` in an object that is a quantity (rule 15)."""
+"""The members that may accompany `value` in an object that is a quantity (rule 15)."""
 
 
 JSON_SCALARS = frozenset({str, int, float, bool, type(None)})
-"""The types of scalars that JSON has; a subclass counts as what it is made of."""
+"""The types of JSON scalars. `as_json` returns values of exactly these types unchanged."""
 _CONVERTED = (np.generic, np.ndarray, date, Decimal)  # a datetime is a date
 LARGEST_POWER = 308
-"""Of ten, in a double: a decimal of a million digits is not written out to be refused."""
+"""The largest power of ten in a double. A larger decimal is not expanded into an integer of, say, a million digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLimits:
-    """Bounds on one event: nesting of `data`, and how many JSON values it may hold, empty ones and containers too (each
-    is looked at before anybody else's event is)."""
+    """Limits of one event: the nesting of `data` and its number of JSON values, including nulls and containers. Each
+    value costs time that other events wait for."""
 
     depth: int = 64
     values: int = 10_000
@@ -60,20 +60,20 @@ Comparator = Literal["<", "<=", ">", ">="]
 
 @dataclass(frozen=True, slots=True)
 class QuantityObject:
-    """An object `{"value": …, "unit": …}`; kept whole, because it is one value. `published` is the object. With a
-    `comparator` it is every amount that compares so with its own."""
+    """An object `{"value": …, "unit": …}`, kept as one value. `published` is the object. With a `comparator` it stands
+    for all amounts that compare so with its own."""
 
     value: int | float
     unit: str
     published: Mapping[str, Any]
     comparator: Comparator | None = None
     node: Resource | None = None
-    """The node of a graph that states it: both are one value."""
+    """The node of a graph that states the quantity: both are one value."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatedCode:
-    """An object that states a code: (system, code), several where it is said in several systems. `published` is the
+    """An object that states a code, in one or several systems: `codes` are pairs (system, code). `published` is the
     object."""
 
     codes: tuple[tuple[str, str], ...]
@@ -85,20 +85,21 @@ Scalar = str | int | float | bool | QuantityObject | StatedCode | Resource | Typ
 
 
 class Stated(NamedTuple):
-    """What an object states (rule 22); `number` is the member that holds the number of a quantity, and its unit."""
+    """The quantity or code that an object states (rule 22). `number` is the name of the member with the number of a
+    quantity."""
 
     scalar: QuantityObject | StatedCode
     number: str | None = None
 
 
 StatedIn = Callable[[str, Mapping[str, Any]], Stated | None]
-"""What the object under a raw dotted name states."""
+"""Function (raw dotted name, object under it) → what the object states; None if it states nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A scalar, the unit that stands with it (the `value` of a quantity object), and the object around it, where a unit
-    may stand beside it."""
+    """A scalar; its `unit`, if it is the number of a quantity object; and the object `around` it, which may have the
+    unit in another member."""
 
     scalar: Scalar
     unit: str | None = None
@@ -107,8 +108,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """What was found in `data`, of the types of JSON: raw dotted name → scalars, and → the objects of arrays (at any
-    depth)."""
+    """The content of `data`, in the types of JSON: raw dotted name → scalars, and raw dotted name → the objects in
+    arrays (at any depth)."""
 
     data: Mapping[str, Any]
     scalars: dict[str, list[Found]] = field(default_factory=dict)
@@ -116,12 +117,12 @@ class Flat:
 
 
 def flatten(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None = None) -> Flat:
-    """Everything in `data` by dotted name, in the order of the data; types of Python and numpy are read by `as_json`.
-    `stated` is asked what each object inside states that is not a quantity of two members.
+    """Returns the content of `data` by dotted name, in the order of the data. Values of Python and numpy types are
+    converted by `as_json`. `stated` is called for each inner object that is not a quantity of two members.
 
-    Walks with a stack of its own, so that nesting is bounded by `limits` and not by the interpreter. Linear in `data`.
-    Raises `InvalidEvent` with a JSON pointer for each key that is no string, number that is not finite or that no
-    double holds exactly, value that is no JSON, and at once for nesting or size beyond the limits.
+    Uses an explicit stack, so that nesting is bounded by `limits` and not by the interpreter. Linear in `data`. Raises
+    `InvalidEvent` with a JSON pointer for each key that is not a string, number that is not finite or not exact as a
+    double, and value that is not JSON. Raises it immediately for nesting or size beyond the limits.
     """
     flat, problems, is_json = _walked(data, limits, stated)
     if not is_json:
@@ -132,7 +133,7 @@ def flatten(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
 
 
 def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None) -> tuple[Flat, list[Problem], bool]:
-    """What is in `data`, what is wrong with it, and whether all of it was of the types of JSON."""
+    """Returns (the content of `data`, its problems, whether no value must be converted by `as_json`)."""
     flat = Flat(data)
     problems: list[Problem] = []
     is_json = True
@@ -153,7 +154,7 @@ def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
             if found is None and stated is not None and path:
                 found = stated(name, node)
             read = None if found is None else _put_stated(flat, name, found, node)
-            if path and isinstance(node, Node):  # a value too, and one element wherever it stands (rule 21)
+            if path and isinstance(node, Node):  # also a value, and always an element (rule 21)
                 if node.value is not None and found is None:
                     flat.scalars.setdefault(name, []).append(Found(node.value))
                 if not isinstance(path[-1], int):
@@ -179,8 +180,8 @@ def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
 
 
 def _put_stated(flat: Flat, name: str, found: Stated, node: Mapping[str, Any]) -> str | None:
-    """Puts what an object states under its name, and the number of a quantity, with its unit, under that of the member;
-    the name of this member, None where it is still to be read."""
+    """Adds what an object states under `name`, and the number of a quantity, with its unit, under the name of its
+    member. Returns the name of this member; None if the number was not added, so that the member must still be read."""
     scalar = found.scalar
     flat.scalars.setdefault(name, []).append(Found(scalar))
     if not isinstance(scalar, QuantityObject) or found.number is None or scalar.comparator is not None:
@@ -195,6 +196,7 @@ def _put_stated(flat: Flat, name: str, found: Stated, node: Mapping[str, Any]) -
 
 
 def as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
+    """Returns an object with exactly the members `value` and a unit as a quantity; None for other objects."""
     if len(node) != 2 or "value" not in node:
         return None
     unit_key = next(key for key in node if key != "value")
@@ -226,28 +228,29 @@ def _scalar_problem(node: Any) -> tuple[str, str] | None:
 
 
 def _short(number: int) -> str:
-    """Digits for a message; Python refuses to print integers of more than some thousands of digits."""
+    """Returns an integer as text for a message. A large one is replaced by its size, because Python does not print
+    integers of more than some thousands of digits."""
     return str(number) if number.bit_length() < 256 else f"of {number.bit_length()} bits"
 
 
 def problem_at(path: tuple[Any, ...], code: str, detail: str) -> Problem:
-    """A problem at the place that `path` leads to, as a JSON pointer (RFC 6901)."""
+    """Returns a problem at the place of `path`, given as a JSON pointer (RFC 6901)."""
     pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
     return Problem(code, detail, Position(pointer=pointer))
 
 
 def as_json(value: Any) -> Any:
-    """`value` in the types of JSON, at any depth: what `match` and `match_table` read of a cell is read of this.
+    """Returns `value` in the types of JSON, at any depth. `match` and `match_table` read values in this form.
 
     | Python, numpy | JSON |
     |---|---|
-    | `datetime`, `datetime64` | its RFC 3339 text in UTC, where one without offset is; `NaT`: null |
+    | `datetime`, `datetime64` | its RFC 3339 text in UTC; without an offset it is UTC; `NaT`: null |
     | `date`, `datetime64` of days, months, years | its text: `2026-01-31`, `2026-01`, `2026` |
-    | `Decimal` | a number: an integer where it is whole, else the nearest double |
-    | other scalars of numpy, arrays | Python's own number, text or truth; a list |
+    | `Decimal` | a number: an integer if it is whole, else the nearest double |
+    | other scalars of numpy, arrays | the number, text or boolean of Python; a list |
 
-    What is JSON already is given back as it is, and so is what has no form in JSON, which `flatten` refuses. Linear in
-    `value`; recursive, so callers bound the depth.
+    JSON scalars are returned unchanged. So are values that JSON cannot represent; `flatten` refuses them. Linear in
+    `value`. Recursive, so callers must bound the depth.
 
     >>> as_json({"at": datetime(2026, 1, 31, 12, 30), "price": Decimal("9.50"), "n": [np.int64(3)]})
     {'at': '2026-01-31T12:30:00Z', 'price': 9.5, 'n': [3]}
@@ -270,10 +273,10 @@ def as_json(value: Any) -> Any:
 
 
 def _of_datetime(value: datetime) -> str | None:
-    if value != value:  # pandas' NaT is a datetime
+    if value != value:  # `NaT` of pandas is a datetime
         return None
     value = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    with contextlib.suppress(OverflowError):  # in the years 1 and 9999 UTC may have no name for it
+    with contextlib.suppress(OverflowError):  # in the years 1 and 9999 the time in UTC may be out of range
         value = value.astimezone(UTC)
     return value.replace(tzinfo=None).isoformat() + "Z" if value.tzinfo is UTC else value.isoformat()
 

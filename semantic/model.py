@@ -62,7 +62,7 @@ SubscriptionSlot = NewType("SubscriptionSlot", int)
 """The number of a subscription within one matcher. It is reused after the subscription is removed."""
 
 
-# ── where something stands ──────────────────────────────────────────────────────────────────────────────────────────
+# ── positions in the source ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +284,8 @@ class SomeOf:
 
 @dataclass(frozen=True, slots=True)
 class EveryOf:
-    """`every items (price < 5)`: it holds for each element of an array of objects; names inside are relative (rule
-    26)."""
+    """`every items (price < 5)`: the condition holds for each element of an array of objects. Names inside are relative
+    to the element (rule 26)."""
 
     attribute: str
     item: "Expression"

@@ -1,4 +1,4 @@
-"""What words mean: concepts, names, attributes, and what users declare in addition to ontologies."""
+"""Vocabularies: concepts and their names, attributes, and the declarations of users in addition to ontologies."""
 
 from typing import TYPE_CHECKING
 

@@ -470,7 +470,8 @@ class AttributeScheme:
         return f"{segment[:start]}<{self.main(segment[start + 1 : -1])}>"
 
     def resolve_within(self, raw: str, array: str) -> str:
-        """As `resolve`, inside elements of `array` (rule 3). A declaration of the full dotted name takes precedence."""
+        """Like `resolve`, for a name inside elements of `array` (rule 3). If the full dotted name is declared, `raw` is
+        returned unchanged (in NFC)."""
         raw = unicodedata.normalize("NFC", raw)
         return raw if array and f"{array}.{raw}" in self.declarations else self.resolve(raw)
 

@@ -200,9 +200,10 @@ class Derivations:
 
     @classmethod
     def of(cls, scheme: AttributeScheme, schemas: EventSchemas, units: Units) -> "Derivations":
-        """Raises `InvalidDeclaration` for unknown units and for circular derivations."""
+        """Returns the derivations that attributes and event types declare, each after those of its inputs. Raises
+        `InvalidDeclaration` for unknown units and for circular derivations."""
         texts = {name: each.derived for name, each in scheme.declarations.items() if each.derived is not None}
-        owners: dict[str, frozenset[str]] = dict.fromkeys(texts, frozenset())  # none: of every event
+        owners: dict[str, frozenset[str]] = dict.fromkeys(texts, frozenset())  # no types: applies to every event
         problems: list[Problem] = []
         for name, domain in schemas.domains.items():
             if domain.derived is None:

@@ -410,7 +410,8 @@ class Splits:
     """The envelopes of one vocabulary: declared ones in the order of their names, then shipped ones. Immutable."""
 
     def __init__(self, declared: Mapping[str, Any] | None = None, *, shipped: bool = True) -> None:
-        """Raises `InvalidDeclaration`. A declaration without paths disables the shipped envelope of the same name."""
+        """`declared`: name → declaration. A declaration without paths disables the shipped envelope of the same name.
+        Raises `InvalidDeclaration`."""
         given = dict(sorted((declared or {}).items()))
         if len(given) > MOST_SPLITS:
             raise InvalidDeclaration(f"at most {MOST_SPLITS} splits can be declared, not {len(given)}")
@@ -501,8 +502,8 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correctable:
-    """Where an event of a type states its subject (by default its ID), the revision of that subject, and what it
-    withdraws: names of attributes, see `kindcast.semantic.events.documents`."""
+    """The attributes in which an event of a type states corrections: its subject (by default its ID), the revision of
+    that subject, and the subjects that it withdraws. See `kindcast.semantic.events.documents`."""
 
     subject: str | None = None
     revision: str | None = None
@@ -511,9 +512,9 @@ class Correctable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
-    """A named event type. Two types are the same when their names and shapes are, what their objects state
-    (`quantities`, `codes`: rule 22), where they tell of corrections, and how they come in an envelope (`split`); words
-    for people do not count."""
+    """A named event type. `stated` says what objects in its events may state: "quantities", "codes" or both (rule 22).
+    `correctable` has the attributes that state corrections. `split` says where the events are in an envelope. Two types
+    are equal if all members except `title` and `description` are equal."""
 
     name: str
     shape: Shape
@@ -530,7 +531,7 @@ class EventType:
 
 
 def uses_of(shape: Shape, prefix: str = "", *, mandatory: bool = True, multiple: bool = False) -> Iterator[Use]:
-    """Yields the attributes beneath an object's shape. One is mandatory only if all objects around it are mandatory."""
+    """Yields the attributes beneath an object's shape. An attribute is mandatory only if all objects around it are."""
     for name, member in shape.members.items():
         if name == EVENT_TYPES:
             continue
@@ -552,9 +553,9 @@ def uses_of(shape: Shape, prefix: str = "", *, mandatory: bool = True, multiple:
 #
 # Le Subscribe, section 2.1: a view is a pair (E, R) of event types and triples (A, n, u), such that
 #
-#     1  what is mandatory in some type of E is mandatory in R,
+#     1  an attribute that is mandatory in a type of E is mandatory in R,
 #     2  R has only attributes of the types of E,
-#     3  an attribute has one triple; mandatory and multiple go before optional and unique.
+#     3  an attribute has one triple; mandatory takes precedence over optional, and multiple over unique.
 #
 # The view of an event includes all attributes. A publisher who promises less than the types allow may choose fewer
 # optional attributes.

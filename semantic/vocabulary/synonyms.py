@@ -288,7 +288,7 @@ class Aliases:
 
     @property
     def patterns(self) -> dict[str, str]:
-        """What a text must be for each pattern, and how all forms begin that it stands for. For reports."""
+        """Pattern that a text must match → the main form of the constant beginning of its result. For reports."""
         told = {}
         for each in self._patterns:
             form, match = (DIGITAL_LINK, each) if isinstance(each, str) else (each.form, each.match)

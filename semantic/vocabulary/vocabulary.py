@@ -8,8 +8,8 @@ The load report of an upload has, as JSON, the numbers that an ontologist checks
 pairs are counted as the documents state them, before equivalent names are merged. So the counts agree with those of an
 ontology editor. `roots` and `max_depth` are those of the merged hierarchy.
 
-Notes tell the subscriber who wrote a term, or the publisher of a string, how it was read (rules 12 and 13). A note
-never changes the meaning of a term.
+Notes tell a subscriber how a term was read, and a publisher how a string was read (rules 12 and 13). A note never
+changes the meaning of a term.
 """
 
 import hashlib
@@ -647,7 +647,7 @@ class Vocabulary:
         """Returns a shortest chain from `concept` up to `upper`, including both; None if there is none."""
         return self._hierarchy.path(concept, upper)
 
-    # ── for people who look for a name ──────────────────────────────────────────────────────────────────────────────
+    # ── search for names ────────────────────────────────────────────────────────────────────────────────────────────
 
     def suggest(self, term: str, limit: int = 5) -> tuple[dict[str, Any], ...]:
         """Returns the known names nearest to `term`, each concept once: `{"label", "lang", "iri"}`. Hidden labels and

@@ -69,7 +69,7 @@ __all__ = [
 ]
 
 Reading = tuple[str, Any]
-"""(kind, content). Contents of one kind are ordered and hashable; `number` has 1 equal to 1.0."""
+"""(kind, content). Contents of one kind are ordered and hashable. In the kind `number`, 1 equals 1.0."""
 
 
 def reading(value: object, units: Units) -> Reading:

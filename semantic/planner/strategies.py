@@ -439,7 +439,7 @@ def greedy(undecided: Undecided, estimates: Estimates) -> Iterator[int]:
     Cost: O(log predicates) for each one evaluated or no longer needed; some microseconds.
     """
     holds = np.clip(estimates.holds, CERTAIN, 1 - CERTAIN)
-    miss = np.stack((holds, 1 - holds), axis=1)  # by wanted outcome: `false` is missed where it holds
+    miss = np.stack((holds, 1 - holds), axis=1)  # by wanted outcome: `false` is missed if it holds
     cost = np.ascontiguousarray(estimates.cost, dtype=np.float64)
     gains, predicates = np.empty(len(cost)), np.empty(len(cost), dtype=np.int32)
     counts = (miss, cost, undecided.popularity, undecided.work)

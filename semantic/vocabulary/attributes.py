@@ -380,7 +380,7 @@ class AttributeScheme:
     spelt_out: Callable[[str], tuple[str, ...]] = lambda curie: ()  # the IRIs that a CURIE stands for
     asked_curies: set[str] = field(default_factory=set)
     """The CURIEs in names that subscriptions use. This set grows."""
-    _curies: dict[str, dict[str, None]] = field(default_factory=dict)  # main form of an IRI -> those that stand for it
+    _curies: dict[str, dict[str, None]] = field(default_factory=dict)  # main form of an IRI → its CURIEs
 
     @classmethod
     def build(
@@ -508,7 +508,7 @@ class AttributeScheme:
         choices = [self._upwards(segment) for segment in segments_of(name)]
         if all(len(each) == 1 for each in choices) and name not in self.above:
             return (name,)
-        if "<" in name:  # the local names come first, for they are those that are declared
+        if "<" in name:  # declarations use local names, so these come first
             names = dict.fromkeys(".".join(each) for each in islice(product(*choices), ABOVE - 1))
             return tuple(dict.fromkeys((*names, name)))
         names = dict.fromkeys((name, *self.above.get(name, ())))
@@ -523,7 +523,7 @@ class AttributeScheme:
         start = segment.index("<")
         mark, iri = segment[:start], segment[start + 1 : -1]
         found: dict[str, None] = {}
-        if mark and (inverses := self.inverses.get(self.main(iri))):  # it is stated of the inverse property
+        if mark and (inverses := self.inverses.get(self.main(iri))):  # an inverse property has these names
             return tuple(dict.fromkeys(name for each in inverses for name in self._upwards(f"<{each}>")))
         for each in dict.fromkeys((self.main(iri), iri)):
             local = local_name(each)

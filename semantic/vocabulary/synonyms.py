@@ -58,9 +58,9 @@ _object = msgspec.json.Decoder(dict[str, Any])
 
 
 def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
-    """The table in NFC, chains followed to their end: `{"PC": "computer", "computer": "machine"}` makes both a machine.
+    """Returns the table in NFC with each chain followed to its end.
 
-    Raises InvalidDeclaration for what is no text, and for a circle.
+    Raises InvalidDeclaration for a word or root that is not a text, and for a cycle.
 
     >>> root_words({"PC": "computer", "computer": "machine"})
     {'PC': 'machine', 'computer': 'machine'}
@@ -75,8 +75,8 @@ def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def read_table(data: bytes, content_type: str = "application/json") -> dict[str, str]:
-    """The table of synonyms in a document: `application/json` (one object) or `text/csv` (two columns, UTF-8, with or
-    without a heading). Words are in NFC.
+    """Reads a table of synonyms from a document: `application/json` (one object) or `text/csv` (two columns, UTF-8, with
+    or without a header). Words are in NFC.
 
     Raises `InvalidDeclaration` with every bad line (`Position.line`, from 1) or member (JSON pointer): words that are
     empty or too long, and words with two different roots. Linear in `data`, at most `MOST_BYTES`.
@@ -207,7 +207,7 @@ LONGEST = 2_000
 
 
 class Aliases:
-    """The aliases of one vocabulary. Immutable; false where there are none, whatever is said of spellings.
+    """The aliases of one vocabulary. Immutable. False if there are none; `spelt` does not count.
 
     >>> aliases = Aliases({"web": {"prefixes": {"http://schema.org/": "https://schema.org/"}}})
     >>> aliases.main("http://schema.org/Car"), aliases.other("https://schema.org/Car")
@@ -219,7 +219,7 @@ class Aliases:
         self._iris: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self.spelt: bool = False
-        """Whether other spellings of labels mean their concepts."""
+        """Whether other spellings of labels mean their concepts (rule 12)."""
         patterns: list[IdentifierPattern | str] = []
         for name, table in sorted((tables or {}).items()):
             what = f"aliases {name!r}"

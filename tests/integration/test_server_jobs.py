@@ -113,7 +113,8 @@ def test_jobs_older_than_their_time_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_job_progress_tells_stages_and_counts(tmp_path: Path) -> None:
-    """A large document: the stages come in their order, and the number of triples grows."""
+    """A large document: the stages come in their order, and the numbers grow. Requests of a client can miss a stage;
+    that none is left out is in `tests/unit/semantic/test_ontology_isolation.py`."""
     seen: list[tuple[str, int]] = []
     with running_app(tmp_path) as url, Client(url) as client:
         job = client.start_ontology("large", classes(50_000), format="turtle")
@@ -127,7 +128,7 @@ def test_job_progress_tells_stages_and_counts(tmp_path: Path) -> None:
     order = ["wait", "unpack", "parse", "extract", "encode", "decode", "build", "compile"]
     stages = [stage for stage, _ in seen]
     assert stages == sorted(stages, key=order.index)
-    assert "parse" in stages
+    assert len(set(stages)) >= 3, seen
     assert seen == sorted(seen, key=lambda step: (order.index(step[0]), step[1]))
 
 

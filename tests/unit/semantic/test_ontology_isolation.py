@@ -1,5 +1,6 @@
 """The child process that reads documents: what comes back from it, what ends it, and what it cannot do."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -16,7 +17,10 @@ from pathlib import Path
 import pytest
 
 from kindcast.semantic.errors import OntologyError, TooCostly, UnsupportedFormat
+from kindcast.semantic.ontology import framing, records
+from kindcast.semantic.ontology.isolated_reading import read_task
 from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation, run_isolated
+from kindcast.semantic.ontology.records import Limits
 
 MIB = 1 << 20
 PATIENCE_SECONDS = 30.0
@@ -75,6 +79,17 @@ def test_run_progress_is_told_in_order() -> None:
     told: list[tuple[str, int, int | None]] = []
     run_isolated(task("tell_progress"), b"", progress=lambda *step: told.append(step))
     assert [step for step in told if step[1] == 1] == [("unpack", 1, 2), ("parse", 1, 2)]
+
+
+def test_reading_tells_each_stage_and_the_number_of_triples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document that takes long enough to report counts: every stage in its order, and numbers that grow."""
+    monkeypatch.setattr(records, "SECONDS", 0.0)
+    document = "".join(f"<urn:c{n}> a <http://www.w3.org/2002/07/owl#Class> .\n" for n in range(2 * records.EVERY))
+    told: list[tuple[str, int, int | None]] = []
+    options = {"limits": dataclasses.asdict(Limits()), "format": "turtle"}
+    read_task(framing.joined(framing.packed(options), document.encode()), lambda *step: told.append(step))
+    assert list(dict.fromkeys(stage for stage, _, _ in told)) == ["unpack", "parse", "extract", "encode"]
+    assert [done for stage, done, _ in told if stage == "parse"] == [0, records.EVERY, 2 * records.EVERY]
 
 
 def test_run_error_of_the_task_is_raised_with_its_place() -> None:

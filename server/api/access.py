@@ -26,17 +26,18 @@ from starlette.websockets import WebSocket
 
 from kindcast.server.api.error_responses import Problem, problem_of, respond
 from kindcast.server.broker.write_queue import WriteQueue
-from kindcast.server.errors import KeysNeeded, ServerError, UnknownTenant
+from kindcast.server.errors import KeysNeeded, ServerError, StoreUnavailable, UnknownTenant
 from kindcast.server.security.browser_sessions import (
     Session,
     Sessions,
+    StreamClaims,
     StreamTokens,
     is_of_own_page,
     session_token,
     take_token,
 )
 from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
-from kindcast.server.security.identity_provider import IdentityProvider, ProviderUnavailable, TokenRefused
+from kindcast.server.security.identity_provider import Identity, IdentityProvider, ProviderUnavailable, TokenRefused
 from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, id_of
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, READING, Permission, RouteTable, needs_of
@@ -65,9 +66,12 @@ DETAIL = "kindcast.audit"
 """The names in the scope of a request for its caller, the services of its tenant, and what the audit log adds to method
 and path."""
 
+STREAM_TOKENS = "stream tokens"
+"""The name of the secret that signs stream tokens."""
 LOOK_SECONDS = 1.0
 """The interval of the checks for changes of keys by other processes, such as the command line."""
 USAGE_SECONDS = 10.0
+USED_TOKENS_SECONDS = 60.0
 FORGET_SECONDS = 3_600.0
 REFUSALS_PER_SECOND = 10.0
 MAX_REFUSALS = 100.0
@@ -99,7 +103,7 @@ class AccessControl:
         self.provider = None if settings.oidc_issuer is None else IdentityProvider(settings)
         self.usage = Usage()
         self.sessions = Sessions(settings.session_seconds)
-        self.stream_tokens = StreamTokens()
+        self.stream_tokens = StreamTokens(b"")  # replaced when the database is open
         self._entries: WriteQueue[AuditEntry] = WriteQueue(
             self._write, _log, "%d entries of the audit log cannot be written: %s"
         )
@@ -125,16 +129,41 @@ class AccessControl:
             raise Problem("invalid-request", "the header Kindcast-Tenant is not the name of a tenant")
         return self.caller(key, tenant, session)
 
-    def redeem(self, token: str, scope: Scope) -> Caller:
-        """Returns the caller who opens a stream with this token. Raises `Problem`."""
-        caller = self.stream_tokens.redeem(token, scope["path"])
-        if caller is None or not self.is_valid(caller):
-            detail = (
-                "this stream token is for another stream, already used, or expired after its minute: request a "
-                "new token"
+    async def redeem(self, token: str, scope: Scope) -> Caller:
+        """Returns the caller who opens a stream with this token, which becomes invalid at all servers. A token that no
+        server made costs no look into the database. Raises `Problem`, `StoreUnavailable`."""
+        claims = self.stream_tokens.read(token, scope["path"])
+        if claims is not None:
+            caller = await self._holder(claims)
+            if (
+                caller is not None
+                and self.is_valid(caller)
+                and await anyio.to_thread.run_sync(self.store.use_token, claims.id, claims.until)
+            ):
+                return caller
+        detail = (
+            "this stream token is for another stream, already used, or expired after its minute: request a new token"
+        )
+        raise Problem("token-wrong", detail)
+
+    async def _holder(self, claims: StreamClaims) -> Caller | None:
+        """Returns the caller for whom a stream token was made; None if the key or the identity provider is gone."""
+        caller: Caller | None = None
+        if claims.key is not None:
+            if claims.key not in self.ring.keys:  # another server may have made it a moment ago
+                await self.refresh()
+            key = self.ring.keys.get(claims.key)
+            caller = None if key is None else self.ring.caller(key, claims.tenant, claims.session)
+        elif claims.subject is not None and claims.expires_at is not None and self.provider is not None:
+            identity = Identity(
+                subject=claims.subject,
+                roles=claims.roles,
+                of_all=claims.of_all,
+                tenant=claims.tenant,
+                expires_at=claims.expires_at,
             )
-            raise Problem("token-wrong", detail)
-        return caller
+            caller = self.ring.subject(identity, self.provider.issuer, claims.tenant)
+        return caller if caller is not None and caller.owner == claims.owner else None
 
     def caller(self, key: Key, tenant: str | None, session: Session | None = None) -> Caller:
         """Returns the caller with this key who acts in `tenant` (None: the tenant of the key). Raises `Problem`."""
@@ -219,11 +248,16 @@ class AccessControl:
             group.create_task(self._entries.run())
             group.create_task(self._repeat(LOOK_SECONDS, self.refresh))
             group.create_task(self._repeat(USAGE_SECONDS, self.flush))
+            group.create_task(self._repeat(USED_TOKENS_SECONDS, self._forget_used_tokens))
             group.create_task(self._repeat(FORGET_SECONDS, self._forget))
 
     async def _forget(self) -> None:
         before = time.time() - self.settings.audit_retention_seconds
         await anyio.to_thread.run_sync(partial(self.store.forget_audited, before, keep=self.settings.audit_entries))
+
+    async def _forget_used_tokens(self) -> None:
+        before = time.time() - USED_TOKENS_SECONDS  # the clocks of other servers may be a little behind
+        await anyio.to_thread.run_sync(self.store.forget_used_tokens, before)
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -246,6 +280,7 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
     try:
         await anyio.to_thread.run_sync(access.store.open)
         await anyio.to_thread.run_sync(access.store.check_keys)
+        access.stream_tokens = StreamTokens(await anyio.to_thread.run_sync(access.store.secret, STREAM_TOKENS))
         await access.refresh()
         if (
             settings.needs_keys
@@ -361,8 +396,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            scope[CALLER] = caller = await access.identify(scope) if token is None else access.redeem(token, scope)
-        except (Problem, ProviderUnavailable) as error:
+            identified = access.identify(scope) if token is None else access.redeem(token, scope)
+            scope[CALLER] = caller = await identified
+        except (Problem, ProviderUnavailable, StoreUnavailable) as error:
             await self._refuse(scope, receive, send, problem_of(error), access, None)
             return
         try:

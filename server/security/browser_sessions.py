@@ -1,27 +1,30 @@
 """Browser sessions and stream tokens: how a browser uses a key without storing it in its pages.
 
 sign in with a key  ──▶ Sessions: a cookie, HttpOnly and SameSite=Strict; which pages may use it
-a stream or socket  ──▶ StreamTokens: browsers send no headers there; one use, one minute"""
+a stream or socket  ──▶ StreamTokens: browsers send no headers there; one use, one minute, at any server"""
 
+import base64
+import binascii
 import hashlib
+import hmac
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from kindcast.server.security.callers import Caller
+from kindcast.server.security.keys import Role
 
 __all__ = [
     "STREAM_TOKEN_SECONDS",
     "Session",
     "Sessions",
+    "StreamClaims",
     "StreamTokens",
     "cookie_name",
     "is_of_own_page",
@@ -117,44 +120,71 @@ def _hash(token: str) -> str:
 
 
 STREAM_TOKEN_SECONDS = 60.0
-MAX_STREAM_TOKENS = 10_000
-"""The maximum number of valid stream tokens. When there are more, the oldest end."""
+MAX_STREAM_TOKEN_CHARACTERS = 4_096
 PARAMETER = "token"
 
 
-class _Issued(NamedTuple):
-    subscription: str
-    caller: Caller
+class StreamClaims(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """The content of a stream token: which stream it opens, as which caller, and until when. It contains no secret."""
+
+    id: str
+    """Identifies the token, so that it is used once."""
     until: float
+    subscription: str
+    tenant: str
+    owner: str | None
+    """The caller, as in `created_by`."""
+    key: str | None
+    session: str | None
+    subject: str | None
+    roles: frozenset[Role]
+    of_all: bool
+    expires_at: float | None
+    """These four describe a subject of an identity provider, whose rights are only in its token."""
 
 
 class StreamTokens:
-    """The stream tokens of one server. May be used in any thread."""
+    """Makes and reads stream tokens. A token is its claims and their HMAC-SHA256. Every server with the same secret
+    accepts it, also after a restart. Whether it was used before is in the system database."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._issued: OrderedDict[str, _Issued] = OrderedDict()  # oldest first
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
 
     def issue(self, subscription: str, caller: Caller) -> tuple[str, float]:
         """Returns a token for reading this subscription as `caller`, and its end time."""
-        token, until = secrets.token_urlsafe(32), time.time() + STREAM_TOKEN_SECONDS
-        with self._lock:
-            while self._issued and (len(self._issued) >= MAX_STREAM_TOKENS or self._oldest() <= time.time()):
-                self._issued.popitem(last=False)
-            self._issued[_hashed(token)] = _Issued(subscription, caller, until)
-        return token, until
+        until = time.time() + STREAM_TOKEN_SECONDS
+        claims = StreamClaims(
+            id=secrets.token_urlsafe(16),
+            until=until,
+            subscription=subscription,
+            tenant=caller.tenant,
+            owner=caller.owner,
+            key=caller.key,
+            session=caller.session,
+            subject=caller.subject,
+            roles=(caller.roles if caller.subject is not None else None) or frozenset(),
+            of_all=caller.of_all,
+            expires_at=caller.expires_at,
+        )
+        told = _encoded(msgspec.json.encode(claims))
+        return f"{told}.{_encoded(self._sign(told))}", until
 
-    def redeem(self, token: str, path: str) -> Caller | None:
-        """Returns the caller who opens this stream with the token, which becomes invalid. Returns None if the token is
-        not valid for the stream."""
-        with self._lock:
-            found = self._issued.pop(_hashed(token), None)
-        if found is None or found.until <= time.time() or path not in _paths(found.subscription):
+    def read(self, token: str, path: str) -> StreamClaims | None:
+        """Returns the claims of a token; None if no server with this secret made it, if it has expired, or if it is for
+        another stream than the one at `path`. Signatures are compared in constant time. Cost: some 10 µs."""
+        told, _, signature = token.partition(".")
+        if len(token) > MAX_STREAM_TOKEN_CHARACTERS or not token.isascii():
             return None
-        return found.caller
+        if not hmac.compare_digest(signature, _encoded(self._sign(told))):
+            return None
+        try:
+            claims = msgspec.json.decode(base64.urlsafe_b64decode(told + "=" * (-len(told) % 4)), type=StreamClaims)
+        except (msgspec.DecodeError, binascii.Error):  # made by another version
+            return None
+        return claims if time.time() < claims.until and path in _paths(claims.subscription) else None
 
-    def _oldest(self) -> float:
-        return next(iter(self._issued.values())).until
+    def _sign(self, told: str) -> bytes:
+        return hmac.digest(self._secret, f"stream token\n{told}".encode(), "sha256")
 
 
 def take_token(scope: Scope) -> str | None:
@@ -171,5 +201,5 @@ def _paths(subscription: str) -> tuple[str, str]:
     return f"/v1/subscriptions/{subscription}/stream", f"/v1/subscriptions/{subscription}/ws"
 
 
-def _hashed(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+def _encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode("ascii")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kindcast.server.security.identity_provider import Identity
-from kindcast.server.security.keys import DEFAULT_TENANT, Key, id_of, is_key_of
+from kindcast.server.security.keys import DEFAULT_TENANT, Key, Role, id_of, is_key_of
 from kindcast.server.security.limits import Meter, Quota
 from kindcast.server.security.permissions import Permission, permissions_of
 from kindcast.server.security.tickets import Claim
@@ -23,6 +23,7 @@ from kindcast.server.store.system import SystemStore, Tenant
 __all__ = ["ANYBODY", "Caller", "KeyRing", "Usage"]
 
 EVERYTHING = frozenset(Permission)
+_ADMIN: frozenset[Role] = frozenset({"admin"})
 MAX_SUBJECTS = 10_000
 """The maximum number of subjects of an identity provider whose use is remembered. The least recently used one without
 running requests is dropped first."""
@@ -43,13 +44,15 @@ class Caller:
     """Whether it administers all tenants."""
     key: str | None = None
     """The id of its key, if it has one."""
+    subject: str | None = None
+    """The subject of its token, if it has one of an identity provider."""
     session: str | None = None
     """The hash of the token of its session, if it is a browser that signed in."""
     expires_at: float | None = None
-    """The end time of its token, if it has one of an identity provider."""
+    """The end time of the token of its subject."""
     meters: tuple[Meter, ...] = ()
     """The meters of its key and its tenant."""
-    roles: frozenset[str] | None = None
+    roles: frozenset[Role] | None = None
     """The roles that decide what it may read of events; None without keys: everything."""
 
     def claim(self, ticket: str | None) -> Claim:
@@ -205,12 +208,13 @@ class KeyRing:
         return Caller(
             who=f"subject {identity.subject}",
             owner=f"subject {identity.subject} of {issuer}",
+            subject=identity.subject,
             tenant=wanted,
             permissions=EVERYTHING if identity.of_all else permissions_of(identity.roles),
             of_all=identity.of_all,
             expires_at=identity.expires_at,
             meters=(self._subject_meter(identity.subject), self.tenant_meter(wanted)),
-            roles=frozenset({*identity.roles, *(("admin",) if identity.of_all else ())}),
+            roles=identity.roles | _ADMIN if identity.of_all else identity.roles,
         )
 
     def tenant_meter(self, tenant: str) -> Meter:

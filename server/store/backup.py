@@ -17,7 +17,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -62,8 +62,8 @@ TENANTS = "tenants"
 ROWS_AT_ONCE = 500
 ROWS_CHECKED_AT_ONCE = 10_000
 MAX_DAMAGE = 20
-NOT_COPIED = {unsaved.name}
-"""Tables that belong to a cache of the data folder."""
+NOT_COPIED = {unsaved.name, *system.NOT_IN_BACKUPS}
+"""Tables that belong to a cache of the data folder, or that no backup may contain."""
 
 assert discarded.metadata is metadata  # all of its tables are imported here
 
@@ -95,7 +95,7 @@ def backup(database: str, data: Path, folder: Path) -> Backup:
             _copy_sqlite(Path(str(url.database)), beside / MAIN)
             keys = Path(str(url.database)).with_suffix(".system.db")
             if keys.exists():
-                _copy_sqlite(keys, beside / KEYS)
+                _copy_sqlite(keys, beside / KEYS, without=system.NOT_IN_BACKUPS)
             for tenant in sorted((data / TENANTS).glob(f"*/{MAIN}")):
                 if not tenant.parent.name.startswith("."):
                     (beside / TENANTS / tenant.parent.name).mkdir(parents=True)
@@ -118,9 +118,9 @@ def backup(database: str, data: Path, folder: Path) -> Backup:
     return made
 
 
-def _copy_sqlite(source: Path, target: Path) -> None:
+def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -> None:
     """Copies a SQLite database in one step, so that it also ends if a server writes all the time. Readers do not block
-    writers."""
+    writers. The rows of the tables `without` are overwritten with zeros."""
     if not source.is_file() or not source.stat().st_size:
         raise StoreUnreadable(f"there is no database {source}")
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -130,6 +130,11 @@ def _copy_sqlite(source: Path, target: Path) -> None:
             closing(sqlite3.connect(target)) as writing,
         ):
             reading.backup(writing)
+            writing.execute("PRAGMA secure_delete=ON")
+            there = {name for (name,) in writing.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            for name in there.intersection(without):
+                writing.execute(f"DELETE FROM {name}")
+            writing.commit()
             writing.execute("PRAGMA journal_mode=DELETE")  # one file without a log; a server switches the log on again
     except sqlite3.DatabaseError as error:
         raise StoreUnreadable(f"the database {source} cannot be copied: {error}") from error

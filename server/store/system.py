@@ -1,4 +1,4 @@
-"""The system database: keys, tenants, the audit log and usage. It holds no data of any tenant.
+"""The system database: keys, tenants, the audit log, usage and used tokens. It holds no data of any tenant.
 
 With SQLite it is a separate file beside the main one (`kindcast.system.db`), in WAL mode with `synchronous=FULL`. So
 the command line can create keys while a server runs. With PostgreSQL it is the tables `system_…` of the same database.
@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Engine,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     Row,
@@ -32,6 +34,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
     true,
     update,
 )
@@ -59,6 +62,7 @@ T = TypeVar("T")
 
 SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while the tables are made
 LAYOUT = 1
+SECRET_BYTES = 32
 REFUSALS = (401, 403)
 """The status codes of requests that were refused because of their sender."""
 metadata = MetaData()
@@ -120,6 +124,22 @@ usage = Table(
     Column("bytes", _Number, nullable=False),
     PrimaryKeyConstraint("who", "tenant", "day"),
 )
+
+secrets = Table(
+    "system_secrets",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("secret", LargeBinary, nullable=False),
+)
+used_tokens = Table(
+    "system_used_tokens",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("until", Double, nullable=False, index=True),
+)
+NOT_IN_BACKUPS = (secrets.name, used_tokens.name)
+"""Tables whose rows no backup contains: whoever reads a backup must not be able to sign tokens. A restored server makes
+a new secret."""
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,6 +343,28 @@ class SystemStore:
         if not self.run(lambda connection: connection.execute(chosen).rowcount):
             raise UnknownTenant(name)
 
+    # ── secrets and tokens ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def secret(self, name: str) -> bytes:
+        """Returns the secret with this name: 32 random bytes, the same for every server of the database."""
+
+        def read(connection: Connection) -> bytes:
+            connection.execute(_INSERT_SECRET, {"name": name, "secret": token_bytes(SECRET_BYTES)})
+            chosen = select(secrets.c.secret).where(secrets.c.name == name)
+            return bytes(connection.execute(chosen).scalar_one())
+
+        return self.run(read)
+
+    def use_token(self, id: str, until: float) -> bool:
+        """Stores that a token was used. Returns whether this is the first use, at any server."""
+        row = {"id": id, "until": until}
+        return self.run(lambda connection: connection.execute(_INSERT_USED, row).rowcount > 0)
+
+    def forget_used_tokens(self, before: float) -> None:
+        """Deletes what is stored about tokens that ended before this time."""
+        chosen = delete(used_tokens).where(used_tokens.c.until < before)
+        self.run(lambda connection: connection.execute(chosen))
+
     # ── the audit log ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def record(self, entries: Sequence[AuditEntry]) -> None:
@@ -378,6 +420,10 @@ class SystemStore:
         if tenant is not None:
             query = query.where(usage.c.tenant == tenant)
         return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
+
+
+_INSERT_SECRET = text("INSERT INTO system_secrets (name, secret) VALUES (:name, :secret) ON CONFLICT DO NOTHING")
+_INSERT_USED = text("INSERT INTO system_used_tokens (id, until) VALUES (:id, :until) ON CONFLICT DO NOTHING")
 
 
 def _add_tenant(connection: Connection, name: str, now: float) -> bool:

@@ -1,25 +1,38 @@
 """Tokens that open one stream of one subscription, for browsers; and a page of another origin in a real browser."""
 
+import base64
 import functools
 import json
 import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import func, select
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from kindcast.server.api import access
 from kindcast.server.security import browser_sessions
+from kindcast.server.security.browser_sessions import StreamTokens
+from kindcast.server.security.callers import Caller
+from kindcast.server.settings import Settings
+from kindcast.server.store.backup import backup
+from kindcast.server.store.system import SystemStore, used_tokens
 from tests.harness.application import problem_code
 from tests.harness.browser import running_browser
+from tests.harness.identity_provider import running_provider
+from tests.harness.postgresql import PostgreSQL
 from tests.harness.server_thread import running_app
+from tests.integration.test_server_keys import until
 
 
 class Keyed:
@@ -117,13 +130,122 @@ def test_token_ends_after_a_minute_and_with_its_key(keyed: Keyed, monkeypatch: p
             assert problem_code(client.get(f"{keyed.path}/stream?token={token}")) == "token-wrong"
 
 
-def test_many_tokens_end_the_oldest(keyed: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browser_sessions, "MAX_STREAM_TOKENS", 3)
-    issued = [keyed.token() for _ in range(4)]
-    with keyed.client("") as client:
-        assert problem_code(client.get(f"{keyed.path}/stream?token={issued[0]}")) == "token-wrong"
-        with client.stream("GET", f"{keyed.path}/stream?token={issued[1]}") as stream:
-            assert stream.status_code == 200
+LONG = 1e6
+"""Seconds between two looks for changed keys where none may come by chance."""
+
+
+def opened(url: str, path: str, token: str) -> int:
+    """The status of the answer to a request for a stream."""
+    with httpx.stream("GET", f"{url}{path}/stream", params={"token": token}, trust_env=False, timeout=30) as stream:
+        return stream.status_code
+
+
+def test_token_is_valid_after_a_restart_and_still_only_once(tmp_path: Path) -> None:
+    with running_app(tmp_path) as url:
+        keyed = Keyed(url)
+        used, unused = keyed.token(), keyed.token()
+        assert opened(url, keyed.path, used) == 200
+    with running_app(tmp_path) as url:
+        assert [opened(url, keyed.path, token) for token in (used, unused, unused)] == [401, 200, 401]
+
+
+def test_token_works_once_at_any_server_of_one_database(
+    tmp_path: Path, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one of a key that the other server has not heard of yet; and none of a key that was revoked."""
+    database = postgresql.new_database()
+    monkeypatch.setattr(access, "LOOK_SECONDS", LONG)
+    with running_app(tmp_path / "first", database=database) as first:
+        keyed = Keyed(first)
+        with running_app(tmp_path / "second", database=database) as second:
+            keyed.subscriber, keyed.subscriber_id = keyed.key("subscriber")
+            tokens = [keyed.token() for _ in range(4)]
+            assert [opened(url, keyed.path, tokens[0]) for url in (second, first, second)] == [200, 401, 401]
+            with ThreadPoolExecutor(8) as threads:
+                asked = [(url, keyed.path, tokens[1]) for url in (first, second) * 4]
+                assert sorted(threads.map(lambda each: opened(*each), asked)) == [200, *[401] * 7]
+            with keyed.client(keyed.admin) as admin:
+                admin.delete(f"/v1/keys/{keyed.subscriber_id}").raise_for_status()
+            assert keyed.subscriber_id not in known_keys(second, keyed.admin)
+            assert [opened(url, keyed.path, token) for url, token in zip((first, second), tokens[2:], strict=True)] == [
+                401,
+                401,
+            ]
+
+
+def known_keys(url: str, admin: str) -> list[str]:
+    """The ids of the keys that a server knows."""
+    headers = {"Authorization": f"Bearer {admin}"}
+    listed = httpx.get(f"{url}/v1/keys", headers=headers, trust_env=False, timeout=30).raise_for_status().json()
+    return [each["id"] for each in listed["keys"]]
+
+
+def test_changed_tokens_are_refused_without_a_look_into_the_database(
+    keyed: Keyed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = keyed.token()
+    claims, _, signature = token.partition(".")
+    content = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    longer = base64.urlsafe_b64encode(json.dumps([content[0], content[1] + 1, *content[2:]]).encode()).decode()
+    forged = StreamTokens(b"another secret").issue(
+        keyed.made["id"], Caller(who="key x", owner="key x", tenant="default", permissions=frozenset(), key="x")
+    )[0]
+    wrong = ["", ".", claims, f"{claims}.", f".{signature}", f"{longer.rstrip('=')}.{signature}", f"{token}A", forged]
+    wrong += [f"{claims}.{signature.swapcase()}", "é.ü", "x" * 10_000]
+    with monkeypatch.context() as patch:
+        patch.setattr(SystemStore, "use_token", lambda *_: pytest.fail("the database was asked"))
+        assert [opened(keyed.url, keyed.path, each) for each in wrong] == [401] * len(wrong)
+    assert opened(keyed.url, keyed.path, token) == 200
+
+
+def test_token_of_a_subject_has_its_rights_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subject of an identity provider; after a restart, too, and not under another issuer."""
+    with running_provider() as provider, running_provider() as other:
+        settings = {"oidc_audience": "kindcast", "oidc_roles": {"readers": "subscriber"}, "oidc_roles_claim": "roles"}
+        settings |= {"oidc_leeway_seconds": 0.0}
+        with running_app(tmp_path, oidc_issuer=provider.issuer, **settings) as url:
+            headers = {"Authorization": f"Bearer {provider.token(roles=['readers'], exp=int(time.time()) + 30)}"}
+            with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30) as client:
+                made = client.post("/v1/subscriptions", json={"expression": "n exists"}).raise_for_status().json()
+                path = f"/v1/subscriptions/{made['id']}"
+                tokens = [client.post(f"{path}/stream-tokens").json()["token"] for _ in range(3)]
+            assert opened(url, path, tokens[0]) == 200
+        with running_app(tmp_path, oidc_issuer=other.issuer, **settings) as url:
+            assert opened(url, path, tokens[1]) == 401
+        with running_app(tmp_path, oidc_issuer=provider.issuer, **settings) as url:
+            assert opened(url, path, tokens[1]) == 200
+            now = time.time
+            monkeypatch.setattr(access, "time", SimpleNamespace(time=lambda: now() + 40, monotonic=time.monotonic))
+            assert opened(url, path, tokens[2]) == 401
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_used_tokens_are_forgotten_after_their_end_and_no_backup_has_the_secret(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(access, "USED_TOKENS_SECONDS", 0.2)
+    monkeypatch.setattr(browser_sessions, "STREAM_TOKEN_SECONDS", 3.0)
+    database = None if kind == "sqlite" else request.getfixturevalue("postgresql").new_database()
+    settings = Settings(data=tmp_path / "data", database=database)
+    with running_app(tmp_path / "data", database=database) as url:
+        keyed = Keyed(url)
+        assert opened(url, keyed.path, keyed.token()) == 200
+        store = SystemStore(settings)
+        store.open()
+
+        def stored() -> int:
+            rows = select(func.count()).select_from(used_tokens)
+            return store.run(lambda connection: int(connection.execute(rows).scalar_one()))
+
+        assert stored() == 1
+        until(lambda: stored() == 0)
+        secret = store.secret(access.STREAM_TOKENS)
+        store.close()
+        backup(settings.database_url, tmp_path / "data", tmp_path / "backup")
+    assert len(secret) == 32
+    files = list((tmp_path / "backup").iterdir())
+    assert "kindcast.system.db" in {each.name for each in files}
+    assert all(secret not in each.read_bytes() for each in files)
 
 
 def test_no_log_shows_a_token(keyed: Keyed, caplog: pytest.LogCaptureFixture) -> None:

@@ -75,8 +75,8 @@ def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def read_table(data: bytes, content_type: str = "application/json") -> dict[str, str]:
-    """Reads a table of synonyms from a document: `application/json` (one object) or `text/csv` (two columns, UTF-8, with
-    or without a header). Words are in NFC.
+    """Reads a table of synonyms from a document: `application/json` (one object) or `text/csv` (two columns, UTF-8,
+    with or without a header). Words are in NFC.
 
     Raises `InvalidDeclaration` with every bad line (`Position.line`, from 1) or member (JSON pointer): words that are
     empty or too long, and words with two different roots. Linear in `data`, at most `MOST_BYTES`.

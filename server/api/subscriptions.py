@@ -207,7 +207,7 @@ def read_new(
     if not ways and asked.types is None and asked.source is None:
         raise _invalid("give expression, where or filters; an empty expression means every event", "")
     _check_sink(asked.sink, asked.protocol, asked.protocolsettings, asked.sinkcredential, asked.throttling, settings)
-    ticket = new_ticket(repeatable)
+    ticket = new_ticket(repeatable, "" if repeatable is None else _terms(asked, body))
     new = NewSubscription(
         id=f"sub_{random_bytes('id', ID_BYTES, repeatable).hex()}",
         asked=ways,
@@ -234,20 +234,40 @@ def read_new(
 def read_start(body: Mapping[str, Any]) -> Callable[[Connection], int] | None:
     """Returns a function that determines the sequence number after which stored events are wanted too; None if only new
     events are wanted. Raises `Problem` (422)."""
+    start = _start_of(body)
+    if start is None:
+        return None
+    return partial(position_before, moment=start) if isinstance(start, float) else lambda connection: start
+
+
+def _start_of(body: Mapping[str, Any]) -> int | float | None:
+    """Returns `start_at` as the sequence number before the first wanted event (int), or as a time in Unix seconds
+    (float). Raises `Problem` (422)."""
     start = body.get("start_at")
     if start is None:
         return None
     if start == "earliest":
-        return lambda connection: 0
+        return 0
     if isinstance(start, int) and not isinstance(start, bool) and 0 < start < MAX_SEQUENCE:
-        return lambda connection: start - 1
+        return start - 1
     try:
-        since = datetime.fromisoformat(start)
-        seconds = (since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp()
+        return _utc(datetime.fromisoformat(start)).timestamp()
     except (TypeError, ValueError, OverflowError):
         detail = "give earliest, a time such as 2026-01-31T08:00:00Z, or the sequence of an event as a number"
         raise _invalid(detail, "/start_at") from None
-    return lambda connection: position_before(connection, seconds)
+
+
+def _terms(asked: _Ending, body: Mapping[str, Any]) -> str:
+    """Returns the end and the start that a request asks for; an empty text without either. The row of the subscription
+    does not show them: an end may be relative to the time of the request, or be changed by a renewal."""
+    end = None if asked.expires_at is None else _utc(asked.expires_at).timestamp()
+    said = {"expires_at": end, "ttl_seconds": asked.ttl_seconds, "start_at": _start_of(body)}
+    return ", ".join(f"{name} {value!r}" for name, value in said.items() if value is not None)
+
+
+def _utc(moment: datetime) -> datetime:
+    """Adds UTC to a time without an offset."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | None) -> dict[str, Any]:
@@ -304,7 +324,7 @@ def ending(asked: _Ending, settings: Settings) -> float:
     if asked.expires_at is None:
         end = now + (asked.ttl_seconds or settings.default_ttl_seconds)
     else:
-        end = (asked.expires_at if asked.expires_at.tzinfo else asked.expires_at.replace(tzinfo=UTC)).timestamp()
+        end = _utc(asked.expires_at).timestamp()
     name = "/expires_at" if asked.expires_at is not None else "/ttl_seconds"
     if end <= now:
         raise _invalid("this time is in the past", name)
@@ -679,8 +699,7 @@ async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSetti
 
     def position(connection: Connection) -> int:
         if asked.since is not None:
-            since = asked.since if asked.since.tzinfo else asked.since.replace(tzinfo=UTC)
-            return position_before(connection, since.timestamp())
+            return position_before(connection, _utc(asked.since).timestamp())
         return 0 if asked.after is None else parse_cursor(connection, asked.after)
 
     return _current(await broker.replay(id, ticket, position), broker, ticket)

@@ -40,9 +40,11 @@ class Repeatable:
         return hmac.new(self.key.encode("utf-8", "surrogatepass"), told, "sha256").digest()[:size]
 
 
-def new_ticket(repeatable: Repeatable | None = None) -> str:
-    """Returns a ticket: 43 characters of base64url."""
-    drawn = random_bytes("ticket", TICKET_BYTES, repeatable)
+def new_ticket(repeatable: Repeatable | None = None, terms: str = "") -> str:
+    """Returns a ticket: 43 characters of base64url. The ticket of a `repeatable` request also depends on its `terms`,
+    the parts of the request that are not stored. So if they differ in a later request, its ticket is not the stored
+    one."""
+    drawn = random_bytes(f"ticket\n{terms}" if terms else "ticket", TICKET_BYTES, repeatable)
     return base64.urlsafe_b64encode(drawn).rstrip(b"=").decode("ascii")
 
 

@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,50 @@ def test_other_keys_make_others_and_another_request_is_refused(client: httpx.Cli
     assert count(client) == 2
 
 
+def test_another_end_or_start_is_another_request(client: httpx.Client) -> None:
+    """Also if the first request asked for none. The first answer is given to the same request, however its times are
+    written, and the subscription keeps its end."""
+    publish(client, n=1)
+    soon = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
+    local = soon.astimezone(timezone(timedelta(hours=2)))
+    since = soon - timedelta(days=2)
+    asked: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, {"ttl_seconds": None}),
+        ({"ttl_seconds": 3600}, {"ttl_seconds": 3600.0}),
+        ({"ttl_seconds": 3601}, {"ttl_seconds": 3601, "start_at": None}),
+        ({"expires_at": soon.isoformat()}, {"expires_at": local.isoformat()}),
+        ({"expires_at": (soon + timedelta(seconds=1)).isoformat()}, {}),
+        ({"start_at": "earliest"}, {"start_at": "earliest"}),
+        ({"start_at": 2}, {"start_at": 2}),
+        ({"start_at": since.isoformat()}, {"start_at": since.replace(tzinfo=None).isoformat()}),
+        ({"start_at": "earliest", "ttl_seconds": 3600}, {}),
+    ]
+    for mine, repeated in asked:
+        key = str(uuid.uuid4())
+        first = send(client, key, expression="n = 1", **mine)
+        assert first.status_code == 201, mine
+        for others, _ in asked:
+            again = send(client, key, expression="n = 1", **others)
+            assert (again.status_code == 201) == (others == mine), (mine, others)
+            if others != mine:
+                assert problem_code(again) == "idempotency-key-reused"
+        again = send(client, key, expression="n = 1", **(mine | repeated))
+        told = ("id", "ticket", "expires_at")
+        assert [again.json()[name] for name in told] == [first.json()[name] for name in told]
+    assert count(client) == len(asked)
+
+
+def test_a_renewal_is_no_other_request(client: httpx.Client) -> None:
+    """The end that counts is that of the renewal."""
+    key = str(uuid.uuid4())
+    made = send(client, key, expression="n = 1", ttl_seconds=60).json()
+    path, headers = f"/v1/subscriptions/{made['id']}", {"Kindcast-Ticket": made["ticket"]}
+    renewed = client.post(f"{path}/renew", json={"ttl_seconds": 7200}, headers=headers).raise_for_status().json()
+    again = send(client, key, expression="n = 1", ttl_seconds=60)
+    assert (again.json()["ticket"], again.json()["expires_at"]) == (made["ticket"], renewed["expires_at"])
+    assert problem_code(send(client, key, expression="n = 1", ttl_seconds=7200)) == "idempotency-key-reused"
+
+
 def test_changed_subscription_is_not_what_the_request_made(client: httpx.Client) -> None:
     """A new sink, or a new secret: the first answer would be wrong now."""
     for change in ("patch", "rotate"):
@@ -167,9 +212,10 @@ def test_import_that_broke_off_goes_on_where_it_was(client: httpx.Client) -> Non
     assert whole["rejected"] == []
     assert whole["created"][:10] == half["created"]
     assert len({each["id"] for each in whole["created"]}) == count(client) == 20
-    changed = send_lines([*lines[:4], json.dumps({"expression": "n = 99"}), *lines[5:]])
-    assert [each["line"] for each in changed["rejected"]] == [5]
-    assert changed["rejected"][0]["problem"]["type"].endswith("idempotency-key-reused")
+    longer = json.dumps(json.loads(lines[6]) | {"ttl_seconds": 3600})
+    changed = send_lines([*lines[:4], json.dumps({"expression": "n = 99"}), lines[5], longer, *lines[7:]])
+    assert [each["line"] for each in changed["rejected"]] == [5, 7]
+    assert all(each["problem"]["type"].endswith("idempotency-key-reused") for each in changed["rejected"])
     assert count(client) == 20
 
 

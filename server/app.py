@@ -1,6 +1,7 @@
 """The application factory: assembles the broker, the delivery and the routes.
 
 request ──▶ HostGuard ──▶ BodyLimit ──▶ Gate ──▶ route ──▶ broker, delivery      whatever goes wrong ──▶ error_responses
+        └─▶ PublishRoute: events, past the framework's middleware
 """
 
 from collections.abc import AsyncIterator
@@ -76,7 +77,6 @@ def create_app(settings: Settings) -> FastAPI:
     described = app.openapi
     app.openapi = lambda: describe_security(described(), app.state.access)  # type: ignore[method-assign]
     # The middleware that is added last runs first.
-    app.add_middleware(events.PublishRoute)
     app.add_middleware(Gate)
     app.add_middleware(
         BodyLimit, default=settings.max_body_bytes, prefixes={"/v1/ontologies/": settings.max_ontology_bytes}
@@ -89,7 +89,12 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=("*",),
             expose_headers=("ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After"),
         )
-    app.add_middleware(HostGuard, names=(settings.host, *settings.allowed_hosts), origins=settings.allowed_origins)
+    names = (settings.host, *settings.allowed_hosts)
+    app.add_middleware(HostGuard, names=names, origins=settings.allowed_origins)
+    framework = app.build_middleware_stack
+    app.build_middleware_stack = lambda: events.PublishRoute(  # type: ignore[method-assign]
+        framework(), names, settings.max_body_bytes
+    )
     return app
 
 

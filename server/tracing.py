@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from kindcast.server.cloudevents import DecodedEvent
     from kindcast.server.delivery.webhook import Outcome
 
-__all__ = ["Attempt", "attempt", "carrying", "is_wanted", "name_request", "storing", "telemetry"]
+__all__ = ["Attempt", "attempt", "carrying", "is_wanted", "storing", "telemetry"]
 
 _log = logging.getLogger("kindcast.server")
 
 TRACEPARENT = "traceparent"
 _ENDPOINTS = frozenset({"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"})
 _TRACER = trace.get_tracer("kindcast")
+_NOTHING = nullcontext()
 _PROPAGATOR = TraceContextTextMapPropagator()
 _STREAMS = re.compile(r"/(stream|ws|healthz|readyz|metrics)$")
 
@@ -78,14 +79,6 @@ def _is_left_out(scope: MutableMapping[str, Any]) -> bool:
     return _STREAMS.search(scope["path"]) is not None
 
 
-def name_request(method: str, route: str) -> None:
-    """Names the span of a request that is answered before the routes are searched."""
-    if is_wanted():
-        span = trace.get_current_span()
-        span.update_name(f"{method} {route}")
-        span.set_attribute("http.route", route)
-
-
 def carrying(events: "Sequence[DecodedEvent]") -> "Sequence[DecodedEvent]":
     """Returns the events, with the trace of the current request if they have no trace. Matching and the detection of
     duplicates do not change."""
@@ -103,14 +96,11 @@ def carrying(events: "Sequence[DecodedEvent]") -> "Sequence[DecodedEvent]":
     ]
 
 
-@contextmanager
-def storing(events: int) -> Iterator[None]:
-    """A context manager with a span for matching and storing events, including the time in which they wait."""
+def storing(events: int) -> AbstractContextManager[Any]:
+    """Returns a context manager with a span for matching and storing events, including the time in which they wait."""
     if not is_wanted():
-        yield
-        return
-    with _TRACER.start_as_current_span("match and store", attributes={"messaging.batch.message_count": events}):
-        yield
+        return _NOTHING
+    return _TRACER.start_as_current_span("match and store", attributes={"messaging.batch.message_count": events})
 
 
 class Attempt:

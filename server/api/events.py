@@ -1,7 +1,7 @@
 """Routes of events: publish, read back, and trace one event."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,9 +16,10 @@ from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import View
 from kindcast.server import tracing
-from kindcast.server.api.access import caller_of, count_events, services_of
+from kindcast.server.api.access import Gate, caller_of, count_events, services_of
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
+from kindcast.server.api.request_guards import body_too_large, host_check
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,
@@ -29,8 +30,17 @@ from kindcast.server.api.requests import (
     without_payload,
 )
 from kindcast.server.api.subscriptions import read_key
+from kindcast.server.broker.broker import Broker
 from kindcast.server.broker.publishing import Outcome
-from kindcast.server.cloudevents import Decoded, DecodedEvent, EventReader, TooManyEvents, arrived, says_several
+from kindcast.server.cloudevents import (
+    Decoded,
+    DecodedEvent,
+    EventReader,
+    ReadingBudget,
+    TooManyEvents,
+    arrived,
+    says_several,
+)
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.explanation import blocking_answers
@@ -53,6 +63,9 @@ milliseconds."""
 PUBLISH_PATH = "/v1/events"
 VERBOSE = {b"": True, b"verbose=true": True, b"verbose=false": False}
 """The query strings of `publish` that are recognised without a parser."""
+
+HEADERS = "kindcast.headers"
+"""The name in the scope of a request for its headers by name."""
 
 MAX_PAGE = 1_000
 TRACED = 1_000
@@ -120,18 +133,27 @@ async def publish(
     store fails after it accepted some events, the other events are rejected. If no event is accepted, the answer is an
     error. Notes are made about all attributes of an event, at most 100, and about misspelt names among its first 200.
     With `verbose=false` no notes are made or kept, and only the attributes that subscriptions use are read."""
+    encoding = request.headers.get("content-encoding")
     repeatable = read_key(idempotency_key, caller_of(request))
-    decoded = await _decoded(request, reader, repeatable)
+    content_type, headers = request.headers.get("content-type"), request.headers.items()
+    decoded = await _decoded(reader, encoding, content_type, headers, await request.body(), repeatable)
+    return answer(await _accepted(request, decoded, broker, reader, verbose), 202)
+
+
+async def _accepted(request: Request, decoded: Decoded, broker: Broker, reader: EventReader, verbose: bool) -> Accepted:
+    """Publishes the events of a request. Returns the answer; raises if no event is accepted."""
+    caller = caller_of(request)
     count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
-    most = caller_of(request).max_matches
+    most = caller.max_matches
     results = iter(await broker.publish(good, verbose=verbose, max_matches=most))
-    budget = broker.reading_budget()
+    budget: ReadingBudget | None = None
     told: list[Outcome] = []
     rejected: list[Rejected] = []
     for index, each in enumerate(decoded.events):
         result = each if isinstance(each, InvalidEvent) else next(results)
         if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and says_several(result):
+            budget = budget or broker.reading_budget()
             try:
                 parts = await reader.take_apart(each, broker.vocabulary, budget)
                 told.extend(await broker.publish_together(parts, verbose=verbose, max_matches=most, budget=budget))
@@ -160,14 +182,13 @@ async def publish(
         detail = f"none of the {len(rejected):,} events can be read: {rejected[0].problem['detail']}"
         raise Problem("no-event-accepted", detail, rejected=msgspec.to_builtins(rejected))
     duplicates = sum(each.duplicate for each in told)
-    content = Accepted(
+    return Accepted(
         accepted=len(told) - duplicates,
         duplicates=duplicates,
         matched=matched_by(told, broker.settings),
         rejected=rejected,
         events=told if verbose else None,
     )
-    return answer(content, 202)
 
 
 def matched_by(told: Sequence[Outcome], settings: Settings) -> int | None:
@@ -178,32 +199,82 @@ def matched_by(told: Sequence[Outcome], settings: Settings) -> int | None:
 
 
 class PublishRoute:
-    """ASGI middleware that answers `POST /v1/events` before the routes are searched, because the framework's routing
-    and parameters take longer than everything else for a single event. It does the same as the route `publish` above,
-    which describes it. Requests with other parameters go to that route."""
+    """ASGI middleware that answers `POST /v1/events` before the framework, whose middleware, routing and parameters
+    take longer than everything else for a single event. It makes the same checks as the middleware in `request_guards`
+    and as the route `publish` above, which describes it. Unusual requests go to that route: with other parameters, with
+    a header that occurs twice, from a page in a browser, or with a trace."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, names: Collection[str], max_bytes: int) -> None:
+        """`names` are the host names of this server. A body has at most `max_bytes`."""
         self._app = app
+        self._gate = Gate(self._publish)
+        self._host = host_check(names)
+        self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == PUBLISH_PATH and scope["method"] == "POST":
-            verbose = VERBOSE.get(scope["query_string"])
-            if verbose is not None:
-                await self._publish(Request(scope, receive), verbose, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] == "http" and scope["path"] == PUBLISH_PATH and self._is_usual(scope):
+            await self._gate(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
-    async def _publish(self, request: Request, verbose: bool, send: Send) -> None:
-        state = request.app.state
-        tracing.name_request("POST", PUBLISH_PATH)
+    def _is_usual(self, scope: Scope) -> bool:
+        if scope["method"] != "POST" or scope["query_string"] not in VERBOSE or tracing.is_wanted():
+            return False
+        headers = scope[HEADERS] = dict(scope["headers"])
+        return (
+            len(headers) == len(scope["headers"])
+            and b"origin" not in headers
+            and b"host" in headers
+            and self._host(headers[b"host"]) is not None
+        )
+
+    async def _publish(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
         try:
-            key = request.headers.get("idempotency-key")
-            response = await publish(request, services_of(request).broker, state.event_reader, verbose, key)
+            content = await self._answer(request, scope[HEADERS])
         except ClientDisconnect:
             return
         except Exception as error:
             response = await respond(request, error)
-        await response(request.scope, request.receive, send)
+            await response(scope, receive, send)
+            return
+        size = b"%d" % len(content)
+        headers = [(b"content-length", size), (b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 202, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+    async def _answer(self, request: Request, given: Mapping[bytes, bytes]) -> bytes:
+        reader: EventReader = request.app.state.event_reader
+        body = await _body(request, self._max_bytes)
+        key = given.get(b"idempotency-key")
+        repeatable = None if key is None else read_key(key.decode("latin-1"), caller_of(request))
+        encoding, content_type = given.get(b"content-encoding"), given.get(b"content-type")
+        decoded = await _decoded(
+            reader,
+            None if encoding is None else encoding.decode("latin-1"),
+            None if content_type is None else content_type.decode("latin-1"),
+            [(name.decode("latin-1"), value.decode("latin-1")) for name, value in given.items() if name[:3] == b"ce-"],
+            body,
+            repeatable,
+        )
+        verbose = VERBOSE[request.scope["query_string"]]
+        return msgspec.json.encode(await _accepted(request, decoded, services_of(request).broker, reader, verbose))
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """Returns the body of a request. Raises `Problem` if it has more than `limit` bytes, and `ClientDisconnect`."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > limit:
+            raise body_too_large(limit)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 @router.get("", summary="Read back events")
@@ -272,16 +343,18 @@ async def trace(
     return answer(content)
 
 
-async def _decoded(request: Request, reader: EventReader, repeatable: Repeatable | None) -> Decoded:
-    """Returns the events of the request. Raises the errors of `EventReader.read`, and `Problem` for a compressed
-    body."""
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
-        raise Problem(
-            "unsupported-encoding", f"the Content-Encoding {encoding} is not supported: send the body uncompressed"
-        )
-    body = await request.body()
-    content_type, headers = request.headers.get("content-type"), request.headers.items()
+async def _decoded(
+    reader: EventReader,
+    encoding: str | None,
+    content_type: str | None,
+    headers: Iterable[tuple[str, str]],
+    body: bytes,
+    repeatable: Repeatable | None,
+) -> Decoded:
+    """Returns the events of a request. Raises the errors of `EventReader.read`, and `Problem` for a compressed body."""
+    if encoding is not None and encoding.strip().lower() != "identity":
+        detail = f"the Content-Encoding {encoding.strip().lower()} is not supported: send the body uncompressed"
+        raise Problem("unsupported-encoding", detail)
     if len(body) < LARGE_BODY:
         return reader.read(content_type, headers, body, repeatable)
     return await asyncio.to_thread(reader.read, content_type, headers, body, repeatable)

@@ -414,6 +414,7 @@ class HttpConnection(HttpToolsProtocol):
         self._peer = ""
         self._unread = 0  # bytes of the head, or of the framing of a body
         self._heads = 0
+        self._head_bytes = 0
         self._begun = False  # whether a part of the next head has arrived
         self._closing = False
         self._writing = _Writing(limits.now)
@@ -494,12 +495,13 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._heads, self._begun = 0, True
+        self._heads, self._head_bytes, self._begun = 0, 0, True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._heads < 0:
             return  # trailers are ignored
         self._heads += 1
+        self._head_bytes += len(name) + len(value) + 4
         if self._heads > self._limits.headers or len(name) + len(value) > self._limits.header_bytes:
             self._refuse_head("a request has")
             raise ValueError
@@ -508,7 +510,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._closing or len(self.pipeline) >= MAX_PIPELINED:
             raise ValueError("too many requests at the same time")
-        if sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url) > self._limits.header_bytes:
+        if self._head_bytes + len(self.url) > self._limits.header_bytes:
             self._refuse_head("the head of a request has")
             raise ValueError
         self._heads, self._begun = -1, False

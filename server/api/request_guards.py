@@ -8,7 +8,8 @@ Both are plain ASGI. Cost: some microseconds per request.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
@@ -16,14 +17,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kindcast.server.api.error_responses import Problem, respond
 
-__all__ = ["LOOPBACK_NAMES", "BodyLimit", "HostGuard"]
+__all__ = ["LOOPBACK_NAMES", "BodyLimit", "HostGuard", "body_too_large", "host_check"]
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+HOSTS_REMEMBERED = 64
+"""The number of Host headers whose check is remembered. Clients of one server send few different ones."""
 
 _NAME = r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
 _HOST = re.compile(_NAME)
 _ORIGIN = re.compile(r"(https?)://" + _NAME)
+
+
+def host_check(names: Collection[str]) -> Callable[[bytes], tuple[str, str | None] | None]:
+    """Returns a function that reads a Host header. It returns the name and the port, or None if the header names none
+    of `names` and not this machine. Names have no port."""
+    accepted = frozenset(name.lower() for name in names) | LOOPBACK_NAMES
+
+    @lru_cache(maxsize=HOSTS_REMEMBERED)
+    def check(header: bytes) -> tuple[str, str | None] | None:
+        host = _HOST.fullmatch(header.decode("latin-1").strip(" \t"))
+        if host is None or host["name"].strip("[]").lower() not in accepted:
+            return None
+        return host["name"], host["port"]
+
+    return check
 
 
 class HostGuard:
@@ -32,7 +50,7 @@ class HostGuard:
 
     def __init__(self, app: ASGIApp, names: Collection[str], origins: Collection[str] = ()) -> None:
         self._app = app
-        self._names = frozenset(name.lower() for name in names) | LOOPBACK_NAMES
+        self._check = host_check(names)
         parsed = (_ORIGIN.fullmatch(each) for each in origins)
         self._origins = frozenset(_origin(*each.groups()) for each in parsed if each is not None)
 
@@ -44,18 +62,17 @@ class HostGuard:
         await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Problem | None:
-        headers = Headers(scope=scope)
-        hosts = headers.getlist("host")
-        host = _HOST.fullmatch(hosts[0].strip(" \t")) if len(hosts) == 1 else None
-        if host is None or host["name"].strip("[]").lower() not in self._names:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        host = self._check(hosts[0]) if len(hosts) == 1 else None
+        if host is None:
             detail = (
                 "the Host header names another server: use the address of this server, or add the name to the "
                 "setting allowed_hosts"
             )
             return Problem("wrong-host", detail)
         if scope.get("method") not in SAFE_METHODS:  # a WebSocket has no method, and a page could read all its messages
-            own = _origin(scope["scheme"].replace("ws", "http"), host["name"], host["port"])
-            for origin in headers.getlist("origin"):
+            own = _origin(scope["scheme"].replace("ws", "http"), *host)
+            for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):
                 found = _ORIGIN.fullmatch(origin)
                 if found is None or _origin(*found.groups()) not in (own, *self._origins):
                     detail = (
@@ -83,7 +100,7 @@ class BodyLimit:
         limit = next((size for prefix, size in self._prefixes.items() if path.startswith(prefix)), self._default)
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared) > limit:
-            response = await respond(Request(scope), _too_large(limit))
+            response = await respond(Request(scope), body_too_large(limit))
             await response(scope, receive, send)
             return
         seen = 0
@@ -94,13 +111,14 @@ class BodyLimit:
             if message["type"] == "http.request":
                 seen += len(message.get("body", b""))
                 if seen > limit:
-                    raise _too_large(limit)
+                    raise body_too_large(limit)
             return message
 
         await self._app(scope, counted, send)
 
 
-def _too_large(limit: int) -> Problem:
+def body_too_large(limit: int) -> Problem:
+    """Returns the answer to a body of more than `limit` bytes."""
     return Problem("body-too-large", f"the body has more than {limit:,} bytes: send several smaller requests")
 
 

@@ -323,13 +323,10 @@ class Broker:
         while len(results) < len(events):
             rest = events[len(results) :] if results else events
             publication = Publication(rest, verbose, self._most(max_matches))
+            work = partial(_publish_one, publication=publication, observe=observe)
             try:
                 with tracing.storing(len(rest)):
-                    results += await self._submit(
-                        partial(_publish_one, publication=publication, observe=observe),
-                        weight=len(rest),
-                        publication=publication,
-                    )
+                    results += await self._submit(work, weight=len(rest), publication=publication)
             except StoreUnavailable as error:
                 if not any(isinstance(each, Outcome) for each in results):
                     raise
@@ -349,7 +346,10 @@ class Broker:
     def _most(self, asked: int | None) -> int | None:
         """Returns how many subscriptions an event may match: the lower of `asked` and the limit of the server; None if
         there is no limit."""
-        return min((each for each in (asked, self.settings.max_matches_per_event) if each is not None), default=None)
+        of_server = self.settings.max_matches_per_event
+        if asked is None or of_server is None:
+            return of_server if asked is None else asked
+        return min(asked, of_server)
 
     async def publish_together(
         self,

@@ -117,8 +117,7 @@ class EventMatches:
     shards: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(msgspec.Struct, frozen=True):
     """The events of one request. Without `verbose` no notes are made, and only the attributes that subscriptions use
     are read. An event that matches more than `max_matches` subscriptions is refused."""
 

@@ -15,11 +15,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, takewhile
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -39,8 +39,7 @@ __all__ = ["BrokerThread", "Command"]
 _log = logging.getLogger("kindcast.broker")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Work for the thread, and the future for its result. `weight` is its size in events. Work with `reads_only` must
     not use `Group.connection`. Consecutive commands with a `publication` are executed as one."""
 

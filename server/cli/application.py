@@ -13,9 +13,7 @@ from typer.main import get_command
 from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
     completion,
-    concepts,
     connect,
-    contexts,
     declarations,
     demo,
     doctor,
@@ -30,7 +28,6 @@ from kindcast.server.cli import (
     serve,
     spark,
     subscriptions,
-    tenants,
     transfer,
 )
 from kindcast.server.cli.connection import add_key_options
@@ -86,8 +83,8 @@ application.command("serve", epilog=page("kindcast serve --port 9000 --data ./sh
 application.command("stop", epilog=page("kindcast stop --data ./shop"))(serve.stop)
 application.add_typer(ontologies.commands)
 application.add_typer(declarations.commands)
-application.add_typer(contexts.commands)
-application.add_typer(concepts.commands)
+application.add_typer(declarations.contexts)
+application.add_typer(ontologies.concept_commands)
 application.add_typer(operators.commands)
 application.command("subscribe", epilog=page("kindcast subscribe 'target isa Computer and price <= 400'"))(
     subscriptions.subscribe
@@ -131,7 +128,7 @@ application.add_typer(transfer.archive)
 application.add_typer(spark.commands)
 application.add_typer(keys.commands)
 application.add_typer(keys.audit)
-application.add_typer(tenants.commands)
+application.add_typer(keys.tenants)
 application.add_typer(maintenance.clock)
 application.command("repair", epilog=page("kindcast repair --data ./shop"))(maintenance.repair)
 application.command(

@@ -1,11 +1,11 @@
-"""The commands `kindcast key` and `kindcast audit`: who may use a server, and what they did.
+"""The commands `kindcast key`, `kindcast audit` and `kindcast tenant`: who may use a server, and what they did.
 
 With `--data` the keys are created in a data folder, whether its server runs or not. The first key is created in this
 way.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOpt
 from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.cli.subscriptions import LifeOption, seconds
 
-__all__ = ["audit", "commands"]
+__all__ = ["audit", "commands", "tenants"]
 
 commands = group("key", "API keys: make, list, replace and revoke them.")
 audit = group("audit", "The audit log: who changed what, and who was refused.")
@@ -251,3 +251,79 @@ def _show_made(made: Mapping[str, Any], json: bool) -> None:
         rows.append(("expires", output.ago(made["expires_at"])))
     output.table(("", ""), rows)
     output.hint("Keep the key: it is not shown again. Commands read it from the variable KINDCAST_KEY.")
+
+
+# ── tenants ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+tenants = group("tenant", "Tenants: the teams that share a server, and their limits.")
+
+
+def _limit(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a limit: write it as events_per_second=100") from None
+
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The tenant: up to 40 of a-z, 0-9 and -.")]
+LimitOption = Annotated[
+    list[Any] | None,
+    typer.Option("--limit", metavar="NAME=NUMBER", parser=_limit, help="A limit; may be given several times."),
+]
+
+
+@tenants.command("create", epilog=page("kindcast tenant create bakery --limit subscriptions=1000"))
+def create_tenant(
+    name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Create a tenant. Then create its first key: kindcast key create --role admin --of NAME."""
+    with connected(server) as client:
+        made = client.create_tenant(name, limits=dict(limit or ()))
+    _show_tenants([made], made, json)
+
+
+@tenants.command("list", epilog=page("kindcast tenant list"))
+def list_tenants(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """List the tenants, with their keys and limits."""
+    with connected(server) as client:
+        answer = client.tenants()
+    _show_tenants(answer["tenants"], answer, json)
+
+
+@tenants.command("limit", epilog=page("kindcast tenant limit bakery --limit events_per_second=100"))
+def limit_tenant(
+    name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
+    """Replace the limits of a tenant. Without --limit, those of the server's settings apply."""
+    with connected(server) as client:
+        told = client.limit_tenant(name, dict(limit or ()))
+    _show_tenants([told], told, json)
+
+
+@tenants.command("delete", epilog=page("kindcast tenant delete bakery"))
+def delete_tenant(name: NameArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:
+    """Delete a tenant whose keys are all revoked, with all its data. This cannot be undone."""
+    with connected(server) as client:
+        told = client.delete_tenant(name)
+    if json:
+        output.print_json(told)
+    else:
+        output.paragraph(f"deleted {name}")
+
+
+def _show_tenants(found: Sequence[Mapping[str, Any]], answer: Mapping[str, Any], json: bool) -> None:
+    if json:
+        output.print_json(answer)
+        return
+    rows = [
+        (
+            each["name"],
+            str(each["keys"]),
+            "open" if each["open"] else "closed",
+            ", ".join(f"{name}={value:g}" for name, value in each["limits"].items()) or "no limits",
+        )
+        for each in found
+    ]
+    output.table(("tenant", "keys", "state", "limits"), rows)

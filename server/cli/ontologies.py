@@ -1,4 +1,7 @@
-"""The commands `kindcast ontology`: check a file offline, load it into a server, list what is loaded."""
+"""The commands `kindcast ontology` and `kindcast concept`.
+
+Check a file offline, load it into a server, list what is loaded; find a concept of what is loaded.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +22,13 @@ from kindcast.server.cli.documents import RelationsOption, listed, read_ontology
 from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.client import ProblemError
 
+if TYPE_CHECKING:
+    from kindcast.semantic.ontology import Ontology, Progress, Reason
+    from kindcast.server.client import Client
+
 __all__ = [
     "DryRunOption",
+    "concept_commands",
     "show_declared",
     "show_impact",
     "show_taken_back",
@@ -34,14 +42,10 @@ SharedOption = Annotated[
     bool, typer.Option("--shared", help="It is one that all tenants share: only for an administrator of all tenants.")
 ]
 
-# Reading and uploading of ontologies with a progress bar.
+# ── reading and uploading with a progress bar ─────────────────────────────────────────────────────────────────────────
 #
 # check   file ──read_isolated──▶ ontology        the child process tells its stages
 # load    file ──PUT, respond-async──▶ job ──asked again and again──▶ load report
-
-if TYPE_CHECKING:
-    from kindcast.semantic.ontology import Ontology, Progress, Reason
-    from kindcast.server.client import Client
 
 
 OWN_FILES: dict[str, Any] = {"memory": 16 << 30, "cpu_seconds": 3_600, "wall_seconds": 3_600}
@@ -586,3 +590,98 @@ def _some(names: list[str], count: int) -> str:
 
 def _fields(declaration: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name} {value}" for name, value in declaration.items()) if declaration else "nothing"
+
+
+# ── concepts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+concept_commands = group("concept", "Find the concepts of the server's ontologies, in any of their languages.")
+
+
+@concept_commands.command("find", epilog=page("kindcast concept find Festplatte --lang de"))
+def find_concept(
+    words: Annotated[
+        str, typer.Argument(metavar="WORDS", autocompletion=concepts, help="Part of a label, a synonym or a name.")
+    ],
+    lang: Annotated[str | None, typer.Option(metavar="TAG", help="Only labels of this language: de, zh …")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, metavar="COUNT", help="The largest number of results.")] = 20,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Search the labels of all concepts."""
+    with connected(server) as client:
+        answer = client.concepts(words, lang=lang, limit=limit)
+    if json:
+        output.print_json(answer)
+        return
+    found = answer["concepts"]
+    if not found:
+        output.hint(f"Nothing is called {words!r}. Loaded ontologies: kindcast ontology list")
+        return
+    output.table(("label", "means", "IRI"), [(_hit(each), str(each.get("label", "")), each["iri"]) for each in found])
+
+
+@concept_commands.command("show", epilog=page("kindcast concept show 'Desktop PC'"))
+def show_concept(
+    term: Annotated[
+        str, typer.Argument(metavar="TERM", autocompletion=concepts, help="A label, a short form, a CURIE or an IRI.")
+    ],
+    lang: Annotated[str | None, typer.Option(metavar="TAG", help="Labels in this language: de, zh …")] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Show what a term means: its labels, its broader concepts, and the concepts directly below it."""
+    with connected(server) as client:
+        resolved = client.resolve(term)
+        candidates = resolved.get("candidates") or []
+        if len(candidates) > 1 and not json:
+            output.warn(f"{term!r} is ambiguous; in a subscription, write one of these")
+            output.table(("label", "IRI"), [(str(each.get("label", "")), each["iri"]) for each in candidates])
+            return
+        if not candidates:
+            raise CommandFailed(f"no concept is called {term!r}.", f"Look for it: kindcast concept find {term!r}")
+        concept = candidates[0]
+        ancestors = client.ancestors(concept["iri"])["concepts"]
+        children = client.children(concept["iri"])["concepts"]
+    if json:
+        output.print_json({**concept, "ancestors": ancestors, "children": children})
+        return
+    _print_concept(concept, ancestors, children, lang)
+
+
+def _print_concept(
+    concept: Mapping[str, Any],
+    ancestors: Sequence[Mapping[str, Any]],
+    children: Sequence[Mapping[str, Any]],
+    lang: str | None,
+) -> None:
+    output.paragraph(_label(concept, lang), "bold")
+    output.paragraph(concept["iri"], "dim")
+    if concept.get("definition"):
+        output.paragraph(str(concept["definition"]))
+    for replaced in concept.get("replaced", ()):
+        output.warn(f"{replaced} is deprecated")
+    by_language: dict[str, list[str]] = {}
+    for label in [*concept.get("labels", ()), *concept.get("synonyms", ())]:
+        by_language.setdefault(label.get("lang") or "", []).append(str(label["value"]))
+    output.table(("language", "labels and synonyms"), [(lang, ", ".join(words)) for lang, words in by_language.items()])
+    tree = Tree(Text("beneath: " + (", ".join(_label(each, lang) for each in ancestors) or "nothing")))
+    for child in children:
+        tree.add(Text(_label(child, lang)))
+    output.screen().print(tree)
+
+
+def _label(concept: Mapping[str, Any], lang: str | None) -> str:
+    """Returns the label in a language if there is one, else the label that the server chose."""
+    for label in concept.get("labels", ()) if lang else ():
+        if label.get("lang") == lang:
+            return str(label["value"])
+    return str(concept.get("label", concept["iri"]))
+
+
+def _hit(found: Mapping[str, Any]) -> str:
+    matched = found.get("matched") or found.get("label", "")
+    if isinstance(matched, dict):
+        tongue = f" ({matched['lang']})" if matched.get("lang") else ""
+        return f"{matched['value']}{tongue}"
+    return str(matched)

@@ -27,19 +27,16 @@ from kindcast.server.api import (
     events,
     health,
     keys,
-    live,
     matching,
     notifications,
     ontologies,
-    operator_data,
     operators,
     outside_matches,
     subscriptions,
 )
 from kindcast.server.api import jobs as job_routes
-from kindcast.server.api.access import Gate, describe_security, running_access
+from kindcast.server.api.access import BodyLimit, Gate, HostGuard, describe_security, running_access
 from kindcast.server.api.descriptions import describe_answers
-from kindcast.server.api.request_guards import BodyLimit, HostGuard
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.console import pages
 from kindcast.server.settings import Settings
@@ -112,13 +109,13 @@ def _routes() -> list[BaseRoute]:
         checks.router,
         concepts.router,
         subscriptions.router,
-        live.router,
+        deliveries.live_router,
         events.router,
         outside_matches.router,
         notifications.router,
         matching.router,
         operators.router,
-        operator_data.router,
+        operators.data_router,
         backtest_routes.router,
         health.router,
         keys.router,

@@ -1,5 +1,6 @@
-"""Routes of delivery: pull, acknowledge, stream and WebSocket; and of dead letters, which list matches that no webhook
-took, and deliver them again. `kindcast.server.delivery` does the work."""
+"""Routes of delivery: pull, acknowledge, stream and WebSocket; dead letters, which list matches that no webhook took,
+and deliver them again; and the live tail of all events. `kindcast.server.delivery` does the work.
+"""
 
 import base64
 import binascii
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Body, Header, Path, Query, Request, Response, WebSocket
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response, WebSocket
 from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, Row
@@ -40,6 +41,7 @@ from kindcast.server.delivery.receiving import (
     stream,
 )
 from kindcast.server.delivery.service import DeliveryService
+from kindcast.server.delivery.tail import Filter, LiveTail, Look
 from kindcast.server.delivery.wakeup import TooManyReaders
 from kindcast.server.errors import SinkMissing, SubscriptionGone
 from kindcast.server.security.payloads import Reader
@@ -47,10 +49,7 @@ from kindcast.server.security.tickets import TICKET_HEADER, check_ticket
 from kindcast.server.store.deliveries import DeadLetter, list_dead
 from kindcast.server.store.events import read_attempts
 
-__all__ = [
-    "dead_letter_router",
-    "router",
-]
+__all__ = ["dead_letter_router", "live_router", "router"]
 
 router = APIRouter(prefix="/v1/subscriptions/{id}", tags=["delivery"])
 
@@ -322,3 +321,42 @@ def _parsed(cursor: str | None) -> tuple[int, int]:
     except (ValueError, binascii.Error):
         pass
     raise Problem("invalid-cursor", "the cursor is not from this list: leave it out to start from the beginning")
+
+
+# ── the live tail: events as they arrive ──────────────────────────────────────────────────────────────────────────────
+
+
+live_router = APIRouter(prefix="/v1", tags=["events"])
+
+
+async def _live_tail(request: Request) -> LiveTail:
+    tail: LiveTail = services_of(request).tail
+    return tail
+
+
+# Without `response_class=EventSourceResponse`: with it, FastAPI treats the function itself as the generator of events.
+@live_router.get(
+    "/events/stream",
+    summary="Watch events",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "The stream"}},
+)
+async def watch_events(
+    tail: Annotated[LiveTail, Depends(_live_tail)],
+    settings: AppSettings,
+    caller: AppCaller,
+    source: Annotated[str | None, Query(max_length=2_048, description="Only events of this source.")] = None,
+) -> Response:
+    """Streams server-sent events of the type `events`: the events accepted since the last one, with the subscriptions
+    that got them. Above 50 events per second it is a sample, and `skipped` is the number of missing events. It begins
+    now and repeats nothing."""
+    lines = tail.watch(Filter(source, caller.sees_payloads, caller.roles), settings.stream_ping_seconds)
+    return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+
+@live_router.get("/events/recent", summary="The newest events")
+async def recent(broker: AppBroker, caller: AppCaller, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Response:
+    """Lists the newest events, newest first, with the subscriptions that got them, in the form of the stream."""
+    wanted, vocabulary = Filter(None, caller.sees_payloads, caller.roles), broker.vocabulary
+    rows = await broker.read(lambda connection: Look(connection, vocabulary).newest(wanted, limit))
+    return answer({"events": rows[::-1]})

@@ -16,10 +16,9 @@ from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import View
 from kindcast.server import tracing
-from kindcast.server.api.access import Gate, caller_of, count_events, services_of
+from kindcast.server.api.access import Gate, body_too_large, caller_of, count_events, host_check, services_of
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
-from kindcast.server.api.request_guards import body_too_large, host_check
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,
@@ -200,7 +199,7 @@ def matched_by(told: Sequence[Outcome], settings: Settings) -> int | None:
 
 class PublishRoute:
     """ASGI middleware that answers `POST /v1/events` before the framework, whose middleware, routing and parameters
-    take longer than everything else for a single event. It makes the same checks as the middleware in `request_guards`
+    take longer than everything else for a single event. It makes the same checks as the middleware in `access`
     and as the route `publish` above, which describes it. Unusual requests go to that route: with other parameters, with
     a header that occurs twice, from a page in a browser, or with a trace."""
 

@@ -1,18 +1,22 @@
-"""Routes of liveness, readiness, metrics and status. Those without a key show no confidential detail."""
+"""Routes of liveness, readiness, metrics, status, and the measurements of one day. Those without a key show no
+confidential detail.
+"""
 
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import Connection, select
 
+from kindcast.server.api.access import services_of
 from kindcast.server.api.error_responses import Problem
-from kindcast.server.api.requests import AppBroker, AppSettings, moment
+from kindcast.server.api.requests import JSON, AppBroker, AppCaller, AppSettings, moment
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
+from kindcast.server.history import History
 from kindcast.server.store.deliveries import webhooks_wait_since
 from kindcast.server.store.ledger import Totals, read_totals
 from kindcast.server.store.servers import members
@@ -139,6 +143,23 @@ async def metrics(broker: AppBroker) -> Response:
         shards={each.shard: (each.events, _seconds(each)) for each in await _lags(broker)},
     )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+async def _history(request: Request) -> History:
+    history: History = services_of(request).history
+    return history
+
+
+@router.get("/v1/series", summary="The last day", tags=["events"])
+async def series(
+    history: Annotated[History, Depends(_history)],
+    caller: AppCaller,
+    points: Annotated[int, Query(ge=2, le=2_880, description="Samples at most.")] = 720,
+) -> Response:
+    """Returns rates, times, queues and sizes of the last day, measured by this process every 30 seconds. They are lost
+    at a restart. Values of the whole process, and so of all tenants, are shown only to callers who may act in all
+    tenants; others get null."""
+    return Response(history.encoded(points, whole_process=caller.of_all), media_type=JSON)
 
 
 async def _lags(broker: Broker) -> list[Lag]:

@@ -377,7 +377,7 @@ class TlsHandshake(asyncio.Protocol):
     def _hand_over(self, data: bytes) -> None:
         """Passes the handshake the data that was read before it."""
         while data and not self.transport.is_closing():
-            protocol = cast(asyncio.BufferedProtocol, self.transport.get_protocol())
+            protocol = cast("asyncio.BufferedProtocol", self.transport.get_protocol())
             buffer = memoryview(protocol.get_buffer(len(data)))
             size = min(len(buffer), len(data))
             buffer[:size] = data[:size]

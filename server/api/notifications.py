@@ -1,20 +1,256 @@
-"""Routes of notifications: what NGSI-LD brokers and ONE Record servers send to their subscribers, as events."""
+"""Routes of notifications: what NGSI-LD brokers and ONE Record servers send to their subscribers, as events.
+
+    NGSI-LD      {"type": "Notification", "data": [entities]}     of Orion-LD, Scorpio, Stellio, …
+    ONE Record   {"@type": "api:Notification", "api:hasLogisticsObject": …}
+
+Each entity or object becomes one event. Its data is the entity or object in JSON-LD, with the context from the
+notification. Members of the notification itself become context attributes. The `id` is derived from that of the
+notification, so a notification that is sent again is a duplicate.
+"""
 
 import asyncio
-from collections.abc import Callable
-from typing import Annotated, Any
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
+import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from kindcast.semantic import InvalidEvent
+from kindcast.semantic import Problem as Fault
+from kindcast.semantic.units import parse_instant
 from kindcast.server.api.access import caller_of, count_events
 from kindcast.server.api.events import Accepted, matched_by
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, body_schema
-from kindcast.server.cloudevents import DecodedEvent, EventReader
-from kindcast.server.notifications import digest_of, ngsi_ld_events, one_record_events
+from kindcast.server.cloudevents import SPECVERSION, DecodedEvent, EventReader, at_member
 from kindcast.server.strict_json import decode
 
-__all__ = ["router"]
+__all__ = ["CORE_CONTEXT", "ngsi_ld_events", "one_record_events", "router"]
+
+CORE_CONTEXT: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.8.jsonld"
+"""Added to every entity without it, because NGSI-LD includes it in each context."""
+CORE_CONTEXTS: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context"
+JSON_LD: Final = "application/ld+json"
+NO_SOURCE: Final = "urn:kindcast:ngsi-ld"
+
+_LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
+_CONTEXT_RELATION = re.compile(r';\s*rel\s*=\s*"?http://www\.w3\.org/ns/json-ld#context"?', re.IGNORECASE)
+
+
+# ── NGSI-LD ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ngsi_ld_events(
+    body: Any, *, link: str | None = None, source: str | None = None, digest: str = ""
+) -> list[dict[str, Any]]:
+    """Returns a CloudEvent for each entity of an NGSI-LD notification. `link` is the header `Link`. `source` is that of
+    the events, by default the subscription's id at the broker. `digest` is used as id of a notification without one.
+    Cost: linear.
+
+    Raises `InvalidEvent` if the body is no notification.
+
+    >>> body = {"id": "urn:n:1", "type": "Notification", "data": [{"id": "urn:r:1", "type": "Room", "t": 21}]}
+    >>> (event,) = ngsi_ld_events(body)
+    >>> event["id"], event["type"], event["subject"]
+    ('urn:n:1', 'Room', 'urn:r:1')
+    """
+    if not isinstance(body, Mapping) or _named(body, "type") != "Notification" or "data" not in body:
+        raise _refused("an NGSI-LD notification must be an object of type Notification with the member data")
+    entities = list(_entities(body["data"]))
+    for index, entity in enumerate(entities):
+        if not isinstance(entity, Mapping):
+            raise _refused("an entity must be a JSON object", f"data/{index}")
+    subscription, notification = _text(body, "subscriptionId"), _text(body, "id", "@id") or digest
+    shared = {
+        "specversion": SPECVERSION,
+        "source": source or subscription or NO_SOURCE,
+        "datacontenttype": JSON_LD,
+        "notificationid": notification or None,
+        "subscriptionid": subscription or None,
+        "time": _time(body),
+    }
+    shared = {name: value for name, value in shared.items() if value is not None}
+    context = body.get("@context", _linked_context(link))
+    known: dict[str, Any] = {}  # of the shared context: computed once for all entities
+    events = []
+    for index, entity in enumerate(entities):
+        own = entity.get("@context")
+        if own is None:
+            if not known:
+                known["@context"] = _with_core(context)
+            data = {**known, **entity}
+        else:
+            data = {**entity, "@context": _with_core(own)}
+        id, kind = _text(entity, "id", "@id"), _named(entity, "type") or "Entity"
+        event = {**shared, "id": _event_id(notification, id, index, len(entities)), "type": kind, "data": data}
+        if id:
+            event["subject"] = id
+        events.append(event)
+    return events
+
+
+def _entities(data: Any) -> Iterator[Any]:
+    """Yields the entities of `data`: a list, a single entity, or the features of GeoJSON, whose properties are the
+    attributes of the entity."""
+    if isinstance(data, Mapping) and data.get("type") == "FeatureCollection":
+        data = data.get("features", [])
+    for each in data if isinstance(data, list) else [data]:
+        if isinstance(each, Mapping) and each.get("type") == "Feature" and isinstance(each.get("properties"), Mapping):
+            own = {"id": each["id"]} if "id" in each else {}
+            context = {"@context": each["@context"]} if "@context" in each else {}
+            yield {**context, **own, **each["properties"]}
+        else:
+            yield each
+
+
+def _with_core(context: Any) -> Any:
+    """Returns a context followed by the core context, unless that is included."""
+    if context is None or context == [] or context == {}:
+        return CORE_CONTEXT
+    listed = context if isinstance(context, list) else [context]
+    if any(isinstance(each, str) and each.startswith(CORE_CONTEXTS) for each in listed):
+        return context
+    return [*listed, CORE_CONTEXT]
+
+
+def _linked_context(link: str | None) -> str | None:
+    """Returns the URL of the context in a header `Link` (JSON-LD 1.1, section 6.1)."""
+    for found in _LINK.finditer(link or ""):
+        if _CONTEXT_RELATION.search(found[2]):
+            return found[1]
+    return None
+
+
+def _time(body: Mapping[str, Any]) -> str | None:
+    written = body.get("notifiedAt")
+    return written if isinstance(written, str) and parse_instant(written) is not None else None
+
+
+# ── ONE Record ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def one_record_events(body: Any, *, source: str | None = None, digest: str = "") -> list[dict[str, Any]]:
+    """Returns a CloudEvent for each logistics object of a ONE Record notification. The data is the object if it is
+    embedded, else its IRI and type. `source` is that of the events, by default the origin of the object's IRI.
+
+    Raises `InvalidEvent` if the body is no notification.
+
+    >>> body = {"@context": {"api": "https://onerecord.iata.org/ns/api#"}, "@type": "api:Notification",
+    ...         "api:hasLogisticsObject": {"@id": "https://1r.example.com/logistics-objects/957e"},
+    ...         "api:hasEventType": {"@id": "api:LOGISTICS_OBJECT_CREATED"}}
+    >>> (event,) = one_record_events(body, digest="d1")
+    >>> event["id"], event["source"], event["notificationtype"]
+    ('d1', 'https://1r.example.com', 'LOGISTICS_OBJECT_CREATED')
+    """
+    node = _the_node(body)
+    if node is None or not any(_local(kind) == "Notification" for kind in _listed(node.get("@type"))):
+        raise _refused("a ONE Record notification must be one JSON-LD object of the type Notification")
+    members = {_local(name): value for name, value in node.items() if not name.startswith("@")}
+    objects = _listed(members.get("hasLogisticsObject"))
+    if not objects:
+        raise _refused("the ONE Record notification has no object: the member hasLogisticsObject is missing")
+    said = {
+        "notificationtype": _local(_scalar(members.get("hasEventType"))),
+        "triggeredby": _scalar(members.get("isTriggeredBy")),
+        "logisticsevent": _scalar(members.get("hasLogisticsEvent")),
+        "changedproperties": " ".join(filter(None, map(_scalar, _listed(members.get("hasChangedProperty"))))),
+    }
+    notification = _text(node, "@id") or digest
+    kind = _scalar(members.get("hasLogisticsObjectType"))
+    context = body.get("@context") if isinstance(body, Mapping) else None
+    events = []
+    for index, found in enumerate(objects):
+        object = dict(found) if isinstance(found, Mapping) else {"@id": found}
+        if isinstance(object.get("@id"), list | Mapping) or not all(isinstance(name, str) for name in object):
+            raise _refused("an object must be embedded or have an IRI")
+        if "@type" not in object and kind:
+            object = {"@type": kind, **object}
+        if context is not None and "@context" not in object:
+            object = {"@context": context, **object}
+        id = _text(object, "@id")
+        event = {
+            "specversion": SPECVERSION,
+            "id": _event_id(notification, id, index, len(objects)),
+            "source": source or _origin(id) or "urn:kindcast:one-record",
+            "type": kind or next(filter(None, map(_scalar, _listed(object.get("@type")))), "LogisticsObject"),
+            "datacontenttype": JSON_LD,
+            **{name: value for name, value in said.items() if value},
+            "data": object,
+        }
+        if id:
+            event["subject"] = id
+        events.append(event)
+    return events
+
+
+def _the_node(body: Any) -> Mapping[str, Any] | None:
+    """Returns the only node of a document: an object, one in a list (the expanded form), or one in `@graph`."""
+    while True:
+        if isinstance(body, list) and len(body) == 1:
+            body = body[0]
+        elif isinstance(body, Mapping) and "@type" not in body and "@graph" in body:
+            body = body["@graph"]
+        else:
+            return body if isinstance(body, Mapping) else None
+
+
+def _origin(iri: str) -> str:
+    """Returns scheme and host of a URL; an empty text if it is no URL."""
+    try:
+        parts = urlsplit(iri)
+    except ValueError:
+        return ""
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") and parts.netloc else ""
+
+
+# ── both ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def digest_of(body: bytes) -> str:
+    """Returns the id for a notification without an id: a digest."""
+    return f"urn:kindcast:digest:{hashlib.blake2b(body, digest_size=16).hexdigest()}"
+
+
+def _event_id(notification: str, entity: str, index: int, count: int) -> str:
+    """Returns the id of an event (rule 21): that of the envelope if it has one event; else with the event's own id, or
+    its index."""
+    if count == 1:
+        return notification
+    return f"{notification}#{index}:{entity}" if entity else f"{notification}#{index}"
+
+
+def _named(node: Mapping[str, Any], name: str) -> str:
+    """Returns the first text in a member, which may also be named like a keyword (`@…`)."""
+    return next((each for each in _listed(node.get(name, node.get(f"@{name}"))) if isinstance(each, str)), "")
+
+
+def _text(node: Mapping[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := node.get(name), str) and value), "")
+
+
+def _scalar(value: Any) -> str:
+    """Returns the text of a value, a typed value or a reference, or of the first of several."""
+    while isinstance(value, list | Mapping):
+        value = (*value, "")[0] if isinstance(value, list) else value.get("@id", value.get("@value", ""))
+    return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _local(name: Any) -> str:
+    """Returns the local name of a term, a CURIE or an IRI."""
+    return re.split(r"[:#/]", name)[-1] if isinstance(name, str) else ""
+
+
+def _refused(detail: str, at: str = "") -> InvalidEvent:
+    return InvalidEvent([Fault("no-notification", detail, at_member(at) if at else None)])
+
+
+# ── routes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 router = APIRouter(prefix="/v1", tags=["events"])
 

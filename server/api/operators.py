@@ -1,5 +1,8 @@
-"""Routes of operators: list them with their statistics, and register remote ones (administrators only)."""
+"""Routes of operators: list them with their statistics, register remote ones, and keep the data of built-in ones:
+regions, tables and calendar windows. Changes are for administrators only.
+"""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -7,18 +10,21 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from sqlalchemy import Connection
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators import NAME
+from kindcast.semantic.operators import NAME, OperatorFailed
 from kindcast.semantic.planner import Record
 from kindcast.server.api.access import services_of
+from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
+from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import retry_given_up
-from kindcast.server.broker.operator_commands import register, unregister
+from kindcast.server.broker.operator_commands import forget_data, keep_data, register, unregister
 from kindcast.server.errors import UnknownOperator
-from kindcast.server.operators.registry import Entry, read_registration
+from kindcast.server.operators.registry import DataKind as Kind
+from kindcast.server.operators.registry import Entry, Key, OwnData, piece_size, read_piece, read_registration
 from kindcast.server.pending import LateMatchingService
 from kindcast.server.store import declarations as store
 
-__all__ = ["AppLateMatching", "router"]
+__all__ = ["AppLateMatching", "data_router", "router"]
 
 router = APIRouter(prefix="/v1/operators", tags=["operators"])
 
@@ -183,3 +189,92 @@ def _predicates(late_matching: LateMatchingService, name: str) -> list[dict[str,
         {"call": text, **_learned(known[text], operator.selectivity, operator.cost)}
         for text, _ in own[:MOST_PREDICATES]
     ]
+
+
+# ── the data of the built-in operators, for administrators ────────────────────────────────────────────────────────────
+
+
+data_router = APIRouter(prefix="/v1/operator-data", tags=["operators"])
+
+TableName = Annotated[
+    str, Path(max_length=100, pattern=r"^[^/\x00-\x1f]+$", description="The table, as calls name it.")
+]
+MEDIA_TYPES: dict[Kind, str] = {
+    "regions": "application/geo+json",
+    "tables": "text/csv",
+    "windows": "application/json",
+}
+
+
+def _data_body(kind: Kind) -> dict[str, Any]:
+    content: dict[str, Any] = {MEDIA_TYPES[kind]: {"schema": {"type": "string" if kind == "tables" else "object"}}}
+    if kind == "tables":  # generators of clients do not support CSV
+        content["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@data_router.get("", summary="List the data of the built-in operators", name="list_all")
+async def list_data(broker: AppBroker) -> Response:
+    """Lists regions, tables and windows, from the server's folder and from uploads, each with its size."""
+    data = broker.state.operators.data
+    return answer({"data": [_piece(data, key) for key in sorted(data.pieces)]})
+
+
+@data_router.put("/regions", summary="Upload named regions", openapi_extra=_data_body("regions"))
+async def put_regions(request: Request, broker: AppBroker) -> Response:
+    """Replaces the regions by GeoJSON whose features have names (`properties.name`, else `id`)."""
+    return await _put_data(request, broker, ("regions", ""))
+
+
+@data_router.put("/windows", summary="Upload calendar windows", openapi_extra=_data_body("windows"))
+async def put_windows(request: Request, broker: AppBroker) -> Response:
+    """Replaces the calendar windows by a JSON object such as `{"office hours": ["mon-fri 09:00-17:00
+    Europe/Vienna"]}`."""
+    return await _put_data(request, broker, ("windows", ""))
+
+
+@data_router.put("/tables/{name}", summary="Upload a table", openapi_extra=_data_body("tables"))
+async def put_table(request: Request, name: TableName, broker: AppBroker) -> Response:
+    """Creates or replaces a table from CSV (UTF-8) with a header. The first column is the key. A subscription whose
+    call does not fit the new columns is undecided, with that reason."""
+    return await _put_data(request, broker, ("tables", name))
+
+
+@data_router.delete("/regions", summary="Delete uploaded regions")
+async def delete_regions(broker: AppBroker) -> Response:
+    """Deletes uploaded data. Refused (409) while subscriptions call an operator that reads it."""
+    return await _delete_data(broker, ("regions", ""))
+
+
+@data_router.delete("/windows", summary="Delete uploaded calendar windows")
+async def delete_windows(broker: AppBroker) -> Response:
+    """Deletes uploaded data. Refused (409) while subscriptions call an operator that reads it."""
+    return await _delete_data(broker, ("windows", ""))
+
+
+@data_router.delete("/tables/{name}", summary="Delete an uploaded table")
+async def delete_table(name: TableName, broker: AppBroker) -> Response:
+    """Deletes an uploaded table. Refused (409) while subscriptions call an operator that reads tables."""
+    return await _delete_data(broker, ("tables", name))
+
+
+async def _put_data(request: Request, broker: Broker, key: Key) -> Response:
+    document = await request.body()
+    try:
+        piece = await asyncio.to_thread(read_piece, *key, document)
+    except OperatorFailed as error:  # a library is not installed
+        raise InvalidDeclaration(str(error)) from None
+    new = await broker.submit(lambda group: keep_data(group, key, piece, document))
+    return answer(_piece(broker.state.operators.data, key), 201 if new else 200)
+
+
+async def _delete_data(broker: Broker, key: Key) -> Response:
+    if not await broker.submit(lambda group: forget_data(group, key)):
+        raise Problem("unknown-operator-data", f"no data was uploaded as {'/'.join(filter(None, key))}")
+    return answer({"kind": key[0], "name": key[1], "deleted": True})
+
+
+def _piece(data: OwnData, key: Key) -> dict[str, Any]:
+    kind, name = key
+    named = {"name": name} if name else {}
+    return {"kind": kind, **named, "entries": piece_size(data.pieces[key]), "uploaded": key in data.uploaded}

@@ -209,7 +209,7 @@ def _opened(to: Path | None, private: bool) -> Iterator[IO[str]]:
         if private:
             beside.touch(mode=0o600)
         with beside.open("wb") as raw:
-            packed = cast(IO[bytes], gzip.GzipFile("", "wb", fileobj=raw)) if to.suffix == ".gz" else raw
+            packed = cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw)) if to.suffix == ".gz" else raw
             with TextIOWrapper(packed, encoding="utf-8") as file:
                 yield file
         beside.replace(to)

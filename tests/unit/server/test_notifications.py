@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kindcast.semantic import InvalidEvent
-from kindcast.server.notifications import CORE_CONTEXT, ngsi_ld_events, one_record_events
+from kindcast.server.api.notifications import CORE_CONTEXT, ngsi_ld_events, one_record_events
 
 OTHER_CORE = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.6.jsonld"
 MODEL = "https://example.com/contexts/parking.jsonld"

@@ -35,8 +35,7 @@ from kindcast.server.cloudevents import RECEIVED, EventReader, arrived, time_of_
 from kindcast.server.errors import BacktestFailed, BrokerBusy, SparkMissing
 from kindcast.server.security.payloads import Roles, check_visible
 from kindcast.server.settings import Settings
-from kindcast.server.store.corrections import published_id
-from kindcast.server.store.events import count_between, list_events
+from kindcast.server.store.events import count_between, list_events, published_id
 from kindcast.server.strict_json import decode
 
 __all__ = ["Asked", "Backtests"]

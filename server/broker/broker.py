@@ -30,7 +30,6 @@ from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
 from kindcast.server.broker.backfill import PAGE, Backfill, Outdated, create_with
-from kindcast.server.broker.checking import check_everything
 from kindcast.server.broker.compaction import Compaction
 from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
@@ -63,7 +62,7 @@ from kindcast.server.security.tickets import Claim
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database
 from kindcast.server.store.events import list_events
-from kindcast.server.store.integrity import Damage
+from kindcast.server.store.integrity import Damage, check_everything
 from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.servers import SNAPSHOT, behind, living, read_ledger
 from kindcast.server.store.subscriptions import numbers_of

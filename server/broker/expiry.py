@@ -18,7 +18,7 @@ from kindcast.server.broker.group import Group, GroupBroken, forget, set_status
 from kindcast.server.broker.state import Live, LiveSubscriptions
 from kindcast.server.clock import CLOCK
 from kindcast.server.settings import Settings
-from kindcast.server.store import events, leftovers, servers, shards, subscriptions
+from kindcast.server.store import events, servers, shards, subscriptions
 from kindcast.server.store.matches import cache_of
 
 __all__ = ["Sweeper"]
@@ -136,7 +136,7 @@ class Sweeper:
         if group.state.shards:
             shards.clean(connection)
             unmatched = shards.first_unmatched(connection)
-        left = leftovers.erase_some(connection, at_most=ATTEMPTS_PER_SWEEP)
+        left = subscriptions.erase_leftovers(connection, at_most=ATTEMPTS_PER_SWEEP)
         since = group.now - self._retention
         before = events.first_to_keep(connection, since, at_most=EVENTS_PER_SWEEP, but_from=unmatched)
         if before is not None:

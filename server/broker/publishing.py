@@ -30,8 +30,7 @@ from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, arrived
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches
-from kindcast.server.store.corrections import correction_key
-from kindcast.server.store.events import EventRow, Known, find_known, insert_events
+from kindcast.server.store.events import EventRow, Known, correction_key, find_known, insert_events
 from kindcast.server.store.matches import MatchList, insert_matches, pack_bindings
 from kindcast.server.store.ontologies import active_versions
 from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary

@@ -12,8 +12,16 @@ from collections.abc import Collection, Sequence
 
 from kindcast.semantic.events import Correction, is_newer
 from kindcast.server.broker.group import Group
-from kindcast.server.store import corrections
 from kindcast.server.store import pending as pending_store
+from kindcast.server.store.events import (
+    add_correction,
+    add_retraction,
+    find_about,
+    find_recipients,
+    find_withdrawing,
+    mark_withdrawn,
+    withdrawn_among,
+)
 from kindcast.server.store.matches import insert_matches, packed
 
 __all__ = ["retract_late", "tell_corrections"]
@@ -26,15 +34,15 @@ def tell_corrections(group: Group, told: Sequence[tuple[int, str, Correction]]) 
     for sequence, source, said in told:
         withdrawn: set[int] = set()
         for subject in said.withdraws:
-            for about in corrections.find_about(connection, source, subject):
+            for about in find_about(connection, source, subject):
                 if about.event not in withdrawn and not is_newer(about.revision, said.revision):
                     withdrawn.add(about.event)
                     _retract(group, about.event, by=sequence)
-            corrections.add_correction(connection, source, subject, sequence, said.revision, withdraws=True)
+            add_correction(connection, source, subject, sequence, said.revision, withdraws=True)
         if said.subject in said.withdraws:
             continue  # its subject is what it withdraws, so it is no event about it
-        before = corrections.find_withdrawing(connection, source, said.subject)
-        corrections.add_correction(connection, source, said.subject, sequence, said.revision, withdraws=False)
+        before = find_withdrawing(connection, source, said.subject)
+        add_correction(connection, source, said.subject, sequence, said.revision, withdraws=False)
         by = next((each.event for each in before if not is_newer(said.revision, each.revision)), None)
         if by is not None:
             _retract(group, sequence, by=by)
@@ -43,13 +51,13 @@ def tell_corrections(group: Group, told: Sequence[tuple[int, str, Correction]]) 
 def retract_late(group: Group, matched: dict[int, list[int]]) -> None:
     """Sends retractions at once for late matches of this command whose event is already withdrawn. `matched` maps
     sequence numbers to subscriptions."""
-    for withdrawn, by in corrections.withdrawn_among(group.connection, matched).items():
+    for withdrawn, by in withdrawn_among(group.connection, matched).items():
         _send(group, withdrawn, by, matched[withdrawn])
 
 
 def _retract(group: Group, withdrawn: int, *, by: int) -> None:
-    corrections.mark_withdrawn(group.connection, withdrawn, by)
-    _send(group, withdrawn, by, corrections.recipients(group.connection, withdrawn, group.now))
+    mark_withdrawn(group.connection, withdrawn, by)
+    _send(group, withdrawn, by, find_recipients(group.connection, withdrawn, group.now))
 
 
 def _send(group: Group, withdrawn: int, by: int, recipients: Collection[int]) -> None:
@@ -65,7 +73,7 @@ def _send(group: Group, withdrawn: int, by: int, recipients: Collection[int]) ->
     group.on_undo(undo)
     state.sequence += 1
     first = pending_store.note_late(connection, [(state.sequence, by, len(recipients))], state.last_accepted_at)
-    corrections.add_retraction(connection, state.sequence, withdrawn)
+    add_retraction(connection, state.sequence, withdrawn)
     insert_matches(connection, [packed(state.sequence, by, dict.fromkeys(recipients))])
     group.totals.update(matches=len(recipients), matched=first)
     group.touched.update(recipients)

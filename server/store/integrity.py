@@ -9,14 +9,16 @@ Data is checked whenever it is read, and all data once after each start. Damaged
 log, `/readyz` and `kindcast repair` report it.
 """
 
+import asyncio
 import contextlib
 import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from sqlalchemy.exc import DBAPIError
 
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import is_whole
-from kindcast.server.errors import RecordDamaged, StoreDamaged
+from kindcast.server.errors import RecordDamaged, ServerError, StoreDamaged
 from kindcast.server.store.matches import check_bindings
 from kindcast.server.store.postings import DamagedBytes, Postings, unpack
 from kindcast.server.store.tables import events, match_lists, posting_pages
@@ -38,6 +40,7 @@ __all__ = [
     "Seen",
     "Witness",
     "accept",
+    "check_everything",
     "clock_ahead",
     "count_of",
     "examine",
@@ -332,3 +335,60 @@ def _boot() -> str:
         return BOOT.read_text().strip()
     except OSError:
         return ""
+
+
+# ── the check of all stored data, in the background after a start ─────────────────────────────────────────────────────
+#
+#     ready ──some seconds──▶ quick_check, table by table ──▶ digests, some thousand rows at a time ──▶ log, /readyz
+#
+# After each piece it pauses for several times as long as the piece took, so that it uses only a small share of one
+# processor.
+
+
+ROWS_AT_ONCE = 1_000
+"""The number of rows of a piece."""
+REST_FACTOR = 4.0
+"""The length of a pause, as a multiple of the time of a piece."""
+
+Read = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
+
+
+async def check_everything(read: Read, damage: Damage, after_seconds: float) -> None:
+    """Checks all data once. `read` is the method of the broker. The damage is recorded in `damage`."""
+    await asyncio.sleep(after_seconds)
+    began = time.monotonic()
+    try:
+        for table in await read(tables_of):
+            damage.progress = f"checking the table {table}"
+            if lines := await _rested(read, partial(find_damage, table=table, at_most=MAX_DAMAGE)):
+                damage.note_file("; ".join(lines))
+        checked = 0
+        for name, check, table in CHECKS:
+            total, done = await read(partial(count_of, table=table)), 0
+            after: int | None = 0
+            while after is not None:
+                damage.progress = f"checking {name}: {done:,} of {total:,}"
+                after, found = await _rested(read, _from(check, after))
+                for each in found:
+                    damage.note(each)
+                done = min(total, done + ROWS_AT_ONCE)
+            checked += total
+    except StoreDamaged:
+        damage.progress = "the check stopped at damaged pages"
+        return
+    except ServerError as error:
+        damage.progress = f"the check stopped early: {error}"
+        return
+    damage.progress = f"{checked:,} records were checked"
+    _log.info("%s in %.1f s after the start", damage.progress, time.monotonic() - began)
+
+
+def _from(check: Check, after: int) -> Callable[[Connection], Any]:
+    return lambda connection: check(connection, after, ROWS_AT_ONCE)
+
+
+async def _rested(read: Read, work: Callable[[Connection], Any]) -> Any:
+    began = time.monotonic()
+    found = await read(work)
+    await asyncio.sleep(REST_FACTOR * (time.monotonic() - began))
+    return found

@@ -36,9 +36,8 @@ from sqlalchemy.schema import CreateColumn
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.store import older_matches
 from kindcast.server.store.deliveries import is_dead
-from kindcast.server.store.driver_calls import mark_of
 from kindcast.server.store.matches import count_waiting
-from kindcast.server.store.tables import events, late, ledger, parked, subscriptions
+from kindcast.server.store.tables import events, late, ledger, mark_of, parked, subscriptions
 
 __all__ = ["LAYOUT", "Totals", "read_totals"]
 

@@ -33,9 +33,17 @@ import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from kindcast.server.store import older_matches
-from kindcast.server.store.driver_calls import insert_rows, mark_of
 from kindcast.server.store.postings import DamagedBytes, Numbers, Postings, joined, pack_lists, unpack
-from kindcast.server.store.tables import late, ledger, match_lists, posting_pages, retractions, subscriptions
+from kindcast.server.store.tables import (
+    insert_rows,
+    late,
+    ledger,
+    mark_of,
+    match_lists,
+    posting_pages,
+    retractions,
+    subscriptions,
+)
 
 __all__ = [
     "Block",

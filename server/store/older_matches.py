@@ -27,9 +27,8 @@ from sqlalchemy import (
     select,
 )
 
-from kindcast.server.store.driver_calls import mark_of
 from kindcast.server.store.postings import Numbers
-from kindcast.server.store.tables import events, late, ledger, retractions, subscriptions
+from kindcast.server.store.tables import events, late, ledger, mark_of, retractions, subscriptions
 
 __all__ = ["begin", "count_waiting", "erase_some", "matches", "next_rows", "positions_of", "recipients_of"]
 

@@ -15,8 +15,7 @@ from typing import Any, TypedDict
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
 from kindcast.semantic.operators import FailureKind
-from kindcast.server.store.driver_calls import insert_rows
-from kindcast.server.store.tables import events, late, parked, subscriptions, vocabularies
+from kindcast.server.store.tables import events, insert_rows, late, parked, subscriptions, vocabularies
 
 __all__ = [
     "ParkedRow",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sqlalchemy import BigInteger, Column, Connection, DateTime, MetaData, PrimaryKeyConstraint, String, Table, text
 
-from kindcast.server.store.driver_calls import insert_rows
+from kindcast.server.store.tables import insert_rows
 
 __all__ = [
     "ACTIVATION",

@@ -32,10 +32,9 @@ from sqlalchemy import (
 
 from kindcast.server.errors import StoreInUse
 from kindcast.server.store import subscriptions as subscription_rows
-from kindcast.server.store.driver_calls import insert_rows
 from kindcast.server.store.events import list_events
 from kindcast.server.store.servers import metadata, read_ledger
-from kindcast.server.store.tables import subscriptions
+from kindcast.server.store.tables import insert_rows, subscriptions
 
 __all__ = [
     "PAGE",

@@ -6,15 +6,29 @@ from typing import Any
 import msgspec
 from sqlalchemy import JSON, Column, ColumnDefault, Connection, Row, bindparam, delete, func, insert, select, update
 
-from kindcast.server.store import leftovers
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.deliveries import discarded
-from kindcast.server.store.driver_calls import insert_rows, mark_of
 from kindcast.server.store.matches import count_matches
-from kindcast.server.store.tables import ledger, operator_uses, subscriptions, unsaved
+from kindcast.server.store.tables import (
+    attempts,
+    insert_rows,
+    ledger,
+    leftovers,
+    mark_of,
+    operator_uses,
+    subscriptions,
+    unsaved,
+)
 
-__all__ = ["count_by_status", "count_flagged", "find_subscription", "trees"]
-
+__all__ = [
+    "count_by_status",
+    "count_flagged",
+    "erase_attempts",
+    "erase_leftovers",
+    "find_subscription",
+    "note_leftovers",
+    "trees",
+]
 
 # Changes since the last snapshot: which subscriptions were added, removed or changed after it was written.
 #
@@ -126,7 +140,7 @@ def change_notes(connection: Connection, changed: Sequence[tuple[int, list[dict[
 
 def delete_subscription(connection: Connection, number: int, *, at_most: int) -> tuple[dict[str, int], bool]:
     """Deletes a subscription with its candidates and waiting matches. Returns what the ledger must count for it, and
-    whether it has more than `at_most` attempts: then `leftovers.erase` must be called for the others."""
+    whether it has more than `at_most` attempts: then `erase_attempts` must be called for the others."""
     counters = (subscriptions.c.times_sent, subscriptions.c.times_failed, subscriptions.c.acked)
     sent, failed, acked = connection.execute(select(*counters).where(subscriptions.c.number == number)).one()
     gone = {
@@ -138,9 +152,9 @@ def delete_subscription(connection: Connection, number: int, *, at_most: int) ->
     connection.execute(delete(discarded).where(discarded.c.subscription == number))
     connection.execute(delete(operator_uses).where(operator_uses.c.subscription == number))
     connection.execute(delete(subscriptions).where(subscriptions.c.number == number))
-    over = leftovers.erase(connection, number, at_most=at_most)
+    over = erase_attempts(connection, number, at_most=at_most)
     if not over:
-        leftovers.remember(connection, number)
+        note_leftovers(connection, number)
     return gone, not over
 
 
@@ -276,3 +290,37 @@ def count_flagged(connection: Connection) -> int:
     """How many subscriptions are flagged, that is, use something that was removed. Expired ones do not count."""
     query = select(func.count()).where(subscriptions.c.flagged, subscriptions.c.status != "expired")
     return connection.execute(query).scalar_one()
+
+
+# ── leftovers: the attempts of deleted subscriptions are deleted in steps, as there may be millions ───────────────────
+#
+#     deleted ──a step at once──▶ nothing left
+#                   └──more──▶ leftovers: its number ──a step a sweep──▶ nothing left
+#
+# Their matches stay until they are deleted because of their age. They are never read, because no subscription has their
+# number.
+
+
+def note_leftovers(connection: Connection, number: int) -> None:
+    """Records that a deleted subscription still has attempts."""
+    connection.execute(insert(leftovers).values(subscription=number))
+
+
+def erase_attempts(connection: Connection, number: int, *, at_most: int) -> bool:
+    """Deletes at most `at_most` attempts of a deleted subscription. Returns whether nothing is left."""
+    tried = select(attempts.c.sequence).where(attempts.c.subscription == number).order_by(attempts.c.sequence)
+    sequences = connection.execute(tried.limit(at_most)).scalars().all()
+    if sequences:
+        theirs = (attempts.c.subscription == number) & (attempts.c.sequence <= sequences[-1])
+        connection.execute(delete(attempts).where(theirs))
+    return len(sequences) < at_most
+
+
+def erase_leftovers(connection: Connection, *, at_most: int) -> bool:
+    """Deletes some attempts of one deleted subscription. Returns whether more may be left."""
+    number = connection.execute(select(leftovers.c.subscription).limit(1)).scalar_one_or_none()
+    if number is None:
+        return False
+    if erase_attempts(connection, number, at_most=at_most):
+        connection.execute(delete(leftovers).where(leftovers.c.subscription == number))
+    return True

@@ -23,11 +23,15 @@
 Times are float seconds since 1970 UTC. Only the broker's thread writes.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Double,
     Index,
     Integer,
@@ -46,10 +50,12 @@ __all__ = [
     "declarations",
     "events",
     "expiry_notices",
+    "insert_rows",
     "late",
     "learned",
     "ledger",
     "leftovers",
+    "mark_of",
     "match_lists",
     "meanings",
     "metadata",
@@ -365,3 +371,21 @@ ledger = Table(
     Column("older_from", _Number, nullable=False, server_default="0"),
     Column("older_through", _Number, nullable=False, server_default="0"),
 )
+
+
+# ── statements of publishing as plain calls of the driver ─────────────────────────────────────────────────────────────
+#
+# SQLAlchemy needs more time for an expression and its values than the database needs to execute it. The statements here
+# are the same on SQLite and PostgreSQL except for the placeholder of a value.
+
+
+def mark_of(connection: Connection) -> str:
+    """Returns the placeholder of a value in a statement: `?` or `%s`."""
+    return "?" if connection.dialect.paramstyle == "qmark" else "%s"
+
+
+def insert_rows(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Inserts rows whose values are in the order of `columns`. Raises `sqlalchemy.exc.DBAPIError`."""
+    if rows:
+        marks = ", ".join([mark_of(connection)] * len(columns))
+        connection.exec_driver_sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", list(rows))

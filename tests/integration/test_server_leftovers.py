@@ -9,9 +9,8 @@ from sqlalchemy import func, insert, select
 
 from kindcast.server.broker import Broker
 from kindcast.server.broker import expiry as sweeping
-from kindcast.server.store import ledger, leftovers
-from kindcast.server.store.tables import attempts
-from kindcast.server.store.tables import leftovers as leftovers_table
+from kindcast.server.store import ledger, subscriptions
+from kindcast.server.store.tables import attempts, leftovers
 from tests.harness.broker import event, new, run, running, stored
 
 EVENTS = 10
@@ -23,7 +22,7 @@ async def counted(broker: Broker) -> tuple[int, int, ledger.Totals]:
 
     def read(connection: Any) -> tuple[int, int, ledger.Totals]:
         rows = connection.execute(select(func.count()).select_from(attempts)).scalar_one()
-        left = connection.execute(select(func.count()).select_from(leftovers_table)).scalar_one()
+        left = connection.execute(select(func.count()).select_from(leftovers)).scalar_one()
         return rows, left, ledger.read_totals(connection)
 
     rows, left, totals = await broker.read(read)
@@ -49,14 +48,14 @@ def test_delete_with_many_attempts_erases_them_step_by_step(tmp_path: Path, monk
     stays."""
     monkeypatch.setattr(sweeping, "ATTEMPTS_PER_SWEEP", STEP)
     steps: list[bool] = []
-    erase = leftovers.erase
+    erase = subscriptions.erase_attempts
 
     def watched(*arguments: Any, at_most: int) -> bool:
         assert at_most == STEP
         steps.append(erase(*arguments, at_most=at_most))
         return steps[-1]
 
-    monkeypatch.setattr(leftovers, "erase", watched)
+    monkeypatch.setattr(subscriptions, "erase_attempts", watched)
 
     async def body() -> None:
         async with running(tmp_path) as broker:
@@ -78,7 +77,7 @@ def test_start_goes_on_with_what_was_left(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def body() -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(leftovers, "erase_some", lambda *_, **__: False)
+            patched.setattr(subscriptions, "erase_leftovers", lambda *_, **__: False)
             async with running(tmp_path) as broker:
                 await deleted(broker)
                 rows, left, totals = await counted(broker)

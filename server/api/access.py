@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from kindcast.server.api.error_responses import Problem, problem_of, respond
-from kindcast.server.broker.write_queue import WriteQueue
+from kindcast.server.broker.writer_thread import WriteQueue
 from kindcast.server.errors import KeysNeeded, ServerError, StoreUnavailable, UnknownTenant
 from kindcast.server.security.browser_sessions import (
     Session,

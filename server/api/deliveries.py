@@ -40,9 +40,8 @@ from kindcast.server.delivery.receiving import (
     serve_websocket,
     stream,
 )
-from kindcast.server.delivery.service import DeliveryService
+from kindcast.server.delivery.service import DeliveryService, TooManyReaders
 from kindcast.server.delivery.tail import Filter, LiveTail, Look
-from kindcast.server.delivery.wakeup import TooManyReaders
 from kindcast.server.errors import SinkMissing, SubscriptionGone
 from kindcast.server.security.payloads import Reader
 from kindcast.server.security.tickets import TICKET_HEADER, check_ticket

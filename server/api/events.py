@@ -42,7 +42,7 @@ from kindcast.server.cloudevents import (
 )
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
-from kindcast.server.pending.explanation import blocking_answers
+from kindcast.server.pending.decision import blocking_answers
 from kindcast.server.security.payloads import Reader, check_visible
 from kindcast.server.security.tickets import Repeatable
 from kindcast.server.settings import Settings

@@ -32,7 +32,7 @@ from kindcast.server.broker.publishing import EventMatches
 from kindcast.server.cloudevents import DecodedEvent, EventReader, ReadingBudget, arrived, says_several
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending import LateMatchingService
-from kindcast.server.pending.explanation import blocking_answers, decide_now
+from kindcast.server.pending.decision import blocking_answers, decide_now
 from kindcast.server.security.payloads import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.subscriptions import find_subscription

@@ -47,7 +47,7 @@ from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import HiddenAttribute, ServerError, UnknownSubscription
 from kindcast.server.filters import filters_to_tree
 from kindcast.server.observation import recent_attributes
-from kindcast.server.pending.explanation import subscription_plan
+from kindcast.server.pending.decision import subscription_plan
 from kindcast.server.security.callers import ANYBODY, Caller
 from kindcast.server.security.egress import SinkRefused
 from kindcast.server.security.payloads import check_visible, hidden_in

@@ -29,13 +29,20 @@ from kindcast.server import tracing
 from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
-from kindcast.server.broker.backfill import PAGE, Backfill, Outdated, create_with
 from kindcast.server.broker.compaction import Compaction
 from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.graph_reading import GraphReading
 from kindcast.server.broker.group import Group, Touched
-from kindcast.server.broker.late_matches import Accepted, Wanted, accept_matches
+from kindcast.server.broker.late_matches import (
+    BACKFILL_PAGE,
+    Accepted,
+    Backfill,
+    Outdated,
+    Wanted,
+    accept_matches,
+    create_with,
+)
 from kindcast.server.broker.membership import BEATS_PER_LEASE, Leases, Membership
 from kindcast.server.broker.publishing import (
     EventMatches,
@@ -500,7 +507,7 @@ class Broker:
             return Backfill(matcher, compiled, vocabulary, operators, self.settings, after=start)
 
         def work(connection: Connection) -> int:
-            rows = list_events(connection, after=backfill.through, type=None, limit=PAGE)
+            rows = list_events(connection, after=backfill.through, type=None, limit=BACKFILL_PAGE)
             with short_turns():
                 backfill.feed(rows)
             return len(rows)

@@ -31,8 +31,7 @@ from kindcast.server.delivery.message import (
     start_of,
     subscriber_of,
 )
-from kindcast.server.delivery.service import DeliveryService
-from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.delivery.service import DeliveryService, Wakeups
 from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError
 from kindcast.server.security.payloads import Reader
 from kindcast.server.security.tickets import Claim, check_ticket

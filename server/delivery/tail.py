@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row
 
 from kindcast.semantic import Vocabulary
 from kindcast.server.broker import Broker
-from kindcast.server.delivery.wakeup import Wakeups
+from kindcast.server.delivery.service import Wakeups
 from kindcast.server.errors import ServerError
 from kindcast.server.security.payloads import Reader, Roles
 from kindcast.server.store.events import count_after, first_recipients, last_sequence, newest_events

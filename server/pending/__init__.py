@@ -1,5 +1,5 @@
 """Late matching: candidates that wait for operators, decided outside the broker's thread."""
 
-from kindcast.server.pending.service import LateMatchingService, running_late_matching
+from kindcast.server.pending.decision import LateMatchingService, running_late_matching
 
 __all__ = ["LateMatchingService", "running_late_matching"]

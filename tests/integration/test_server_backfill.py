@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kindcast.server.broker import backfill
+from kindcast.server.broker import late_matches
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, waiting
 from tests.harness.operator_service import running_service
 from tests.harness.receiver import running_receiver
@@ -106,7 +106,7 @@ def test_failed_creation_leaves_nothing(client: httpx.Client, monkeypatch: pytes
     publish(client, n=1)
     before = totals(client)
     with monkeypatch.context() as patch:
-        patch.setattr(backfill, "retract_late", _fail)
+        patch.setattr(late_matches, "retract_late", _fail)
         answer = client.post("/v1/subscriptions", json={"expression": "n = 1", "start_at": "earliest"})
         assert answer.status_code == 500
     assert client.get("/v1/subscriptions").json()["subscriptions"] == []

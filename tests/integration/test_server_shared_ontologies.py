@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from kindcast.server.errors import BrokerBusy
-from kindcast.server.shared_ontologies import SharedOntologies
 from kindcast.server.store import ontologies
 from kindcast.server.store.backup import backup, restore
+from kindcast.server.tenants import SharedOntologies
 from tests.harness.application import problem_code, running_application
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast

@@ -14,7 +14,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
-from kindcast.server import tracing
+from kindcast.server import console, tracing
 from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import (
     checks,
@@ -38,7 +38,6 @@ from kindcast.server.api import jobs as job_routes
 from kindcast.server.api.access import BodyLimit, Gate, HostGuard, describe_security, running_access
 from kindcast.server.api.descriptions import describe_answers
 from kindcast.server.cloudevents import EventReader
-from kindcast.server.console import pages
 from kindcast.server.settings import Settings
 from kindcast.server.tenants import running_tenants
 
@@ -121,7 +120,7 @@ def _routes() -> list[BaseRoute]:
         keys.router,
         deliveries.router,
         deliveries.dead_letter_router,
-        pages.router,
+        console.router,
         cloudevents_subscriptions.router,
         descriptions.router,
     )

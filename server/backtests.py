@@ -33,7 +33,7 @@ from kindcast.semantic.units import parse_instant
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import RECEIVED, EventReader, arrived, time_of_arrival
 from kindcast.server.errors import BacktestFailed, BrokerBusy, SparkMissing
-from kindcast.server.security.payloads import Roles, check_visible
+from kindcast.server.security.permissions import Roles, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.events import count_between, list_events, published_id
 from kindcast.server.strict_json import decode

@@ -21,7 +21,7 @@ from kindcast.semantic.subscriptions import SeenAttributes
 from kindcast.semantic.vocabulary import ConceptId, View
 from kindcast.server.broker import Broker, RecentAttributes
 from kindcast.server.cloudevents import EventReader, arrived
-from kindcast.server.security.payloads import hidden_in
+from kindcast.server.security.permissions import hidden_in
 from kindcast.server.store.events import last_sequence, newest_events
 from kindcast.server.store.subscriptions import newest_subscriptions
 from kindcast.server.strict_json import decode

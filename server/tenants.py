@@ -52,7 +52,7 @@ from kindcast.server.errors import (
 from kindcast.server.history import History, running_history
 from kindcast.server.pending import LateMatchingService, running_late_matching
 from kindcast.server.security.keys import DEFAULT_TENANT
-from kindcast.server.security.payloads import EVERYBODY, RolesOf
+from kindcast.server.security.permissions import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings
 from kindcast.server.store import ontologies, pending, subscriptions
 from kindcast.server.store.backup import MAIN, reading

@@ -48,13 +48,13 @@ from kindcast.server.api.subscriptions import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import entity_tag
+from kindcast.server.cloudevents import DIALECTS, SEMANTIC_DIALECT
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import UnknownSubscription
-from kindcast.server.filters import DIALECTS, SEMANTIC_DIALECT
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.egress import SinkRefused
-from kindcast.server.security.payloads import hidden_in
-from kindcast.server.security.tickets import Claim
+from kindcast.server.security.keys import Claim
+from kindcast.server.security.permissions import hidden_in
 from kindcast.server.store import subscriptions
 
 __all__ = ["router"]

@@ -43,8 +43,8 @@ from kindcast.server.delivery.receiving import (
 from kindcast.server.delivery.service import DeliveryService, TooManyReaders
 from kindcast.server.delivery.tail import Filter, LiveTail, Look
 from kindcast.server.errors import SinkMissing, SubscriptionGone
-from kindcast.server.security.payloads import Reader
-from kindcast.server.security.tickets import TICKET_HEADER, check_ticket
+from kindcast.server.security.keys import TICKET_HEADER, check_ticket
+from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import DeadLetter, list_dead
 from kindcast.server.store.events import read_attempts
 

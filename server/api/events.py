@@ -43,8 +43,8 @@ from kindcast.server.cloudevents import (
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending.decision import blocking_answers
-from kindcast.server.security.payloads import Reader, check_visible
-from kindcast.server.security.tickets import Repeatable
+from kindcast.server.security.keys import Repeatable
+from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store

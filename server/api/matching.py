@@ -33,7 +33,7 @@ from kindcast.server.cloudevents import DecodedEvent, EventReader, ReadingBudget
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending import LateMatchingService
 from kindcast.server.pending.decision import blocking_answers, decide_now
-from kindcast.server.security.payloads import Reader, check_visible
+from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.subscriptions import find_subscription
 from kindcast.server.strict_json import decode

@@ -14,8 +14,8 @@ from kindcast.server.broker import Broker
 from kindcast.server.clock import instant
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.security.callers import Caller
-from kindcast.server.security.payloads import Reader
-from kindcast.server.security.tickets import TICKET_HEADER, Claim
+from kindcast.server.security.keys import TICKET_HEADER, Claim
+from kindcast.server.security.permissions import Reader
 from kindcast.server.settings import Settings
 from kindcast.server.strict_json import decode, depth_within
 

@@ -41,17 +41,16 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import NewSubscription, Written, as_records, entity_tag
-from kindcast.server.cloudevents import EventReader
+from kindcast.server.cloudevents import EventReader, filters_to_tree
 from kindcast.server.delivery.message import EXPIRY_NOTICE, parse_cursor
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import HiddenAttribute, ServerError, UnknownSubscription
-from kindcast.server.filters import filters_to_tree
 from kindcast.server.observation import recent_attributes
 from kindcast.server.pending.decision import subscription_plan
 from kindcast.server.security.callers import ANYBODY, Caller
 from kindcast.server.security.egress import SinkRefused
-from kindcast.server.security.payloads import check_visible, hidden_in
-from kindcast.server.security.tickets import Claim, Repeatable, hashed, new_ticket, random_bytes
+from kindcast.server.security.keys import Claim, Repeatable, hashed, new_ticket, random_bytes
+from kindcast.server.security.permissions import check_visible, hidden_in
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions

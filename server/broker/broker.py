@@ -30,9 +30,8 @@ from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
 from kindcast.server.broker.compaction import Compaction
-from kindcast.server.broker.documents import DocumentReader
+from kindcast.server.broker.documents import DocumentReader, GraphReading
 from kindcast.server.broker.expiry import Sweeper
-from kindcast.server.broker.graph_reading import GraphReading
 from kindcast.server.broker.group import Group, Touched
 from kindcast.server.broker.late_matches import (
     BACKFILL_PAGE,
@@ -63,9 +62,9 @@ from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
 from kindcast.server.errors import BrokerBusy, NotWithShards, StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.metrics import Metrics
+from kindcast.server.security.keys import Claim
 from kindcast.server.security.limits import NO_QUOTA, Quota
-from kindcast.server.security.payloads import EVERYBODY, RolesOf
-from kindcast.server.security.tickets import Claim
+from kindcast.server.security.permissions import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database
 from kindcast.server.store.events import list_events

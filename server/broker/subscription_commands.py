@@ -40,9 +40,9 @@ from kindcast.server.errors import (
     UnknownSubscription,
 )
 from kindcast.server.operators.registry import Registry, operators_of
+from kindcast.server.security.keys import Claim, check_ticket
 from kindcast.server.security.limits import NO_QUOTA, Quota
-from kindcast.server.security.payloads import EVERYBODY, Roles, RolesOf, check_visible, hidden_in
-from kindcast.server.security.tickets import Claim, check_ticket
+from kindcast.server.security.permissions import EVERYBODY, Roles, RolesOf, check_visible, hidden_in
 from kindcast.server.store import deliveries, subscriptions
 from kindcast.server.store.declarations import note_uses
 from kindcast.server.store.deliveries import DISABLED

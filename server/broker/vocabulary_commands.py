@@ -48,7 +48,7 @@ from kindcast.server.errors import (
     UnknownOntology,
     VersionChanged,
 )
-from kindcast.server.security.payloads import RolesOf
+from kindcast.server.security.permissions import RolesOf
 from kindcast.server.store import declarations, ontologies, subscriptions
 from kindcast.server.store.declarations import StoredDeclaration
 from kindcast.server.store.pending import ontology_is_needed

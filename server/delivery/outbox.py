@@ -41,7 +41,7 @@ from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Send
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.errors import HiddenAttribute, RecordDamaged, StoreDamaged, StoreUnavailable
 from kindcast.server.security.egress import SinkRefused, check_sink
-from kindcast.server.security.payloads import Reader
+from kindcast.server.security.permissions import Reader
 from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import (
     PUSHED_STATUSES,

@@ -33,8 +33,8 @@ from kindcast.server.delivery.message import (
 )
 from kindcast.server.delivery.service import DeliveryService, Wakeups
 from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError
-from kindcast.server.security.payloads import Reader
-from kindcast.server.security.tickets import Claim, check_ticket
+from kindcast.server.security.keys import Claim, check_ticket
+from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, acknowledge, find_subscriber, read_matches
 from kindcast.server.strict_json import MalformedJson
 

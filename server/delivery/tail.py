@@ -20,7 +20,7 @@ from kindcast.semantic import Vocabulary
 from kindcast.server.broker import Broker
 from kindcast.server.delivery.service import Wakeups
 from kindcast.server.errors import ServerError
-from kindcast.server.security.payloads import Reader, Roles
+from kindcast.server.security.permissions import Reader, Roles
 from kindcast.server.store.events import count_after, first_recipients, last_sequence, newest_events
 from kindcast.server.worker_threads import short_turns
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kindcast.server.security.identity_provider import Identity
-from kindcast.server.security.keys import DEFAULT_TENANT, Key, Role, id_of, is_key_of
+from kindcast.server.security.keys import DEFAULT_TENANT, Claim, Key, Role, id_of, is_key_of
 from kindcast.server.security.limits import Meter, Quota
 from kindcast.server.security.permissions import Permission, permissions_of
-from kindcast.server.security.tickets import Claim
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import SystemStore, Tenant
 

@@ -1,19 +1,43 @@
-"""Permissions: what each route needs, and what each role has. The only place that defines them.
+"""Permissions: what each route needs, what each role has, and what a reader may see of events. The only place that
+defines them.
 
     request ──method, path──▶ ROUTES ──▶ permission ──▶ ROLES[role of the key] has it? ──▶ the route, else 403
 
 A route that is not listed here cannot be reached while there are keys, and a test fails.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import get_args
+from typing import Any, get_args
 
+from sqlalchemy import Connection
 from starlette.routing import compile_path
 
+from kindcast.semantic import Vocabulary
+from kindcast.semantic.changes import AttributePart, footprint
+from kindcast.semantic.vocabulary import View
+from kindcast.server.errors import HiddenAttribute
+from kindcast.server.operators.registry import operators_of
 from kindcast.server.security.keys import Role
+from kindcast.server.store import subscriptions
 
-__all__ = ["AUDITED", "READING", "ROLES", "ROUTES", "Permission", "RouteTable", "needs_of", "permissions_of"]
+__all__ = [
+    "AUDITED",
+    "EVERYBODY",
+    "READING",
+    "ROLES",
+    "ROUTES",
+    "Permission",
+    "Reader",
+    "Roles",
+    "RolesOf",
+    "RouteTable",
+    "check_visible",
+    "hidden_in",
+    "needs_of",
+    "permissions_of",
+]
 
 
 class Permission(StrEnum):
@@ -281,3 +305,68 @@ class RouteTable:
 def permissions_of(roles: Iterable[Role]) -> frozenset[Permission]:
     """Returns the permissions of these roles."""
     return frozenset().union(*(ROLES[role] for role in roles))
+
+
+# ── visibility of payloads ────────────────────────────────────────────────────────────────────────────────────────────
+#
+# Hidden attributes are removed from payloads, and matches that would reveal them are not shown. docs/security.md has
+# the rules, `kindcast.semantic.vocabulary.visibility` what follows from a declaration.
+#
+#     Caller.roles, or those of who made a subscription ──▶ Reader ──vocabulary in force──▶ View (None: sees everything)
+
+Roles = frozenset[str] | None
+"""The roles of a reader; None for a reader who sees everything, as without keys."""
+RolesOf = Callable[[str | None], Roles]
+"""A function that returns the roles of the creator of a subscription, by its `created_by`."""
+
+
+def EVERYBODY(owner: str | None) -> Roles:  # noqa: N802 - a constant that is called
+    """Returns the roles of the caller of a server without keys."""
+    return None
+
+
+def hidden_in(view: View | None, tree: Any, *, explained: bool = False) -> list[str]:
+    """Returns the attributes and operator calls in the tree of a subscription that a view hides. `explained`: also
+    those that only may not be read. Cost: linear in the tree."""
+    if view is None:
+        return []
+    attributes = [part.attribute for part in footprint(tree) if isinstance(part, AttributePart)]
+    return view.hidden_in(dict.fromkeys(attributes), sorted(operators_of(tree)), explained=explained)
+
+
+def check_visible(view: View | None, tree: Any, *, explained: bool = False) -> None:
+    """Raises `HiddenAttribute` if a view hides a part of the tree."""
+    if hidden := hidden_in(view, tree, explained=explained):
+        raise HiddenAttribute(hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A reader of a tenant's data, under the active vocabulary."""
+
+    roles: Roles
+    vocabulary: Callable[[], Vocabulary]
+
+    @property
+    def view(self) -> View | None:
+        return self.vocabulary().view_of_roles(self.roles)
+
+    def shown(self, body: str) -> str:
+        """Returns an event as this reader may see it."""
+        view = self.view
+        return body if view is None else view.readable(body)
+
+    def check(self, connection: Connection, number: int) -> None:
+        """Raises `HiddenAttribute` if the matches of a subscription would reveal hidden values."""
+        view = self.view
+        if view is not None:
+            for row in subscriptions.trees(connection, live_only=False, numbers=[number]):
+                check_visible(view, row.tree)
+
+    def visible(self, connection: Connection, numbers: Iterable[int]) -> set[int]:
+        """Returns the subscriptions whose matches reveal no hidden value."""
+        view, numbers = self.view, list(numbers)
+        if view is None:
+            return set(numbers)
+        rows = subscriptions.trees(connection, live_only=False, numbers=numbers)
+        return {row.number for row in rows if not hidden_in(view, row.tree)}

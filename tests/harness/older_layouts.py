@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
 from kindcast.server.cloudevents import digest_of
-from kindcast.server.security.tickets import hashed
+from kindcast.server.security.keys import hashed
 from kindcast.server.store.older_matches import matches
 from kindcast.server.store.tables import metadata
 

@@ -13,7 +13,7 @@ import pytest
 from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.server import observation
 from kindcast.server.app import create_app
-from kindcast.server.console.pages import CONTENT_SECURITY_POLICY
+from kindcast.server.console import CONTENT_SECURITY_POLICY
 from kindcast.server.history import ENCODED, History
 from kindcast.server.settings import Settings
 from tests.harness.application import problem_code, publish, running_application, subscribe
@@ -58,7 +58,7 @@ def test_console_every_file_is_served_with_a_strict_policy(client: httpx.Client)
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert client.get(path, headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
     assert problem_code(client.get("/console/..%2fpages.py")) == "not-found"
-    assert problem_code(client.get("/console/pages.py")) == "not-found"
+    assert problem_code(client.get("/console/__init__.py")) == "not-found"
     assert client.post("/console").status_code == 405
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import Event, InvalidSubscription, Matcher, Vocabulary
-from kindcast.server.filters import SEMANTIC_DIALECT, filters_to_tree
+from kindcast.server.cloudevents import SEMANTIC_DIALECT, filters_to_tree
 
 EMPTY = Vocabulary.from_ontologies([])
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kindcast.server.errors import TicketMissing, TicketWrong
-from kindcast.server.security.tickets import check_ticket, hashed, new_ticket
+from kindcast.server.security.keys import check_ticket, hashed, new_ticket
 
 
 def test_ticket_that_was_given_out_is_accepted() -> None:

@@ -158,6 +158,12 @@ class Experience:
                 found._operator_of[predicate] = operator
         return found
 
+    def replace(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Replaces all records by those that `as_records` wrote. Raises ValueError like `from_records`; then nothing
+        changes."""
+        known = Experience.from_records(records)
+        self.predicates, self.operators, self._operator_of = known.predicates, known.operators, known._operator_of
+
     def _of(self, operator: str, predicate: str) -> Record:
         """Returns the record of a predicate, creating it if necessary, and moves it to the end (LRU order)."""
         record = self.predicates.pop(predicate, None)

@@ -2,6 +2,7 @@
 the row, the registry and the matcher in one group."""
 
 import msgspec
+from sqlalchemy import Connection
 
 from kindcast.server.broker.group import Group
 from kindcast.server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
@@ -27,6 +28,7 @@ def register(group: Group, name: str, registration: Registration, *, limit: int)
         raise TooManyOperators(f"this server takes at most {limit:,} remote operators")
     changed = registry.with_remote(name, registration)
     new = declarations.put_operator(group.connection, name, msgspec.to_builtins(registration), group.now)
+    _close_circuit(group.connection, name)
     _use(group, changed)
     return new
 
@@ -43,6 +45,7 @@ def unregister(group: Group, name: str) -> None:
     if uses:
         raise OperatorInUse(name, uses, declarations.uses_of(group.connection, name, limit=LISTED))
     declarations.delete_operator(group.connection, name)
+    _close_circuit(group.connection, name)
     _use(group, registry.without(name))
 
 
@@ -71,6 +74,12 @@ def forget_data(group: Group, key: Key) -> bool:
     declarations.delete_data(group.connection, *key)
     _use(group, registry.with_data(registry.data.without_upload(key)))
     return True
+
+
+def _close_circuit(connection: Connection, name: str) -> None:
+    """Another registration begins with a closed circuit, at all servers of the database."""
+    if connection.dialect.name == "postgresql":
+        servers.forget_circuit(connection, name)
 
 
 def _use(group: Group, registry: Registry) -> None:

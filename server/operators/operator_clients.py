@@ -7,26 +7,35 @@ run on the event loop of the server; other threads use `start`.
 """
 
 import asyncio
+import contextlib
 import hashlib
+import logging
 import random
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpcore
 import msgspec
+from sqlalchemy import Connection
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.model import Instant, Quantity
 from kindcast.semantic.operators import START_SECONDS, Cancellation, FailureKind, Operator, OperatorFailed, run, stop
+from kindcast.server.errors import ServerError
 from kindcast.server.operators.answers import Answered, DirectClient, Event, OperatorClient
 from kindcast.server.operators.registry import Entry, Registration, Registry
 from kindcast.server.security.egress import Connections, Sink, SinkRefused, check_sink
 from kindcast.server.settings import Settings
+from kindcast.server.store.servers import CircuitState, claim_probe, find_circuits, store_circuit
+
+if TYPE_CHECKING:
+    from kindcast.server.broker.membership import BrokerAccess
 
 __all__ = [
     "Circuit",
@@ -34,6 +43,7 @@ __all__ = [
     "OperatorClients",
     "RemoteOperator",
     "SharedCalls",
+    "SharedCircuits",
 ]
 
 MAX_ANSWER_BYTES = 65_536
@@ -167,11 +177,29 @@ LONGEST_PAUSE_SECONDS = 60.0
 per minute."""
 
 
+OTHER_PROBE_SECONDS = 1.0
+"""How long a server waits that may not test an operator, because another server does."""
+SHARE_SECONDS = 1.0
+"""How often a server reads what the others have found."""
+
+_log = logging.getLogger("kindcast.operators")
+
+
 class Circuit:
     """The circuit breaker of one operator. It runs on one event loop."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        *,
+        claim: Callable[[], Awaitable[bool]] | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`claim` asks whether this server may make the one call after a pause; without it, it always may. `changed` is
+        called when the circuit opens or closes, when a pause is prolonged, and when that one call ends."""
         self._clock = clock
+        self._claim = claim
+        self._changed = changed
         self._pause = FIRST_PAUSE_SECONDS
         self._until: float | None = None
         self._probe: asyncio.Future[None] | None = None
@@ -202,28 +230,139 @@ class Circuit:
                 reason = f"failed {self.failures} times in a row and is not called for a while: {self.reason}"
                 raise OperatorFailed(reason, kind="circuit_open", after=self._until - self._clock())
             self._probe = asyncio.get_running_loop().create_future()
-            return
+            if self._claim is None or await self._claimed(self._claim):
+                return
+            if self._until is not None:  # it may have closed meanwhile
+                self._until = self._clock() + OTHER_PROBE_SECONDS
+
+    async def _claimed(self, claim: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether this server may make the one call. Calls that come meanwhile wait."""
+        granted = False
+        try:
+            granted = await claim()
+        finally:
+            if not granted:
+                self._end_probe()
+        return granted
 
     def succeeded(self) -> None:
         """Records that the operator answered."""
+        was_open = self._until is not None
         self.failures, self._pause, self._until = 0, FIRST_PAUSE_SECONDS, None
-        self.left()
+        self._end_probe()
+        if was_open:
+            self._changed()
 
     def failed(self, reason: str) -> None:
         """Records that the operator failed or did not answer in time."""
         self.failures += 1
         self.reason = reason
-        if self._probe is not None:
+        was_probe = self._end_probe()
+        if was_probe:
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-        if self._probe is not None or (self._until is None and self.failures >= FAILURES):
+        if was_probe or (self._until is None and self.failures >= FAILURES):
             self._until = self._clock() + self._pause
-        self.left()
+            self._changed()
 
     def left(self) -> None:
         """Records that the call ended without a result, for example because it was cancelled."""
-        if self._probe is not None and not self._probe.done():
-            self._probe.set_result(None)
-        self._probe = None
+        if self._end_probe():
+            self._changed()
+
+    def _end_probe(self) -> bool:
+        """Lets waiting calls go on. Returns whether this server made the one call after a pause."""
+        probe, self._probe = self._probe, None
+        if probe is not None and not probe.done():
+            probe.set_result(None)
+        return probe is not None
+
+    def told(self, operator: str) -> CircuitState:
+        """Returns the state for other servers."""
+        left = None if self._until is None else self._until - self._clock()
+        return CircuitState(operator, self.failures, self._pause, left, self.reason)
+
+    def learn(self, told: CircuitState) -> None:
+        """Takes over the state that another server has found. If this server makes the one call after a pause, only the
+        result of this call counts."""
+        if self._probe is not None:
+            return
+        if told.left is not None:
+            self.failures, self._pause, self.reason = told.failures, told.pause, told.reason
+            self._until = self._clock() + told.left
+        elif self._until is not None:
+            self.failures, self._pause, self._until = 0, FIRST_PAUSE_SECONDS, None
+
+
+class SharedCircuits:
+    """The circuits of the remote operators, which all servers of one database share. So an operator that is out of
+    order gets one call after a pause, not one from each server. Calls of an operator that works cost nothing more. For
+    one event loop."""
+
+    def __init__(self, broker: "BrokerAccess") -> None:
+        self._broker = broker
+        self._circuits: dict[str, Circuit] = {}
+        self._changed: set[str] = set()
+        self._woken = asyncio.Event()
+
+    def circuit(self, name: str, seconds: float) -> Circuit:
+        """Returns a new circuit for the operator with this name, whose calls take at most so many seconds. An earlier
+        one of the name is not shared any more."""
+
+        def changed() -> None:
+            if self._circuits.get(name) is made:
+                self._changed.add(name)
+                self._woken.set()
+
+        made = self._circuits[name] = Circuit(claim=partial(self._claim, name, seconds), changed=changed)
+        self._changed.discard(name)
+        self._woken.set()  # others may know its state
+        return made
+
+    def forget(self, name: str) -> None:
+        """Does not share the circuit of this name any more."""
+        self._circuits.pop(name, None)
+        self._changed.discard(name)
+
+    async def run(self) -> None:
+        """Exchanges the states with the other servers, until it is cancelled."""
+        while True:
+            try:
+                await self.exchange()
+            except Exception as error:
+                _log.error("the circuits of operators cannot be shared; trying again: %s", error)
+                await asyncio.sleep(SHARE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), SHARE_SECONDS)
+            self._woken.clear()
+
+    async def exchange(self) -> None:
+        """Stores what has changed here, then takes over what others have found. Raises `StoreUnavailable`."""
+        if not self._circuits:
+            return
+        names, self._changed = self._changed, set()
+        states = [self._circuits[name].told(name) for name in names]
+        try:
+            if states:
+                await self._broker.execute(partial(_store_circuits, states=states))
+        except BaseException:
+            self._changed |= names & self._circuits.keys()
+            raise
+        for each in await self._broker.read(find_circuits):
+            if each.operator in self._circuits and each.operator not in self._changed:
+                self._circuits[each.operator].learn(each)
+
+    async def _claim(self, name: str, seconds: float) -> bool:
+        try:
+            seconds += OTHER_PROBE_SECONDS
+            return await self._broker.execute(partial(claim_probe, operator=name, seconds=seconds))
+        except ServerError as error:
+            _log.error("the other servers cannot be asked about the operator %s; trying again: %s", name, error)
+            return False
+
+
+def _store_circuits(connection: Connection, states: Iterable[CircuitState]) -> None:
+    for each in states:
+        store_circuit(connection, each)
 
 
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -270,10 +409,11 @@ class SharedCalls:
         loop: asyncio.AbstractEventLoop,
         *,
         closed: Callable[[], None] = lambda: None,
+        circuit: Circuit | None = None,
     ) -> None:
-        """`closed` frees the resources of the call."""
+        """`closed` frees the resources of the call. Without a `circuit` it gets one of its own."""
         self.limits = limits
-        self.circuit = Circuit()
+        self.circuit = circuit or Circuit()
         self._call = call
         self._loop = loop
         self._room = asyncio.Semaphore(limits.concurrency)
@@ -414,8 +554,10 @@ class OperatorClients:
     """The clients of all operators of a server, on its event loop. A client, with its circuit breaker, is kept while
     the registry has the same entry."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, shared: SharedCircuits | None = None) -> None:
+        """`shared` are the circuits of all servers of the database; None if there is only this one."""
         self._settings = settings
+        self._shared = shared
         self._connections = Connections(allow_private=settings.allow_private_sinks)
         self._loop = asyncio.get_running_loop()
         self._made: dict[str, tuple[Entry, OperatorClient]] = {}
@@ -434,12 +576,17 @@ class OperatorClients:
                 made[name] = before
                 continue
             if before is not None:
-                before[1].close()
+                self._close(name, before[1])
             if entry.kind != "missing":
                 made[name] = (entry, self._new_client(entry))
-        for _, client in self._made.values():
-            client.close()
+        for name, (_, client) in self._made.items():
+            self._close(name, client)
         self._made = made
+
+    def _close(self, name: str, client: OperatorClient) -> None:
+        client.close()
+        if self._shared is not None:
+            self._shared.forget(name)
 
     async def close(self) -> None:
         """Ends all processes and connections. No call may be started afterwards."""
@@ -461,7 +608,8 @@ class OperatorClients:
                 keep_seconds=asked.cache_seconds,
                 attributes=asked.attributes,
             )
-            return SharedCalls(remote, limits, self._loop)
+            shared = None if self._shared is None else self._shared.circuit(operator.name, limits.seconds)
+            return SharedCalls(remote, limits, self._loop, circuit=shared)
         if entry.kind == "builtin":
             return DirectClient(operator.function)
         plugin = _Plugin(operator, operator.timeout or self._settings.operator_timeout_seconds)

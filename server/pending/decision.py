@@ -308,7 +308,9 @@ class LateMatchingService:
         """Decides until `stop`. Then it writes the decisions so far; other candidates stay parked."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._queue.run())
-            keeper = group.create_task(self._keep_learned())
+            beside = [group.create_task(self._keep_learned())]
+            if self.late_matchers.circuits is not None:
+                beside.append(group.create_task(self.late_matchers.circuits.run()))
             while not self._stopping:
                 self._woken.clear()
                 sleep = await self._begin_due()
@@ -318,14 +320,20 @@ class LateMatchingService:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
-            keeper.cancel()
+            for each in beside:
+                each.cancel()
             self._queue.close()
         with contextlib.suppress(Exception):  # statistics that are lost are measured again
             await self.keep_learned()
         await self.late_matchers.close()
 
     async def keep_learned(self) -> None:
-        """Stores the statistics of operators, if they have changed."""
+        """Stores the statistics of operators, if they have changed. If another server decides, and so measures, reads
+        its statistics instead."""
+        if self.broker.leases.fence(LATE_MATCHING) is None:
+            records = await self.broker.read(declarations.find_learned)
+            await self.late_matchers.run(lambda: self.late_matchers.experience.replace(records))
+            return
         evaluations, records = await self.late_matchers.run(self._records)
         if evaluations != self._kept_evaluations:
             now = time.time()

@@ -30,7 +30,7 @@ from kindcast.semantic.units import SearchBudget
 from kindcast.semantic.vocabulary import Declarations
 from kindcast.server.broker import Broker
 from kindcast.server.operators.answers import AnswerCache, EventAnswers, OperatorClient, answering_from
-from kindcast.server.operators.operator_clients import OperatorClients
+from kindcast.server.operators.operator_clients import OperatorClients, SharedCircuits
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 
@@ -305,7 +305,8 @@ class LateMatchers:
 
     def __init__(self, broker: Broker, settings: Settings, experience: Experience) -> None:
         self.broker = broker
-        self.clients = OperatorClients(settings)
+        self.circuits = None if broker.leases.membership is None else SharedCircuits(broker)
+        self.clients = OperatorClients(settings, self.circuits)
         self.versions = Versions(broker)
         self.experience = experience
         self.planner = settings.planner

@@ -5,6 +5,7 @@
     own_commits     the last commit of each server, to look up a commit whose answer was lost
     servers         one row per live server, with the time until which it counts as live, by the clock of the database
     leases          which server delivers for a subscription, and its fence
+    circuits        which remote operators are not called for a while, because they failed repeatedly
     jobs            requests that are answered before they are done, so that every server can report their progress
 
 These tables are on PostgreSQL only: a SQLite database has one server.
@@ -13,7 +14,18 @@ These tables are on PostgreSQL only: a SQLite database has one server.
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Column, Connection, DateTime, MetaData, PrimaryKeyConstraint, String, Table, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Double,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    text,
+)
 
 from kindcast.server.store.tables import insert_rows
 
@@ -28,13 +40,17 @@ __all__ = [
     "SUBSCRIPTION",
     "TOLD",
     "Change",
+    "CircuitState",
     "Locked",
     "Member",
     "behind",
     "changes_after",
+    "claim_probe",
     "clean",
     "commit_is_there",
+    "find_circuits",
     "find_job",
+    "forget_circuit",
     "held_leases",
     "leased_to_others",
     "living",
@@ -45,6 +61,7 @@ __all__ = [
     "note_changes",
     "read_ledger",
     "release_lease",
+    "store_circuit",
     "store_job",
     "take_leases",
 ]
@@ -84,6 +101,17 @@ leases = Table(
     Column("server", String, nullable=False),
     Column("fence", BigInteger, nullable=False),  # grows when another server takes the lease
     PrimaryKeyConstraint("subscription"),
+)
+
+circuits = Table(
+    "circuits",
+    metadata,
+    Column("operator", String, primary_key=True),
+    Column("failures", BigInteger, nullable=False),  # in a row
+    Column("pause", Double, nullable=False),  # in seconds: the present one, or the next one
+    Column("until", DateTime(timezone=True)),  # the end of the pause; NULL: the operator is called
+    Column("reason", String, nullable=False),  # of the last failure
+    Column("probe_until", DateTime(timezone=True)),  # until then one server tests whether the operator works again
 )
 
 jobs = Table(
@@ -274,6 +302,62 @@ def members(connection: Connection) -> list[Member]:
 def living(connection: Connection) -> Sequence[tuple[str, str]]:
     """Returns the id and program of each live server."""
     return [(id, program) for id, program in connection.exec_driver_sql(LIVING)]
+
+
+# ── circuits ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CircuitState(NamedTuple):
+    """The state of the circuit of a remote operator. `left` is how many seconds the pause still lasts, zero or less if
+    it is over, and None if the circuit is closed."""
+
+    operator: str
+    failures: int
+    pause: float
+    left: float | None
+    reason: str
+
+
+MAX_REASON = 1_000
+_STORE_CIRCUIT = text(
+    "INSERT INTO circuits (operator, failures, pause, until, reason) VALUES"
+    " (:operator, :failures, :pause, clock_timestamp() + make_interval(secs => :left), :reason)"
+    " ON CONFLICT (operator) DO UPDATE SET failures = excluded.failures, pause = excluded.pause,"
+    " until = excluded.until, reason = excluded.reason, probe_until = NULL"
+)
+_CLAIM_PROBE = text(
+    "UPDATE circuits SET probe_until = clock_timestamp() + make_interval(secs => :seconds) WHERE operator = :operator"
+    " AND (until IS NULL OR until <= clock_timestamp() + interval '100 milliseconds')"
+    " AND (probe_until IS NULL OR probe_until <= clock_timestamp())"
+)
+
+
+def store_circuit(connection: Connection, state: CircuitState) -> None:
+    """Stores the state of a circuit, and ends the probe, if there is one. Must run in a group."""
+    plain = state.reason.replace("\0", "")[:MAX_REASON]  # PostgreSQL stores no NUL, which an operator may have answered
+    connection.execute(_STORE_CIRCUIT, state._replace(reason=plain)._asdict())
+
+
+def find_circuits(connection: Connection) -> list[CircuitState]:
+    """Returns the state of each circuit that was ever open."""
+    query = (
+        "SELECT operator, failures, pause, extract(epoch FROM until - clock_timestamp())::float8, reason FROM circuits"
+    )
+    return [CircuitState(*row) for row in connection.exec_driver_sql(query)]
+
+
+def claim_probe(connection: Connection, operator: str, seconds: float) -> bool:
+    """Claims the right to make the one call that tests an operator after its pause, for at most this time. Returns
+    whether the caller has it. Must run in a group."""
+    if connection.execute(_CLAIM_PROBE, {"operator": operator, "seconds": seconds}).rowcount:
+        return True
+    there = connection.exec_driver_sql("SELECT FROM circuits WHERE operator = %s", (operator,))
+    return there.first() is None
+
+
+def forget_circuit(connection: Connection, operator: str) -> None:
+    """Deletes the state of a circuit, because the operator was deleted or registered again. Must run in a group."""
+    connection.exec_driver_sql("DELETE FROM circuits WHERE operator = %s", (operator,))
 
 
 # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────────

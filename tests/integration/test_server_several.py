@@ -14,9 +14,18 @@ from sqlalchemy import create_engine, text
 
 from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreInUse
+from kindcast.server.pending import decision as pending_decision
 from kindcast.server.settings import Settings
-from kindcast.server.store.servers import commit_is_there
+from kindcast.server.store.servers import (
+    CircuitState,
+    claim_probe,
+    commit_is_there,
+    find_circuits,
+    forget_circuit,
+    store_circuit,
+)
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
+from tests.harness.operator_service import running_service
 from tests.harness.postgresql import PostgreSQL, driver_url, running_postgresql
 from tests.harness.receiver import running_receiver
 
@@ -130,6 +139,117 @@ def test_operators_registered_at_one_server_are_known_at_the_other(database: str
         assert second.post("/v1/events", json={"n": 6}).json()["events"][0]["undecided"] == 1
         until(lambda: show(first, made).json()["undecided"] == 1)
         assert first.delete("/v1/operators/nobody").status_code == 409
+
+
+def circuit_at(server: httpx.Client, name: str) -> dict[str, Any]:
+    circuit: dict[str, Any] = server.get(f"/v1/operators/{name}").raise_for_status().json()["circuit"]
+    return circuit
+
+
+def test_the_circuit_of_an_operator_is_the_same_at_all_servers(database: str, tmp_path: Path) -> None:
+    """It opens at one server: the other does not call the operator either. After the pause one of them calls it once;
+    when that call is answered, the circuit closes at both. Another registration begins with a closed one."""
+    settings = {"allow_private_sinks": True, "plugins": False, "operator_delays_seconds": ()}
+    with running_service() as service, running_two(database, tmp_path, **settings) as (first, second):
+        broken = {"url": f"{service.url}/error", "retries": 0}
+        assert first.put("/v1/operators/broken", json=broken).status_code == 201
+        subscribe(first, "broken()")
+        until(lambda: circuit_at(second, "broken") == {"state": "closed"})
+        for n in range(5):
+            first.post("/v1/match", json={"event": {"n": n}}).raise_for_status()
+        assert service.asked()["/error"] == 5
+        until(lambda: circuit_at(second, "broken").get("failures_in_a_row", 0) >= 5)
+        for _ in range(40):  # both ask again and again, as long as some pauses last
+            for server in (first, second):
+                server.post("/v1/match", json={"event": {"n": 1}}).raise_for_status()
+            time.sleep(0.1)
+        asked = service.asked()["/error"]
+        assert asked <= 5 + 3  # pauses of 1, 2 and 4 s begin with a call each; 80 calls were wanted
+        until(lambda: circuit_at(first, "broken") == circuit_at(second, "broken"))
+        assert circuit_at(first, "broken")["failures_in_a_row"] == asked
+        good = {"url": f"{service.url}/yes", "retries": 0}
+        assert second.put("/v1/operators/broken", json=good).status_code == 200
+        until(lambda: circuit_at(first, "broken") == circuit_at(second, "broken") == {"state": "closed"})
+        assert len(first.post("/v1/match", json={"event": {"n": 1}}).json()["matches"]) == 1
+
+
+def test_a_circuit_stays_open_after_a_restart_and_closes_at_both_by_one_call(database: str, tmp_path: Path) -> None:
+    settings = {"allow_private_sinks": True, "plugins": False, "operator_delays_seconds": ()}
+    with running_service() as service:
+        with running_two(database, tmp_path, **settings) as (first, _):
+            url = {"url": f"{service.url}/yes", "retries": 0}
+            assert first.put("/v1/operators/there", json=url).status_code == 201
+            subscribe(first, "there()")
+            service.kill()
+            for n in range(5):
+                first.post("/v1/match", json={"event": {"n": n}}).raise_for_status()
+            until(lambda: circuit_row(database, "there") is not None)
+        with running_two(database, tmp_path, **settings) as (first, second):
+            for server in (first, second):
+                until(lambda server=server: circuit_at(server, "there")["state"] != "closed")
+            service.start()
+            until(lambda: first.post("/v1/match", json={"event": {"n": 1}}).json()["matches"])
+            until(lambda: circuit_at(second, "there") == {"state": "closed"})
+
+
+def circuit_row(database: str, name: str) -> Any:
+    engine = create_engine(driver_url(database))
+    with engine.connect() as connection:
+        row = connection.execute(text("SELECT until FROM circuits WHERE operator = :name"), {"name": name}).first()
+    engine.dispose()
+    return row
+
+
+def test_one_server_at_a_time_may_test_an_operator(database: str, tmp_path: Path) -> None:
+    """By the clock of the database. The right ends with its time, or when the result is stored."""
+    with running_application(tmp_path, database=database):
+        engine = create_engine(driver_url(database))
+
+        def claim(seconds: float = 60.0) -> bool:
+            with engine.begin() as connection:
+                return claim_probe(connection, "o", seconds)
+
+        def store(left: float | None) -> None:
+            with engine.begin() as connection:
+                store_circuit(connection, CircuitState("o", 5, 2.0, left, "no\0 answer"))
+
+        assert claim()  # nothing is known of it
+        store(60.0)
+        assert not claim()
+        with engine.begin() as connection:
+            told = find_circuits(connection)[0]
+        assert (told.operator, told.failures, told.pause, told.reason) == ("o", 5, 2.0, "no answer")
+        assert told.left is not None
+        assert 50.0 < told.left <= 60.0
+        store(-1.0)
+        assert [claim(), claim()] == [True, False]
+        store(-1.0)
+        assert [claim(0.0), claim(0.0)] == [True, True]
+        store(None)
+        with engine.begin() as connection:
+            assert find_circuits(connection)[0].left is None
+            forget_circuit(connection, "o")
+            assert find_circuits(connection) == []
+        engine.dispose()
+
+
+def test_statistics_of_operators_are_those_of_the_server_that_decides(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending_decision, "KEEP_SECONDS", 0.2)
+    with running_service() as service:
+        settings = {"allow_private_sinks": True, "plugins": False}
+        with running_two(database, tmp_path, **settings) as (first, second):
+            first.put("/v1/operators/yes", json={"url": f"{service.url}/yes"}).raise_for_status()
+            made = subscribe(first, "yes()")
+            for n in range(3):
+                second.post("/v1/events", json={"n": n}).raise_for_status()
+            until(lambda: len(waiting(first, made)) == 3)
+
+            def calls(server: httpx.Client) -> int:
+                return int(server.get("/v1/operators/yes").json()["learned"]["calls"])
+
+            until(lambda: calls(first) == calls(second) == 3)
 
 
 def test_a_stream_hears_of_events_of_the_other_server(database: str, tmp_path: Path) -> None:

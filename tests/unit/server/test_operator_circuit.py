@@ -5,7 +5,13 @@ import asyncio
 import pytest
 
 from kindcast.semantic.operators.failures import OperatorFailed
-from kindcast.server.operators.operator_clients import FAILURES, FIRST_PAUSE_SECONDS, Circuit
+from kindcast.server.operators.operator_clients import (
+    FAILURES,
+    FIRST_PAUSE_SECONDS,
+    OTHER_PROBE_SECONDS,
+    Circuit,
+)
+from kindcast.server.store.servers import CircuitState
 
 
 class Clock:
@@ -93,6 +99,92 @@ def test_circuit_whose_try_is_cancelled_lets_the_next_one_try() -> None:
         await circuit.enter()
         circuit.left()
         await circuit.enter()
+        circuit.succeeded()
+        assert circuit.state == "closed"
+
+    asyncio.run(body())
+
+
+def test_circuit_whose_try_another_server_makes_waits_for_what_it_finds() -> None:
+    """Denied: nobody is let through for a moment, then it asks again. The state that the other one found counts."""
+
+    async def body() -> None:
+        clock, granted = Clock(), [False, False, True]
+
+        async def claim() -> bool:
+            return granted.pop(0)
+
+        circuit = Circuit(clock, claim=claim)
+        await fail(circuit, FAILURES)
+        clock.now += FIRST_PAUSE_SECONDS
+        for _ in range(2):
+            with pytest.raises(OperatorFailed) as raised:
+                await circuit.enter()
+            assert raised.value.kind == "circuit_open"
+            clock.now += OTHER_PROBE_SECONDS
+        await circuit.enter()
+        circuit.learn(CircuitState("o", 0, FIRST_PAUSE_SECONDS, None, ""))  # its own try counts, which is on the way
+        assert circuit.state == "half_open"
+        circuit.failed("no answer")
+        circuit.learn(CircuitState("o", 0, FIRST_PAUSE_SECONDS, None, ""))
+        assert (circuit.state, circuit.failures) == ("closed", 0)
+        circuit.learn(CircuitState("o", 9, 8.0, 5.0, "refused"))
+        with pytest.raises(OperatorFailed, match=r"failed 9 times in a row.*refused") as raised:
+            await circuit.enter()
+        assert raised.value.after == 5.0
+
+    asyncio.run(body())
+
+
+def test_circuit_tells_what_changed_and_nothing_of_calls_that_work() -> None:
+    async def body() -> None:
+        clock, told = Clock(), []
+
+        async def claim() -> bool:
+            return True
+
+        circuit = Circuit(clock, claim=claim, changed=lambda: told.append(circuit.state))
+        for _ in range(10):
+            await circuit.enter()
+            circuit.succeeded()
+        await fail(circuit, FAILURES - 1)
+        assert told == []
+        await fail(circuit)
+        clock.now += FIRST_PAUSE_SECONDS
+        await circuit.enter()
+        circuit.left()
+        await circuit.enter()
+        circuit.failed("no answer")
+        clock.now += 2 * FIRST_PAUSE_SECONDS
+        await circuit.enter()
+        circuit.succeeded()
+        assert told == ["open", "half_open", "open", "closed"]
+
+    asyncio.run(body())
+
+
+def test_circuit_whose_question_is_cancelled_blocks_nobody() -> None:
+    """The call was dropped while the other servers were asked."""
+
+    async def body() -> None:
+        clock, asked = Clock(), []
+
+        async def claim() -> bool:
+            asked.append(1)
+            if len(asked) == 1:
+                await asyncio.sleep(1_000)
+            return True
+
+        circuit = Circuit(clock, claim=claim)
+        await fail(circuit, FAILURES)
+        clock.now += FIRST_PAUSE_SECONDS
+        dropped = asyncio.create_task(circuit.enter())
+        await asyncio.sleep(0)
+        other = asyncio.create_task(circuit.enter())
+        await asyncio.sleep(0)
+        assert not other.done()
+        dropped.cancel()
+        await other
         circuit.succeeded()
         assert circuit.state == "closed"
 

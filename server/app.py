@@ -35,8 +35,9 @@ from kindcast.server.api import (
     subscriptions,
 )
 from kindcast.server.api import jobs as job_routes
-from kindcast.server.api.access import BodyLimit, Gate, HostGuard, describe_security, running_access
+from kindcast.server.api.access import Gate, describe_security, running_access
 from kindcast.server.api.descriptions import describe_answers
+from kindcast.server.api.request_guards import BodyLimit, HostGuard
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.settings import Settings
 from kindcast.server.tenants import running_tenants

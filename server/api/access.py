@@ -1,9 +1,8 @@
-"""ASGI middleware that checks each request before any route: where it comes from, its size, and who may do what.
+"""ASGI middleware that decides who may do what, before any route.
 
-    request ──▶ HostGuard ──▶ BodyLimit ──▶ Gate ──key──▶ Caller ──permission, limits──▶ route
-                                              │                                            │
-                                              └── usage ◀──────────────────────────────────┘ status ──▶ audit log, then
-    refused: 400, 401, 403, 404, 405, 413, 421, 429                                                    the answer
+    request ──▶ Gate ──key──▶ Caller ──permission, limits──▶ route        refused: 401, 403, 404, 405, 429
+                 │                                             │
+                 └── usage ◀───────────────────────────────────┘ status ──▶ audit log, then the answer
 
 Without keys every caller is `ANYBODY`, and nothing is counted or audited. The server then listens on this machine only.
 """
@@ -11,10 +10,11 @@ Without keys every caller is `ANYBODY`, and nothing is counted or audited. The s
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from kindcast.server.api.error_responses import Problem, problem_of, respond
-from kindcast.server.broker.writer_thread import WriteQueue
+from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.errors import KeysNeeded, ServerError, StoreUnavailable, UnknownTenant
 from kindcast.server.security.browser_sessions import (
     Session,
@@ -48,24 +48,15 @@ from kindcast.server.store.system import AuditEntry, SystemStore
 if TYPE_CHECKING:
     from kindcast.server.tenants import Tenants, TenantServices
 
-
-import re
-from collections.abc import Collection, Mapping
-
 __all__ = [
-    "LOOPBACK_NAMES",
     "TENANT_HEADER",
     "AccessControl",
-    "BodyLimit",
     "Gate",
-    "HostGuard",
     "audit_detail",
-    "body_too_large",
     "caller_of",
     "count_events",
     "describe_security",
     "entry_of",
-    "host_check",
     "running_access",
 ]
 
@@ -113,7 +104,7 @@ class AccessControl:
         self.provider = None if settings.oidc_issuer is None else IdentityProvider(settings)
         self.usage = Usage()
         self.sessions = Sessions(settings.session_seconds)
-        self.stream_tokens = StreamTokens(b"")  # replaced when the database is open
+        self.stream_tokens = StreamTokens(secrets.token_bytes())  # until the database is open
         self._entries: WriteQueue[AuditEntry] = WriteQueue(
             self._write, _log, "%d entries of the audit log cannot be written: %s"
         )
@@ -587,124 +578,3 @@ def _fields(caller: Caller) -> dict[str, str]:
     """Returns the limits of key and tenant as header fields of an answer."""
     told = [each.fields() for each in caller.meters]
     return {name: ", ".join(each[name] for each in told if each) for name in FIELDS if any(told)}
-
-
-# ── the Host header, the origin, and the size of the body ─────────────────────────────────────────────────────────────
-#
-# HostGuard     only this machine's names in the Host header, and no changes asked by another site's pages: a page on
-#               the web must not reach a server on the visitor's own machine (DNS rebinding, cross-site requests)
-# BodyLimit     counts the bytes of the body while it arrives, regardless of Content-Length
-#
-# Both are plain ASGI. Cost: some microseconds per request.
-
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-HOSTS_REMEMBERED = 64
-"""The number of Host headers whose check is remembered. Clients of one server send few different ones."""
-
-_NAME = r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
-_HOST = re.compile(_NAME)
-_ORIGIN = re.compile(r"(https?)://" + _NAME)
-
-
-def host_check(names: Collection[str]) -> Callable[[bytes], tuple[str, str | None] | None]:
-    """Returns a function that reads a Host header. It returns the name and the port, or None if the header names none
-    of `names` and not this machine. Names have no port."""
-    accepted = frozenset(name.lower() for name in names) | LOOPBACK_NAMES
-
-    @lru_cache(maxsize=HOSTS_REMEMBERED)
-    def check(header: bytes) -> tuple[str, str | None] | None:
-        host = _HOST.fullmatch(header.decode("latin-1").strip(" \t"))
-        if host is None or host["name"].strip("[]").lower() not in accepted:
-            return None
-        return host["name"], host["port"]
-
-    return check
-
-
-class HostGuard:
-    """Refuses requests that were not meant for this server or that another site sends. `names` are host names without a
-    port. `origins` are the other sites that may make changes, as browsers write them."""
-
-    def __init__(self, app: ASGIApp, names: Collection[str], origins: Collection[str] = ()) -> None:
-        self._app = app
-        self._check = host_check(names)
-        parsed = (_ORIGIN.fullmatch(each) for each in origins)
-        self._origins = frozenset(_origin(*each.groups()) for each in parsed if each is not None)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket") and (problem := self._refusal(scope)) is not None:
-            response = await respond(HTTPConnection(scope), problem)
-            await response(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> Problem | None:
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        host = self._check(hosts[0]) if len(hosts) == 1 else None
-        if host is None:
-            detail = (
-                "the Host header names another server: use the address of this server, or add the name to the "
-                "setting allowed_hosts"
-            )
-            return Problem("wrong-host", detail)
-        if scope.get("method") not in SAFE_METHODS:  # a WebSocket has no method, and a page could read all its messages
-            own = _origin(scope["scheme"].replace("ws", "http"), *host)
-            for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):
-                found = _ORIGIN.fullmatch(origin)
-                if found is None or _origin(*found.groups()) not in (own, *self._origins):
-                    detail = (
-                        "pages of other sites may not change anything on this server: to allow a site, add its "
-                        "origin to the setting allowed_origins"
-                    )
-                    return Problem("wrong-origin", detail)
-        return None
-
-
-class BodyLimit:
-    """Refuses bodies that are too large. The limit is `default`, or that of the first of `prefixes` with which the path
-    begins."""
-
-    def __init__(self, app: ASGIApp, default: int, prefixes: Mapping[str, int]) -> None:
-        self._app = app
-        self._default = default
-        self._prefixes = prefixes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        path = scope["path"]
-        limit = next((size for prefix, size in self._prefixes.items() if path.startswith(prefix)), self._default)
-        declared = Headers(scope=scope).get("content-length", "")
-        if declared.isascii() and declared.isdigit() and int(declared) > limit:
-            response = await respond(Request(scope), body_too_large(limit))
-            await response(scope, receive, send)
-            return
-        seen = 0
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            if message["type"] == "http.request":
-                seen += len(message.get("body", b""))
-                if seen > limit:
-                    raise body_too_large(limit)
-            return message
-
-        await self._app(scope, counted, send)
-
-
-def body_too_large(limit: int) -> Problem:
-    """Returns the answer to a body of more than `limit` bytes."""
-    return Problem("body-too-large", f"the body has more than {limit:,} bytes: send several smaller requests")
-
-
-def _origin(scheme: str, host: str, port: str | None) -> str:
-    """Returns an origin in the form of browsers.
-
-    >>> _origin("http", "LocalHost", "80"), _origin("https", "[::1]", "8443")
-    ('http://localhost', 'https://[::1]:8443')
-    """
-    standard = "443" if scheme == "https" else "80"
-    return f"{scheme}://{host.lower()}" + (f":{port}" if port and port != standard else "")

@@ -16,9 +16,10 @@ from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import View
 from kindcast.server import tracing
-from kindcast.server.api.access import Gate, body_too_large, caller_of, count_events, host_check, services_of
+from kindcast.server.api.access import Gate, caller_of, count_events, services_of
 from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
+from kindcast.server.api.request_guards import BodyLimit, host_check
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,
@@ -199,20 +200,19 @@ def matched_by(told: Sequence[Outcome], settings: Settings) -> int | None:
 
 class PublishRoute:
     """ASGI middleware that answers `POST /v1/events` before the framework, whose middleware, routing and parameters
-    take longer than everything else for a single event. It makes the same checks as the middleware in `access`
-    and as the route `publish` above, which describes it. Unusual requests go to that route: with other parameters, with
-    a header that occurs twice, from a page in a browser, or with a trace."""
+    take longer than everything else for a single event. It makes the same checks as `HostGuard` and `BodyLimit`,
+    and does the same as the route `publish` above, which describes it. These requests go to that route: with other
+    parameters, with a header that occurs twice, from a page in a browser, and all requests if there are traces."""
 
     def __init__(self, app: ASGIApp, names: Collection[str], max_bytes: int) -> None:
         """`names` are the host names of this server. A body has at most `max_bytes`."""
         self._app = app
-        self._gate = Gate(self._publish)
+        self._checked = BodyLimit(Gate(self._publish), max_bytes, {})
         self._host = host_check(names)
-        self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == PUBLISH_PATH and self._is_usual(scope):
-            await self._gate(scope, receive, send)
+            await self._checked(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -243,37 +243,20 @@ class PublishRoute:
         await send({"type": "http.response.body", "body": content})
 
     async def _answer(self, request: Request, given: Mapping[bytes, bytes]) -> bytes:
+        def header(name: bytes) -> str | None:
+            return given[name].decode("latin-1") if name in given else None
+
         reader: EventReader = request.app.state.event_reader
-        body = await _body(request, self._max_bytes)
-        key = given.get(b"idempotency-key")
-        repeatable = None if key is None else read_key(key.decode("latin-1"), caller_of(request))
-        encoding, content_type = given.get(b"content-encoding"), given.get(b"content-type")
+        body = await request.body()
+        repeatable = read_key(header(b"idempotency-key"), caller_of(request))
+        context = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in given.items() if name[:3] == b"ce-"
+        ]
         decoded = await _decoded(
-            reader,
-            None if encoding is None else encoding.decode("latin-1"),
-            None if content_type is None else content_type.decode("latin-1"),
-            [(name.decode("latin-1"), value.decode("latin-1")) for name, value in given.items() if name[:3] == b"ce-"],
-            body,
-            repeatable,
+            reader, header(b"content-encoding"), header(b"content-type"), context, body, repeatable
         )
         verbose = VERBOSE[request.scope["query_string"]]
         return msgspec.json.encode(await _accepted(request, decoded, services_of(request).broker, reader, verbose))
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    """Returns the body of a request. Raises `Problem` if it has more than `limit` bytes, and `ClientDisconnect`."""
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        if size > limit:
-            raise body_too_large(limit)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 @router.get("", summary="Read back events")

@@ -30,8 +30,9 @@ from kindcast.server.broker import garbage_collection
 from kindcast.server.broker import subscription_commands as importing
 from kindcast.server.broker import subscription_commands as subscribing
 from kindcast.server.broker.compaction import Compaction
-from kindcast.server.broker.documents import DocumentReader, GraphReading
+from kindcast.server.broker.documents import DocumentReader
 from kindcast.server.broker.expiry import Sweeper
+from kindcast.server.broker.graph_reading import GraphReading
 from kindcast.server.broker.group import Group, Touched
 from kindcast.server.broker.late_matches import (
     BACKFILL_PAGE,

@@ -1,26 +1,20 @@
-"""Reading of documents outside the writer's thread: uploaded ontologies in child processes, linked data of events in
-worker threads; with limits on their number, time and memory.
+"""Parsing of uploaded documents in child processes, with limits on their number, time and memory.
 
 put_ontology ──bytes──▶ wait for a turn ──worker thread──▶ child process ──records──▶ Ontology
 """
 
-import asyncio
 import logging
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import anyio
 import anyio.to_thread
-from msgspec.structs import replace
 from sqlalchemy import Connection, Row
 
-from kindcast.semantic import Event, InvalidEvent, OntologyError, Problem, Vocabulary
-from kindcast.semantic.events import Canonicaliser, TakesLong
+from kindcast.semantic import OntologyError
 from kindcast.semantic.ontology import (
     Cancelled,
     Cost,
@@ -33,13 +27,12 @@ from kindcast.semantic.ontology import (
     encode,
     silent,
 )
-from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import ontologies
-from kindcast.server.worker_threads import run_to_the_end
 
-__all__ = ["DocumentReader", "GraphReading", "Read", "active_ontologies", "decoded"]
+__all__ = ["DocumentReader", "Read", "active_ontologies", "decoded"]
+
 
 _log = logging.getLogger("kindcast.documents")
 
@@ -199,160 +192,3 @@ def _read_again(connection: Connection, row: Row[Any], settings: Settings) -> On
         raise StoreUnreadable(detail) from error
     ontologies.keep_records(connection, row.name, row.version, encode(ontology))
     return ontology
-
-
-# ── linked data ───────────────────────────────────────────────────────────────────────────────────────────────────────
-#
-# It is read before its events enter the writer's queue, so that no document delays the events of others.
-#
-#     request ──quick lane: slices in turn──▶ compiled contexts read it ─────────▶ queue
-#                    └──slow lane: one document at a time──▶ PyLD, large RDF ────▶ queue
-#
-# Each lane reads for one request at a time, in a worker thread, and requests take turns. So large or unusual documents
-# wait only for each other, and other requests continue. A graph may be inside an envelope of plain JSON.
-
-SLICE_SECONDS = 0.02
-"""How long a request reads before it is the turn of another one."""
-SMALL = 1 << 12
-"""A document of up to this many characters is read at once if nobody else is reading, because a thread costs more."""
-CHARACTERS_OF_A_STATEMENT = 40
-"""The approximate length of an RDF statement. It is used only to limit their number."""
-
-
-class _Lane:
-    """A lane: a reader of graphs under the active vocabulary, and its lock."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self._canonicaliser: Canonicaliser | None = None
-        self._vocabulary: Vocabulary | None = None
-
-    def reader(self, vocabulary: Vocabulary) -> Canonicaliser:
-        """Returns the reader. Only the holder of the lock may read with it; others may only ask it which events may
-        hold a graph."""
-        if self._canonicaliser is None or self._vocabulary is not vocabulary:
-            self._canonicaliser, self._vocabulary = Canonicaliser(vocabulary), vocabulary
-        return self._canonicaliser
-
-
-class GraphReading:
-    """Reads graphs for the broker, on one event loop."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._quick = _Lane()
-        self._slow = _Lane()
-
-    def budget(self) -> ReadingBudget:
-        """Returns the budget of a new request."""
-        settings = self._settings
-        return ReadingBudget(
-            values=settings.max_graph_values_per_request, seconds=settings.max_graph_seconds_per_request
-        )
-
-    async def read(
-        self, events: Sequence[DecodedEvent], vocabulary: Vocabulary, budget: ReadingBudget | None = None
-    ) -> Sequence[DecodedEvent]:
-        """Returns the events. Those that are graphs are read under `vocabulary`, within `budget` (by default that of a
-        new request), and have the result as `graph`."""
-        reader = self._quick.reader(vocabulary)
-        graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each.event)]
-        if not graphs:
-            return events
-        first = events[graphs[0]]
-        if len(events) == 1 and len(first.body) <= SMALL:
-            if not reader.holds_graph(first.event):
-                return events
-            if not self._quick.lock.locked():
-                read = _quickly(reader, first.event, vocabulary)
-                if read is not None:
-                    return [replace(first, graph=read)]
-        found = await self._read([events[number].event for number in graphs], vocabulary, budget or self.budget())
-        known = dict(zip(graphs, found, strict=True))
-        return [replace(each, graph=known[number]) if number in known else each for number, each in enumerate(events)]
-
-    async def read_events(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph | None]:
-        """Reads the events that are graphs under `vocabulary`. Returns None for the others."""
-        reader = self._quick.reader(vocabulary)
-        graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each)]
-        found = await self._read([events[number] for number in graphs], vocabulary, self.budget()) if graphs else []
-        known = dict(zip(graphs, found, strict=True))
-        return [known.get(number) for number in range(len(events))]
-
-    async def _read(
-        self, events: Sequence[Event], vocabulary: Vocabulary, budget: ReadingBudget
-    ) -> list[ReadGraph | None]:
-        """Reads the documents of one request. Returns the results in order, and None for documents without a graph."""
-        found: dict[int, ReadGraph | None] = {}
-        handed_over: list[int] = []
-        start = 0
-
-        def some(reader: Canonicaliser) -> None:
-            nonlocal start
-            until = time.perf_counter() + SLICE_SECONDS
-            while start < len(events) and time.perf_counter() < until:
-                event = events[start]
-                if not reader.holds_graph(event):
-                    found[start] = None
-                    start += 1
-                    continue
-                budget.values -= values_of(event.data, budget.values)
-                if budget.values < 0:
-                    most = self._settings.max_graph_values_per_request
-                    detail = (
-                        f"the documents of the request hold more than {most:,} values: send fewer documents in "
-                        f"one request"
-                    )
-                    found[start] = ReadGraph(vocabulary, InvalidEvent([Problem("too-many-values", detail)]))
-                elif (read := _quickly(reader, event, vocabulary)) is None:
-                    handed_over.append(start)
-                else:
-                    found[start] = read
-                start += 1
-
-        while start < len(events):
-            async with self._quick.lock:
-                await run_to_the_end(partial(some, self._quick.reader(vocabulary)))
-
-        def one(reader: Canonicaliser, event: Event) -> tuple[ReadGraph, float]:
-            began = time.thread_time()
-            try:
-                read = ReadGraph(vocabulary, *reader.graph_event(event))
-            except InvalidEvent as problem:
-                read = ReadGraph(vocabulary, problem)
-            return read, time.thread_time() - began
-
-        for number in handed_over:
-            try:
-                budget.check_seconds()
-            except InvalidEvent as problem:
-                found[number] = ReadGraph(vocabulary, problem)
-                continue
-            async with self._slow.lock:
-                reader = self._slow.reader(vocabulary)
-                found[number], seconds = await run_to_the_end(partial(one, reader, events[number]))
-            budget.seconds -= seconds
-        return [found[number] for number in range(len(events))]
-
-
-def _quickly(reader: Canonicaliser, event: Event, vocabulary: Vocabulary) -> ReadGraph | None:
-    """Reads a graph; returns None if it takes long."""
-    try:
-        return ReadGraph(vocabulary, *reader.graph_event(event, quickly=True))
-    except TakesLong:
-        return None
-    except InvalidEvent as problem:
-        return ReadGraph(vocabulary, problem)
-
-
-def values_of(data: Any, most: int) -> int:
-    """Returns how many values a document holds. Counting stops at `most`. Cost: linear, without recursion."""
-    if isinstance(data, str | bytes):
-        return 1 + len(data) // CHARACTERS_OF_A_STATEMENT
-    count, stack = 0, [data]
-    while stack and count <= most:
-        node = stack.pop()
-        if isinstance(node, dict | list):
-            count += len(node)
-            stack.extend(node.values() if isinstance(node, dict) else node)
-    return count

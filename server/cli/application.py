@@ -13,6 +13,7 @@ from typer.main import get_command
 from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
     completion,
+    connect,
     declarations,
     demo,
     doctor,
@@ -92,7 +93,7 @@ application.add_typer(subscriptions.commands)
 application.command("publish", epilog=page('kindcast publish \'{"target": "laptop", "price": 350}\''))(events.publish)
 application.command(
     "connect", epilog=page("kindcast connect mqtt://localhost --topic 'home/{room}/temperature' --type reading")
-)(events.connect)
+)(connect.connect)
 application.command("events", epilog=page("kindcast events --after 100 --limit 50"))(events.events)
 application.command("trace", epilog=page("kindcast trace 17"))(events.trace)
 application.command("why", epilog=page("kindcast why 17 sub_123"))(events.why)

@@ -1,4 +1,4 @@
-"""The commands `kindcast publish`, `connect`, `events`, `trace`, `why` and `dead-letters`: send events, follow them."""
+"""The commands `kindcast publish`, `events`, `trace`, `why` and `dead-letters`: send events, and follow them."""
 
 import itertools
 import json as json_text
@@ -20,16 +20,13 @@ from kindcast.server.cli.output import CommandFailed
 if TYPE_CHECKING:
     from kindcast.server.client import Client
 
-
-import hashlib
-import os
-import signal
-import time
-from pathlib import Path
-
-from kindcast.server.cli.connection import new_client
-
-__all__ = ["connect", "dead_letters", "events", "publish", "trace", "why"]
+__all__ = [
+    "dead_letters",
+    "events",
+    "publish",
+    "trace",
+    "why",
+]
 
 BATCH = 500
 """The number of events of one request: large enough that the commit costs little per event, and small enough to show
@@ -288,137 +285,3 @@ def _count(matched: int | None) -> str:
 def _data(event: Any) -> str:
     text = json_text.dumps(event.get("data", event), ensure_ascii=False)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-# ── the messages of a broker ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-def connect(
-    url: Annotated[
-        str,
-        typer.Argument(
-            envvar="KINDCAST_BROKER",
-            metavar="URL",
-            help="mqtt://, nats://, amqp://, kafka:// or redis:// with host and port. If it has a password, use "
-            "the variable.",
-        ),
-    ],
-    topic: Annotated[
-        list[str],
-        typer.Option(
-            metavar="TOPIC",
-            help="What to read, with the wildcards of the broker; may be repeated. {name} is one level and becomes "
-            "the attribute ce.name.",
-        ),
-    ],
-    type: Annotated[str | None, typer.Option(metavar="TYPE", help="The CloudEvents type of plain JSON.")] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI",
-            help="The beginning of the source of plain JSON, before the topic; default: the URL of the broker.",
-        ),
-    ] = None,
-    id: Annotated[
-        str | None, typer.Option("--id", metavar="MEMBER", help="The member of plain JSON that is its id.")
-    ] = None,
-    group: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="The name under which the broker stores how far this connector has read."),
-    ] = "kindcast",
-    dead_letters: Annotated[
-        str | None, typer.Option("--dead-letters", metavar="TOPIC", help="The topic for bad messages.")
-    ] = None,
-    batch: Annotated[
-        int, typer.Option(min=1, max=10_000, metavar="COUNT", help="The largest number of messages in one request.")
-    ] = 500,
-    create: Annotated[bool, typer.Option("--create", help="Create the stream or queue if there is none.")] = False,
-    state: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="The folder for ids of messages that have none; default: ~/.local/state."),
-    ] = None,
-    wait: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop when no message came for this long.")
-    ] = None,
-    server: ServerOption = DEFAULT_SERVER,
-    json: JsonOption = False,
-) -> None:
-    """Publish the messages of MQTT, NATS, RabbitMQ, Kafka or Redis to a server, until SIGTERM or Ctrl-C. A message is
-    acknowledged only after the server has stored it."""
-    import asyncio
-
-    from kindcast.server.connectors.bindings import DEFAULT_TYPE
-    from kindcast.server.connectors.broker_url import WrongUrl, parse_topic, parse_url
-    from kindcast.server.connectors.source import (
-        MISSING,
-        BrokerRefused,
-        Connector,
-        Journal,
-        Options,
-        Tally,
-        open_source,
-    )
-
-    try:
-        broker = parse_url(url)
-        topics = [parse_topic(each, broker.protocol) for each in topic]
-    except WrongUrl as error:
-        raise typer.BadParameter(str(error)) from None
-    options = Options(
-        topics=topics,
-        source=source or broker.shown,
-        type=type or DEFAULT_TYPE,
-        id_member=id,
-        batch=batch,
-        dead_letters=dead_letters,
-        idle_seconds=wait,
-    )
-    reader = hashlib.sha256("\n".join([broker.shown, group, *topic]).encode()).hexdigest()[:16]
-    journal = Journal((state or _state_folder()) / f"{broker.protocol.lower()}-{reader}.json")
-
-    def show(tally: Tally, per_second: float) -> None:
-        if json:
-            output.print_json(
-                {
-                    "read": tally.read,
-                    "accepted": tally.accepted,
-                    "known": tally.known,
-                    "bad": tally.bad,
-                    "acknowledged": tally.acknowledged,
-                    "connections": tally.connections,
-                    "per_second": round(per_second, 1),
-                }
-            )
-        else:
-            output.hint(tally.line(per_second))
-
-    async def work() -> None:
-        async with new_client(server) as client:
-            connector = Connector(
-                lambda: open_source(broker, topics, group=group, batch=batch, create=create),
-                client,
-                options,
-                journal,
-                tell=output.warn,
-                progress=show,
-            )
-            loop = asyncio.get_running_loop()
-            for each in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(each, connector.stop)
-            output.hint(f"reading {', '.join(topic)} of {broker.shown}")
-            began = time.monotonic()
-            await connector.run()
-            tally = connector.tally
-            if not json:
-                output.paragraph(tally.line(tally.read / max(time.monotonic() - began, 1e-9)))
-
-    try:
-        asyncio.run(work())
-    except ImportError as error:
-        raise CommandFailed(f"{MISSING} ({error})") from error
-    except BrokerRefused as error:
-        raise CommandFailed(f"{error}.") from error
-
-
-def _state_folder() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kindcast"

@@ -26,7 +26,7 @@ from sqlalchemy import Connection
 from kindcast.server import tracing
 from kindcast.server.broker import Broker
 from kindcast.server.broker.group import Touched
-from kindcast.server.broker.writer_thread import WriteQueue
+from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import (
     Notice,

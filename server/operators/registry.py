@@ -201,8 +201,8 @@ class OwnData:
     def operators(self) -> list[Operator]:
         """Returns the built-in operators with all data. Their version depends on the data."""
         pieces = self.pieces
-        windows = cast("Mapping[str, list[str]] | None", pieces.get(("windows", "")))
-        regions = cast("Any", pieces.get(("regions", "")))
+        windows = cast(Mapping[str, list[str]] | None, pieces.get(("windows", "")))
+        regions = cast(Any, pieces.get(("regions", "")))
         tables = [piece for piece in pieces.values() if isinstance(piece, Table)]
         return builtin_operators(regions=regions, tables_known=tables, windows_known=windows)
 

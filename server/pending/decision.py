@@ -30,7 +30,7 @@ from kindcast.semantic.planner import Experience
 from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import LateDecisions, record_decisions
 from kindcast.server.broker.publishing import bindings_json
-from kindcast.server.broker.writer_thread import WriteQueue
+from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.cloudevents import EventReader, arrived
 from kindcast.server.errors import RecordDamaged
 from kindcast.server.operators.answers import EventAnswers

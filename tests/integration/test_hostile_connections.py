@@ -214,13 +214,43 @@ def test_clients_behind_a_trusted_proxy_have_limits_of_their_own(server: str) ->
                 assert other.recv(1_000), "another client's stream was closed"
 
 
+@pytest.mark.parametrize("request_line", ["GET /healthz", "POST /v1/events"])
 @pytest.mark.parametrize("host", ["[::1", "localhost:x@evil.com", "localhost:1:2", "local host", "[::1]evil", ""])
-def test_host_that_is_no_host_is_refused(server: str, host: str) -> None:
+def test_host_that_is_no_host_is_refused(server: str, request_line: str, host: str) -> None:
     """Names are compared after a strict reading; nothing is cut off a text that is not a name."""
-    said = asked(server, f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-    assert said.startswith(b"HTTP/1.1 421"), said[:100]
-    twice = asked(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    assert twice.startswith(b"HTTP/1.1 421")
+    for hosts in (f"Host: {host}\r\n", "Host: localhost\r\nHost: localhost\r\n", "Host: example.com\r\n"):
+        said = asked(server, f"{request_line} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
+        assert said.startswith(b"HTTP/1.1 421"), said[:100]
+
+
+PUBLISHED = [
+    (b"Content-Type: application/json\r\n", b'{"n": 1}'),
+    (b"Content-Type: application/json\r\n", b'{"n": '),
+    (b"Content-Type: application/json\r\n", b"[1]"),
+    (b"Content-Type: application/x-ndjson\r\n", b'{"n": 1}\n{"n": \n{"n": 3}'),
+    (b"Content-Type: image/png\r\n", b"1"),
+    (b"Content-Type: application/json\r\nContent-Encoding: gzip\r\n", b"{}"),
+    (b"Content-Type: application/json\r\nIdempotency-Key: short\r\n", b"{}"),
+    (b"Content-Type: text/plain\r\nce-specversion: 1.0\r\nce-id: 7\r\nce-source: /s%20t\r\nce-type: t\r\n", b"text"),
+    (b"Content-Type: application/json\r\nce-id: 1\r\nce-datacontenttype: text/xml\r\n", b"{}"),
+    (b"", b""),
+]
+
+
+@pytest.mark.parametrize(("headers", "body"), PUBLISHED)
+def test_publishing_answers_alike_before_and_behind_the_framework(server: str, headers: bytes, body: bytes) -> None:
+    """Requests of pages go through the framework, the others do not."""
+    page = f"Origin: {server}\r\n".encode()
+    authority = urlsplit(server).netloc.encode()
+    told = []
+    for more in (b"", page):
+        head = b"POST /v1/events?verbose=false HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n" % authority
+        frame = b"Content-Length: %d\r\n\r\n" % len(body)
+        answered, _, content = asked(server, head + headers + more + frame + body).partition(b"\r\n\r\n")
+        fields = answered.lower().split(b"\r\n")
+        kind = next(each for each in fields if each.startswith(b"content-type"))
+        told.append((fields[0], kind, content.replace(b'"accepted":0,"duplicates":1', b'"accepted":1,"duplicates":0')))
+    assert told[0] == told[1]
 
 
 def test_pages_of_the_server_and_of_listed_origins_only_change_things(server: str) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
 from kindcast.semantic.errors import SemanticError
-from kindcast.server.broker import writer_thread
+from kindcast.server.broker import write_queue
 from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.errors import ServerError
 from kindcast.server.store.tables import subscriptions
@@ -198,5 +198,5 @@ def test_parking_in_a_hurry_and_in_trouble_loses_nothing_and_doubles_nothing(
     """Nobody waits for the operators, commits fail before and after they are written (those of parking too), callers
     leave: in the end each event that is there has gone once to each subscription that it is for, and to no other."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_thread, "RETRY_SECONDS", 0.01)
+        patch.setattr(write_queue, "RETRY_SECONDS", 0.01)
         asyncio.run(hurry(Path(folder), service, Breaking(patch), commands))

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kindcast.server.broker import Broker, writer_thread
+from kindcast.server.broker import Broker, write_queue
 from kindcast.server.broker.membership import Leases
 from kindcast.server.delivery import outbox
 from kindcast.server.delivery.outbox import progress_queue
@@ -21,7 +21,7 @@ class FullDisk:
         self.refusals = refusals
         self.written: list[int] = []
         self.leases = Leases(cast("Broker", self))
-        patch.setattr(writer_thread, "RETRY_SECONDS", 0.0)
+        patch.setattr(write_queue, "RETRY_SECONDS", 0.0)
         patch.setattr(outbox, "record_progress", self._record)
 
     async def execute(self, work: Callable[[Any], Any], announce: Callable[[Any], Any]) -> None:

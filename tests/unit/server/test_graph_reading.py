@@ -13,7 +13,7 @@ from kindcast.semantic import Event, InvalidEvent, Problem
 from kindcast.semantic.events import Canonicaliser, TakesLong
 from kindcast.semantic.events.linked_data import reference
 from kindcast.semantic.model import Node
-from kindcast.server.broker.documents import GraphReading, values_of
+from kindcast.server.broker.graph_reading import GraphReading, values_of
 from kindcast.server.broker.publishing import _Reading
 from kindcast.server.broker.state import State
 from kindcast.server.cloudevents import EventReader, ReadGraph
@@ -113,7 +113,7 @@ def test_who_is_cancelled_keeps_the_lane_until_its_thread_has_ended(monkeypatch:
 def test_what_was_read_under_another_vocabulary_is_read_again() -> None:
     vocabulary = Vocabulary()
     state = SimpleNamespace(matcher=Matcher(vocabulary), vocabulary=vocabulary, last_accepted_at=0.0)
-    reading = _Reading(cast("State", state), now=0.0)
+    reading = _Reading(cast(State, state), now=0.0)
     refused = ReadGraph(vocabulary, InvalidEvent([Problem("no-event", "so it was read")]))
     event = Event(QUICK, {})
     assert reading.event(event, refused) is refused.event

@@ -188,6 +188,11 @@ class Group:
             )
 
     @property
+    def deleted(self) -> set[int]:
+        """The subscriptions that this group has deleted, if matching is sharded. The log has them after the commit."""
+        return {each.subscription for each in self._for_shards if each.tree is not None}
+
+    @property
     def lengthens_log(self) -> bool:
         """Whether the shards have work after this group."""
         return self.totals["accepted"] > 0 or bool(self._for_shards)

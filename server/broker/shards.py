@@ -496,7 +496,7 @@ class Shards:
             return  # it was committed before, and the answer was lost
         if there != before:
             raise Moved
-        gone = shard_store.deleted_after(connection, number, before.applied)  # deleted subscriptions have no queue
+        gone = shard_store.deleted_after(connection, number, before.applied) | group.deleted  # they have no queue
         late = LateMatches(group)
         for event, numbers, packed, bindings in matches.lists:
             if gone and not gone.isdisjoint(numbers.tolist()):

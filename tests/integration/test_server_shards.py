@@ -15,6 +15,10 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import create_engine, text
 
+from kindcast.server.broker import subscription_commands
+from kindcast.server.broker.expiry import Sweeper
+from kindcast.server.broker.group import Group
+from kindcast.server.broker.shards import Shards
 from kindcast.server.errors import StoreInUse
 from kindcast.server.settings import Settings
 from kindcast.server.store.backup import backup
@@ -113,7 +117,7 @@ def test_a_random_history_is_matched_as_its_order_says(database: str, tmp_path: 
     """Four shards at two servers. Subscriptions come, pause, go on and go, and the words change; each event is for
     those that were there when it was accepted, in the words of then, once, and in order."""
     chance = random.Random(11)
-    with running_servers(database, tmp_path, 2) as servers:
+    with running_servers(database, tmp_path, 2, lease_seconds=5.0) as servers:
         put_ontology(servers[0], LATER)
         put_ontology(servers[1], TURTLE)
         slate_is_computer = False
@@ -154,6 +158,29 @@ def test_a_random_history_is_matched_as_its_order_says(database: str, tmp_path: 
         assert sum(len(due[id]) for id in made) > 50
         ledger = servers[0].get("/v1/status").json()["ledger"]
         assert ledger["matches"] == ledger["pending"] + ledger["discarded"]
+
+
+def test_a_subscription_that_the_same_group_deleted_gets_no_match(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log does not tell of the deletion yet when the shard stores what it has found."""
+    written, sweeper, deleted = Shards._written, Sweeper(Settings(data=tmp_path)), list[str]()
+
+    def written_after_deletion(shards: Shards, group: Group, **found: Any) -> None:
+        if found["number"] == 1 and found["matches"].lists and not deleted:
+            subscription_commands.delete(group, made["id"], made["ticket"], sweeper)
+            deleted.append(made["id"])
+        written(shards, group, **found)
+
+    monkeypatch.setattr(Shards, "_written", written_after_deletion)
+    with running_servers(database, tmp_path) as (server,):
+        made, other = subscribe(server, "n = 1"), subscribe(server, "n = 1")  # of the shards 1 and 2
+        send(server, n=1)
+        until(lambda: len(waiting(server, other)) == 1)
+        until(lambda: deleted)
+        settled(server)
+        ledger = server.get("/v1/status").json()["ledger"]
+        assert (ledger["matches"], ledger["pending"], ledger["discarded"]) == (1, 1, 0)
 
 
 def test_a_shard_that_is_behind_matches_by_what_was_then(database: str, tmp_path: Path) -> None:

@@ -88,6 +88,16 @@ class Broker:
         """An orderly end."""
         self._end(signal.SIGTERM)
 
+    def pause(self) -> None:
+        """SIGSTOP: it confirms nothing until `go_on`."""
+        assert self._process is not None, "not started"
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None, "not started"
+        os.killpg(self._process.pid, signal.SIGCONT)
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):  # children may outlive it

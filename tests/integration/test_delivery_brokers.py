@@ -1,12 +1,13 @@
 """Sinks at real brokers: in order, at least once, in both modes; what is refused; what is hidden."""
 
 import asyncio
+import re
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.harness.brokers import (
     running_rabbitmq,
 )
 from tests.harness.certificates import Authority
+from tests.harness.postgresql import PostgreSQL
 from tests.harness.server_process import ServerProcess, running_server
 from tests.harness.sink_reader import SinkReader
 from tests.integration.conftest import Kindcast, Ran
@@ -154,6 +156,77 @@ def test_source_and_sink_by_tls_and_password(tmp_path: Path, name: str, caplog: 
         if name != "NATS":  # whose servers say in plain text that they want TLS
             assert tried(plain, credential).kind == "failed"
     assert "hush" not in caplog.text
+
+
+@pytest.mark.slow
+def test_one_of_several_servers_delivers_and_another_goes_on_when_it_is_killed(
+    postgresql: PostgreSQL, tmp_path: Path
+) -> None:
+    """Both servers accept events, and one of them sends the matches. It is killed while the broker has not confirmed
+    what it was sent. The other server then sends the rest. A server must connect before it sends, so the log of the
+    broker shows that at each time only one of them could send."""
+    settings = ENVIRONMENT | {"KINDCAST_DATABASE": postgresql.new_database(), "KINDCAST_LEASE_SECONDS": "2"}
+    settings |= {"KINDCAST_WEBHOOK_TIMEOUT_SECONDS": "60"}
+    with ExitStack() as stack:
+        broker = stack.enter_context(running_mosquitto(tmp_path / "broker"))
+        servers = {}
+        for name in ("first", "second"):
+            started = stack.enter_context(running_server(tmp_path / name, settings))
+            servers[httpx.get(f"{started.url}/v1/status").json()["server"]] = started
+        reader = SinkReader(broker.url, TOPIC)
+        one, other = servers.values()
+        with Client(one.url) as client:
+            made = client.subscribe("n >= 0", sink=broker.url, protocol="MQTT", protocolsettings={"topicname": TOPIC})
+
+        def publish(server: ServerProcess, *numbers: int) -> None:
+            with Client(server.url) as client:
+                client.publish([event(number) for number in numbers])
+
+        for number in range(0, 40, 4):
+            publish(one, number, number + 1)
+            publish(other, number + 2, number + 3)
+        reader.read_until(lambda found: len(found) >= 40)
+        members = httpx.get(f"{one.url}/v1/status").json()["servers"]
+        [owner] = [servers[each["id"]] for each in members if each["leases"]]
+        left = other if owner is one else one
+        broker.pause()
+        publish(left, *range(40, 60))
+        publish(owner, *range(60, 80))
+        owner.kill()
+        broker.go_on()
+        publish(left, *range(80, 100))
+        reader.read_until(lambda found: {int(each["id"]) for each in found} >= set(range(100)))
+        owner.start()
+        publish(owner, *range(100, 120))
+        publish(left, *range(120, 140))
+        found = reader.read_until(lambda found: {int(each["id"]) for each in found} >= set(range(140)))
+        reader.close()
+        assert set(counts := senders_at_once(broker)) == {1}
+        assert len(counts) > 1
+        page = httpx.get(f"{left.url}/v1/subscriptions/{made['id']}/events?limit=1000&after=0").json()["events"]
+        assert {int(each["event"]["id"]) for each in page} == set(range(140))
+        first = dict.fromkeys((int(each["kindcastcursor"]), each["id"]) for each in found)
+        assert list(first) == [(int(each["cursor"]), each["event"]["id"]) for each in page]
+
+
+def senders_at_once(broker: Broker) -> list[int]:
+    """For each connection without a session, which only servers have: how many there were when it began. By the log of
+    mosquitto."""
+    there: set[str] = set()
+    counts: list[int] = []
+    for line in broker.log.read_text().splitlines():
+        if (client := re.search(r"\bauto-[0-9A-F-]+", line)) is None:
+            continue
+        if "New client connected" in line:
+            there.add(client[0])
+            counts.append(len(there))
+        else:
+            there.discard(client[0])
+    return counts
+
+
+def event(number: int) -> dict[str, Any]:
+    return {"specversion": "1.0", "id": str(number), "source": "/s", "type": "t", "data": {"n": number}}
 
 
 @contextmanager

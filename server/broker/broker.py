@@ -6,6 +6,7 @@ API, delivery ──command──▶ queue ──group──▶ BrokerThread (ma
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import time
 from collections import Counter
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Row
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from kindcast.semantic import Event, Vocabulary
 from kindcast.semantic.errors import IndexFull
@@ -43,7 +44,7 @@ from kindcast.server.broker.late_matches import (
     accept_matches,
     create_with,
 )
-from kindcast.server.broker.membership import BEATS_PER_LEASE, Leases, Membership
+from kindcast.server.broker.membership import BEATS_PER_LEASE, Leases, Membership, Preparation
 from kindcast.server.broker.publishing import (
     EventMatches,
     Outcome,
@@ -71,13 +72,24 @@ from kindcast.server.store.database import Database
 from kindcast.server.store.events import list_events
 from kindcast.server.store.integrity import Damage, check_everything
 from kindcast.server.store.ledger import LAYOUT
-from kindcast.server.store.servers import SNAPSHOT, behind, living, read_ledger
+from kindcast.server.store.servers import (
+    SNAPSHOT,
+    Upcoming,
+    behind,
+    forget_upcoming,
+    living,
+    read_ledger,
+    store_upcoming,
+    unprepared,
+)
 from kindcast.server.store.subscriptions import numbers_of
-from kindcast.server.worker_threads import short_turns
+from kindcast.server.worker_threads import run_to_the_end, short_turns
 
 __all__ = ["Broker"]
 
 T = TypeVar("T")
+
+_log = logging.getLogger("kindcast.broker")
 
 MATCHED_OUTSIDE = 200
 """The maximum number of events in one command of `accept_matches`. One command takes some hundredths of a second."""
@@ -86,6 +98,8 @@ SLICE_SECONDS = 0.01
 """The approximate time for which `match` may occupy the broker's thread in one command."""
 SPREAD_SECONDS = 0.02
 """The pause between two checks of what other servers have applied."""
+LONGEST_LOOK_SECONDS = 0.5
+"""The longest pause between two checks of which servers have prepared a vocabulary."""
 MAX_SLICE_EVENTS = 1_000
 """The maximum number of events that `match` matches in one command."""
 MAX_BACKFILLS = 8
@@ -156,6 +170,9 @@ class Broker:
         """The leases of this server: the subscriptions for which it delivers, if several servers share the database."""
         self._woken = False
         self._spread_to = 0
+        self._activating: Connection | None = None
+        """The connection that has the right to activate a vocabulary; None at other times."""
+        self._preparation: Preparation | None = None
         self._following: asyncio.Task[None] | None = None
         self.recent_attributes: RecentAttributes | None = None
         """The attributes of recent events when they were last read. Advice to subscribers uses them."""
@@ -226,6 +243,8 @@ class Broker:
             await self._compacting
         if self.leases.membership is not None:
             await self.leases.membership.stop()
+        if self._preparation is not None:
+            await self._preparation.stop()
         if self._thread is not None:
             await self._thread.stop()
         await asyncio.to_thread(self._database.close)
@@ -635,6 +654,8 @@ class Broker:
         return restore(connection, self.settings, None, alone=False)
 
     async def _join(self, state: State) -> None:
+        assert self._thread is not None, "the thread was started before"
+        self._preparation = Preparation(self, self._thread.keep_prepared)
         membership = Membership(
             self._database,
             self._name,
@@ -643,6 +664,7 @@ class Broker:
             lambda: state.commits,
             self._wake,
             self.leases.changed,
+            self._preparation.upcoming,
         )
         await asyncio.to_thread(membership.start)
         self.leases.membership = membership
@@ -692,9 +714,48 @@ class Broker:
             while not await asyncio.to_thread(self._database.may_activate, connection):
                 await asyncio.sleep(SPREAD_SECONDS)
             await self._submit(lambda _: None, weight=0, reads_only=True)
+            self._activating = connection
             yield
         finally:
-            await asyncio.to_thread(connection.close)
+            self._activating = None
+            await asyncio.to_thread(_leave_activation, connection)
+
+    async def announce(self, version: str, pack: Callable[[], bytes]) -> str | None:
+        """Tells the other servers which vocabulary this server is about to activate, inside `before_others`. `pack`
+        returns in what it differs from the active one; it runs in a worker thread. Returns the token of the
+        announcement. Returns None if there are no other servers, or if they cannot be told: then they read the
+        vocabulary after its activation."""
+        connection, base = self._activating, self.vocabulary.version
+        if connection is None or version == base or len(await self.read(living)) < 2:
+            return None
+        token = secrets.token_hex(8)
+
+        def work() -> None:
+            announced = Upcoming(token, self._name, version, base, pack())
+            with connection.begin():
+                store_upcoming(connection, announced)
+
+        try:
+            await run_to_the_end(work)
+        except Exception as error:
+            _log.warning("the other servers cannot prepare vocabulary %s: %s", version, error)
+            return None
+        return token
+
+    async def wait_for_others(self, token: str, seconds: float) -> None:
+        """Waits until every other live server has prepared the vocabulary that was announced, but at most so long.
+        Raises `StoreUnavailable`."""
+        until, pause = time.monotonic() + seconds, SPREAD_SECONDS
+        while left := await self.read(partial(unprepared, token=token, but=self._name)):
+            if time.monotonic() > until:
+                _log.warning(
+                    "%d servers have not prepared the vocabulary within %.0f s: they read it after its activation",
+                    left,
+                    seconds,
+                )
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_LOOK_SECONDS)
 
     def _wake_pending(self) -> None:
         for listener in self.pending_listeners:
@@ -759,6 +820,15 @@ def _program(state: State) -> str:
     """Returns what must be the same at all servers that share a database: the version of the program and of the
     matching rules."""
     return f"kindcast {version('kindcast')} with rules of matching {state.vocabulary.meaning}"
+
+
+def _leave_activation(connection: Connection) -> None:
+    """Ends the right of this server to activate a vocabulary. What it announced is forgotten."""
+    try:
+        with contextlib.suppress(SQLAlchemyError), connection.begin():  # the next activation forgets it too
+            forget_upcoming(connection)
+    finally:
+        connection.close()
 
 
 def _check_layout(connection: Connection) -> None:

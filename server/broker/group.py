@@ -270,7 +270,7 @@ class Group:
         for number in self.touched - self._noted.keys():
             yield servers.Change(servers.TOLD, number)
         for kind in dict.fromkeys(self._others_read):
-            yield servers.Change(kind)
+            yield servers.Change(kind, id=self.state.vocabulary.version if kind == servers.ACTIVATION else "")
         if self.parked:
             yield servers.Change(servers.PARKED)
 

@@ -12,6 +12,7 @@ vocabulary.
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,11 +20,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.changes import Impact, difference_between, impact_report
-from kindcast.semantic.ontology import Ontology, Progress, Reason, silent
+from kindcast.semantic.ontology import Ontology, Progress, Reason, decode, encode, silent
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import DeclarationKind, Declarations, overlap
 from kindcast.server.broker import garbage_collection
@@ -64,6 +66,7 @@ __all__ = [
     "dependents_of",
     "fill",
     "keep_notes",
+    "unpacked",
 ]
 
 
@@ -80,6 +83,10 @@ __all__ = [
 
 COMPILED_AT_ONCE = 10_000
 """The number of subscriptions that are compiled at one time if matching is sharded. They take some MB."""
+PATIENCE_SECONDS = 10.0
+PATIENCE_FACTOR = 3.0
+"""A server that has prepared a vocabulary waits for the others: so many seconds, and the time that it took itself so
+many times."""
 OVERTAKEN = "another server has just activated another vocabulary: try again"
 LISTED = 20
 """The maximum number of subscription ids in an error or an answer. The count in it is complete."""
@@ -365,6 +372,10 @@ class BrokerAccess(Protocol):
 
     def before_others(self) -> AbstractAsyncContextManager[None]: ...
 
+    async def announce(self, version: str, pack: Callable[[], bytes]) -> str | None: ...
+
+    async def wait_for_others(self, token: str, seconds: float) -> None: ...
+
     @property
     def state(self) -> State: ...
 
@@ -495,7 +506,7 @@ class VocabularyCommands:
                 told = await _followed(sharing, agreed)
                 return self._described(stored.report, upload.name, version, False) | told, True
             progress("compile", 0, None)
-            prepared = await self.prepared(whole)
+            prepared = await self.prepared_everywhere(whole)
 
             def work(group: Group) -> Recompiled:
                 version = add(group)
@@ -537,7 +548,7 @@ class VocabularyCommands:
             return agreed | await self.change_report(prepared)
         async with self.changing(sharing):
             await self._check_owner(name, sharing, there=True)
-            prepared = await self._without(name)
+            prepared = await self._without(name, everywhere=True)
             agreed = await _agreed(sharing, name, None, deletes=True)
             done = await self.broker.submit(lambda group: remove_ontology(group, name, prepared))
             told = await _followed(sharing, agreed)
@@ -674,6 +685,23 @@ class VocabularyCommands:
             with_dependents=not live_only,
         )
 
+    async def prepared_everywhere(
+        self, vocabulary: Vocabulary, declarations: Declarations | None = None, *, live_only: bool = True
+    ) -> Prepared:
+        """Like `prepared`, for a change that is about to be made. The other servers of the database are told of the
+        vocabulary, and prepare it at the same time. Returns when all live servers have prepared it. A server that is
+        much slower than this one is not waited for: it compiles the subscriptions after the change, and its publishers
+        wait meanwhile."""
+        state, began = self.broker.state, time.monotonic()
+        declared = state.declarations if declarations is None else declarations
+        pack = partial(_packed, state.vocabulary, vocabulary, declared)
+        token = None if state.shards else await self.broker.announce(vocabulary.version, pack)
+        prepared = await self.prepared(vocabulary, declarations, live_only=live_only)
+        if token is not None:
+            took = time.monotonic() - began
+            await self.broker.wait_for_others(token, PATIENCE_SECONDS + PATIENCE_FACTOR * took)
+        return prepared
+
     async def _tried(
         self, upload: Upload, sha256: str, read: Read, progress: Progress, sharing: Sharing | None
     ) -> dict[str, Any]:
@@ -685,14 +713,15 @@ class VocabularyCommands:
         told |= await self.change_report(await self.prepared(whole))
         return self._described(stored.report, upload.name, None, False) | {"dry_run": True} | told
 
-    async def _without(self, name: str) -> Prepared:
+    async def _without(self, name: str, *, everywhere: bool = False) -> Prepared:
         others = [each for each in self.vocabulary.ontologies if each.name != name]
         rest = await asyncio.to_thread(self.build, others)
-        return await self.prepared(rest, live_only=False)
+        prepare = self.prepared_everywhere if everywhere else self.prepared
+        return await prepare(rest, live_only=False)
 
     async def _activate(self, name: str, version: int, sharing: Sharing | None) -> dict[str, Any]:
         ontology = await self.stored_ontology(name, version)
-        prepared = await self.prepared(await asyncio.to_thread(self._with, ontology))
+        prepared = await self.prepared_everywhere(await asyncio.to_thread(self._with, ontology))
         agreed = await _agreed(sharing, name, ontology)
         done = await self.broker.submit(
             lambda group: swap(group, version, prepared, partial(_mark, group, name, version))
@@ -796,6 +825,36 @@ class VocabularyCommands:
         return said | {key: value for key, value in report.items() if key not in said}
 
 
+# ── what another server needs to build the same vocabulary ──
+
+
+class _Difference(msgspec.Struct, frozen=True):
+    """How a vocabulary differs from the one before: the encoded ontologies by name, None for those that stay, and all
+    declarations as JSON."""
+
+    ontologies: dict[str, bytes | None]
+    declarations: bytes
+
+
+def _packed(before: Vocabulary, after: Vocabulary, declarations: Declarations) -> bytes:
+    """Returns in what `after` differs from `before`, for `unpacked`. `declarations` are those of `after`."""
+    stays = set(map(id, before.ontologies))
+    encoded = {each.name: None if id(each) in stays else encode(each) for each in after.ontologies}
+    return msgspec.msgpack.encode(_Difference(encoded, msgspec.json.encode(declarations.to_json())))
+
+
+def unpacked(before: Vocabulary, content: bytes) -> Vocabulary:
+    """Builds the vocabulary that another server has packed. `before` is the active one. May run in any thread."""
+    difference = msgspec.msgpack.decode(content, type=_Difference)
+    there = {each.name: each for each in before.ontologies}
+    declared = Declarations.from_json(msgspec.json.decode(difference.declarations))
+    with short_turns(), garbage_collection.paused():
+        ontologies = [
+            there[name] if records is None else decode(records) for name, records in difference.ontologies.items()
+        ]
+        return Vocabulary.shared(ontologies, **declared.arguments())
+
+
 def _mark(group: Group, name: str, version: int, connection: Connection) -> None:
     ontologies.activate(connection, name, version, now=group.now)
 
@@ -895,14 +954,14 @@ class DeclarationCommands:
         """
         declared = StoredDeclaration(kind=kind, name=name, body=body)
         if dry_run:
-            prepared = await self._prepared(kind, name, body, replace)
+            prepared = await self._prepared(kind, name, body, replace, everywhere=False)
             return self._described(kind, name, None) | await self._vocabularies.change_report(prepared), False
         broker = self._vocabularies.broker
         async with self._vocabularies.changing():
             same = await broker.read(lambda connection: declarations.find_same(connection, declared))
             if same is not None and same.active:
                 return self._described(kind, name, same.version), False
-            prepared = await self._prepared(kind, name, body, replace)
+            prepared = await self._prepared(kind, name, body, replace, everywhere=True)
 
             def work(group: Group) -> Recompiled:
                 version = (
@@ -922,10 +981,10 @@ class DeclarationCommands:
         `InvalidDeclaration` if another declaration depends on it."""
         broker = self._vocabularies.broker
         if dry_run:
-            prepared = await self._left(kind, name)
+            prepared = await self._left(kind, name, everywhere=False)
             return self._described(kind, name, None) | await self._vocabularies.change_report(prepared)
         async with self._vocabularies.changing():
-            prepared = await self._left(kind, name)
+            prepared = await self._left(kind, name, everywhere=True)
             forget = partial(declarations.delete_declaration, kind=kind, name=name)
             done = await broker.submit(lambda group: swap(group, 0, prepared, forget))
             told = await self._vocabularies.change_report(prepared, done, f"{kind} {name} deleted")
@@ -940,22 +999,25 @@ class DeclarationCommands:
             raise UnknownDeclaration(kind, name)
         return list(rows)
 
-    async def _left(self, kind: DeclarationKind, name: str) -> Prepared:
+    async def _left(self, kind: DeclarationKind, name: str, *, everywhere: bool) -> Prepared:
         """Prepares a change that removes one declaration."""
         await self.versions(kind, name)
         left = await asyncio.to_thread(self._vocabularies.broker.state.declarations.without, kind, name)
-        return await self._with(left)
+        return await self._with(left, everywhere=everywhere)
 
-    async def _prepared(self, kind: DeclarationKind, name: str, body: Any, replace: bool) -> Prepared:
+    async def _prepared(
+        self, kind: DeclarationKind, name: str, body: Any, replace: bool, *, everywhere: bool
+    ) -> Prepared:
         """Prepares a change that adds or replaces one declaration."""
         in_force = self._vocabularies.broker.state.declarations
         extended = await asyncio.to_thread(in_force.extended, kind, name, body, replace_schema=replace)
-        return await self._with(extended)
+        return await self._with(extended, everywhere=everywhere)
 
-    async def _with(self, declared: Declarations) -> Prepared:
-        ontologies = self._vocabularies.vocabulary.ontologies
-        vocabulary = await asyncio.to_thread(self._vocabularies.build, ontologies, declared)
-        return await self._vocabularies.prepared(vocabulary, declared)
+    async def _with(self, declared: Declarations, *, everywhere: bool) -> Prepared:
+        commands = self._vocabularies
+        vocabulary = await asyncio.to_thread(commands.build, commands.vocabulary.ontologies, declared)
+        prepare = commands.prepared_everywhere if everywhere else commands.prepared
+        return await prepare(vocabulary, declared)
 
     def _described(self, kind: str, name: str, version: int | None) -> dict[str, Any]:
         said: dict[str, Any] = {"kind": kind, "name": name}

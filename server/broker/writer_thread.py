@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, GroupBroken, StateOutdated, Touched
-from kindcast.server.broker.membership import Applied, OtherServers
+from kindcast.server.broker.membership import Applied, OtherServers, PreparedVocabulary
 from kindcast.server.broker.publishing import Ahead, Publication, publish
 from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import State
@@ -111,6 +111,12 @@ class BrokerThread:
             if self._closed:
                 raise StoreUnavailable("the server is stopping")
             self._queue.put(command)
+
+    def keep_prepared(self, prepared: PreparedVocabulary | None) -> None:
+        """Keeps the vocabulary that another server is about to activate, in place of the one before. May be called in
+        any thread."""
+        if self._others is not None:
+            self._others.prepared = prepared
 
     async def stop(self) -> None:
         """Executes the queued commands, then ends the thread."""

@@ -7,6 +7,8 @@
     leases          which server delivers for a subscription, and its fence
     circuits        which remote operators are not called for a while, because they failed repeatedly
     jobs            requests that are answered before they are done, so that every server can report their progress
+    upcoming        the vocabulary that one server is about to activate, so that the others can prepare it
+    preparations    which servers have prepared it
 
 These tables are on PostgreSQL only: a SQLite database has one server.
 """
@@ -20,6 +22,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Double,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     String,
@@ -39,10 +42,13 @@ __all__ = [
     "SNAPSHOT",
     "SUBSCRIPTION",
     "TOLD",
+    "UPCOMING",
+    "UPCOMING_NOW",
     "Change",
     "CircuitState",
     "Locked",
     "Member",
+    "Upcoming",
     "behind",
     "changes_after",
     "claim_probe",
@@ -50,7 +56,9 @@ __all__ = [
     "commit_is_there",
     "find_circuits",
     "find_job",
+    "find_upcoming",
     "forget_circuit",
+    "forget_upcoming",
     "held_leases",
     "leased_to_others",
     "living",
@@ -59,11 +67,14 @@ __all__ = [
     "metadata",
     "note_applied",
     "note_changes",
+    "note_prepared",
     "read_ledger",
     "release_lease",
     "store_circuit",
     "store_job",
+    "store_upcoming",
     "take_leases",
+    "unprepared",
 ]
 
 metadata = MetaData()
@@ -123,18 +134,38 @@ jobs = Table(
     Column("ended_at", DateTime(timezone=True), index=True),
 )
 
+upcoming = Table(
+    "upcoming",
+    metadata,
+    Column("token", String, primary_key=True),
+    Column("server", String, nullable=False),  # that is about to activate this vocabulary
+    Column("version", String, nullable=False),  # of the vocabulary
+    Column("base", String, nullable=False),  # the version of the vocabulary that it replaces
+    Column("content", LargeBinary, nullable=False),  # in what it differs from that one
+)
+
+preparations = Table(
+    "preparations",
+    metadata,
+    Column("token", String, nullable=False),
+    Column("server", String, nullable=False),  # that has prepared this vocabulary, or cannot
+    PrimaryKeyConstraint("token", "server"),
+)
+
 SUBSCRIPTION = "subscription"
 """A subscription was added, removed or changed. Its row has the new state."""
 TOLD = "told"
 """A change of a subscription that does not affect matching, for example of its sink."""
 ACTIVATION = "activation"
-"""Another vocabulary was activated."""
+"""Another vocabulary was activated. `id` is its version."""
 OPERATORS = "operators"
 PARKED = "parked"
 """Candidates were parked or are due."""
 
 CHANNEL = "kindcast"
 """The channel of NOTIFY. It only wakes servers; a server that misses it looks a moment later."""
+UPCOMING = "upcoming"
+"""The text of a NOTIFY if the row of `upcoming` has changed."""
 KEPT_COMMITS = 100_000
 """The changes of this many commits are kept. A server that is further behind reads everything again."""
 LATE_MATCHING = 0
@@ -155,7 +186,7 @@ class Locked(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A row of `changes`."""
+    """A row of `changes`. `id` is the id of the subscription."""
 
     kind: str
     subscription: int = 0
@@ -302,6 +333,76 @@ def members(connection: Connection) -> list[Member]:
 def living(connection: Connection) -> Sequence[tuple[str, str]]:
     """Returns the id and program of each live server."""
     return [(id, program) for id, program in connection.exec_driver_sql(LIVING)]
+
+
+# ── preparing a vocabulary ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Upcoming(NamedTuple):
+    """The vocabulary that a server is about to activate: its version, the version that it replaces (`base`), and in
+    what it differs from that one."""
+
+    token: str
+    server: str
+    version: str
+    base: str
+    content: bytes
+
+
+UPCOMING_NOW = (
+    "SELECT token FROM upcoming JOIN servers ON servers.id = upcoming.server"
+    " WHERE alive_until > clock_timestamp() AND server <> %s"
+)
+"""The statement that returns the token of the vocabulary that another live server is about to activate, if there is
+one. Its parameter: the id of this server."""
+_STORE_UPCOMING = text(
+    "INSERT INTO upcoming (token, server, version, base, content) VALUES (:token, :server, :version, :base, :content)"
+)
+
+
+def store_upcoming(connection: Connection, announced: Upcoming) -> None:
+    """Announces a vocabulary to the other servers. Only the server that has the right to activate one may call this:
+    what an earlier server left is deleted."""
+    _clear_upcoming(connection)
+    connection.execute(_STORE_UPCOMING, announced._asdict())
+    connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, UPCOMING))
+
+
+def forget_upcoming(connection: Connection) -> None:
+    """Tells the other servers that no vocabulary is about to be activated any more."""
+    _clear_upcoming(connection)
+    connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, UPCOMING))
+
+
+def _clear_upcoming(connection: Connection) -> None:
+    connection.exec_driver_sql("DELETE FROM upcoming")
+    connection.exec_driver_sql("DELETE FROM preparations")
+
+
+def find_upcoming(connection: Connection, token: str) -> Upcoming | None:
+    """Returns the vocabulary with this token; None if it is no longer about to be activated."""
+    query = "SELECT token, server, version, base, content FROM upcoming WHERE token = %s"
+    row = connection.exec_driver_sql(query, (token,)).one_or_none()
+    return None if row is None else Upcoming(*row)
+
+
+def note_prepared(connection: Connection, token: str, me: str) -> None:
+    """Stores that a server has prepared a vocabulary, or cannot. The activation does not wait for it any longer. Must
+    run in a group."""
+    connection.exec_driver_sql(
+        "INSERT INTO preparations (token, server) SELECT token, %s FROM upcoming WHERE token = %s"
+        " ON CONFLICT DO NOTHING",
+        (me, token),
+    )
+
+
+def unprepared(connection: Connection, token: str, but: str) -> int:
+    """Returns how many live servers, not counting `but`, are still preparing a vocabulary."""
+    query = (
+        "SELECT count(*) FROM servers WHERE alive_until > clock_timestamp() AND id <> %s AND NOT EXISTS"
+        " (SELECT FROM preparations WHERE token = %s AND preparations.server = servers.id)"
+    )
+    return int(connection.exec_driver_sql(query, (but, token)).scalar_one())
 
 
 # ── circuits ────────────────────────────────────────────────────────────────────────────────────────────────────────

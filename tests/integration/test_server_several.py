@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,19 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
+from kindcast.semantic import Matcher, Vocabulary
 from kindcast.server.broker import Broker
+from kindcast.server.broker.membership import PreparedVocabulary, ReadTrees
+from kindcast.server.broker.state import LiveSubscriptions, State
+from kindcast.server.broker.vocabulary_commands import unpacked
 from kindcast.server.errors import StoreInUse
 from kindcast.server.pending import decision as pending_decision
 from kindcast.server.settings import Settings
 from kindcast.server.store.servers import (
+    ACTIVATION,
+    KEPT_COMMITS,
+    OPERATORS,
+    Change,
     CircuitState,
     claim_probe,
     commit_is_there,
@@ -29,11 +38,10 @@ from tests.harness.application import publish, running_application, show, subscr
 from tests.harness.operator_service import running_service
 from tests.harness.postgresql import PostgreSQL, driver_url, running_postgresql
 from tests.harness.receiver import running_receiver
+from tests.harness.server_process import running_server
 
-TURTLE = """
-@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
-:Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" .
-"""
+PREFIX = "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
+TURTLE = f'{PREFIX} :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" .'
 
 
 @contextmanager
@@ -459,3 +467,260 @@ def test_a_job_whose_server_ended_is_unknown(database: str, tmp_path: Path) -> N
             connection.execute(text("UPDATE jobs SET ended_at = clock_timestamp()"))
         assert second.get("/v1/jobs/job_1").json()["progress"]["stage"] == "parse"
         engine.dispose()
+
+
+# ── an activation is prepared by all servers ──────────────────────────────────────────────────────────────────────────
+
+SECOND = f'{TURTLE} :Slate rdfs:subClassOf :Computer ; rdfs:label "slate" .'
+"""Another version, under which a slate is a computer too."""
+
+
+def load(server: httpx.Client, document: str = TURTLE, name: str = "x") -> httpx.Response:
+    return server.put(f"/v1/ontologies/{name}", content=document, headers={"Content-Type": "text/turtle"})
+
+
+def before_commits(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object], calls: int = 1) -> list[object]:
+    """Has `work` done by a server that activates, after all servers have prepared and before the commit. Returns what
+    it returned so far."""
+    waits, done = Broker.wait_for_others, []
+
+    async def wait(self: Broker, token: str, seconds: float) -> None:
+        await waits(self, token, seconds)
+        if len(done) < calls:
+            done.append(await asyncio.to_thread(work))
+
+    monkeypatch.setattr(Broker, "wait_for_others", wait)
+    return done
+
+
+def swapped(caplog: pytest.LogCaptureFixture) -> list[tuple[int, int]]:
+    """Of each vocabulary that a server had prepared and swapped in: the subscriptions, and those changed meanwhile."""
+    return [
+        (each.args[2], each.args[3])
+        for each in caplog.records
+        if each.msg.startswith("swapped in") and isinstance(each.args, tuple)
+    ]
+
+
+def compiled_again(caplog: pytest.LogCaptureFixture) -> int:
+    """How often a server has read and compiled everything, at a start or later."""
+    return sum(each.msg.startswith("restored ") for each in caplog.records)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """The log. Servers wait for each other as long as it takes."""
+    monkeypatch.setattr("kindcast.server.broker.vocabulary_commands.PATIENCE_SECONDS", 10_000.0)
+    caplog.set_level("INFO", logger="kindcast")
+    return caplog
+
+
+def nothing_is_left(database: str) -> bool:
+    """No announcement, and no answer to one."""
+    engine = create_engine(driver_url(database))
+    with engine.connect() as connection:
+        left = connection.execute(text("SELECT (SELECT count(*) FROM upcoming) + (SELECT count(*) FROM preparations)"))
+        count = left.scalar_one()
+    engine.dispose()
+    return bool(count == 0)
+
+
+def test_an_activation_is_prepared_by_the_other_server_which_accepts_meanwhile(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    """It swaps in what it has prepared. What came, went, was paused or resumed at either server after it had prepared
+    counts as well."""
+    with running_two(database, tmp_path, lease_seconds=10.0) as (first, second):
+        assert load(first).status_code == 201
+        stays, goes, sleeps, wakes = (subscribe(second, f"target isa Computer and n = {n}") for n in range(4))
+        paths = {each["id"]: f"/v1/subscriptions/{each['id']}" for each in (goes, sleeps, wakes)}
+        assert first.post(f"{paths[wakes['id']]}/pause", headers=ticket(wakes)).status_code == 200
+        came: list[dict[str, Any]] = []
+
+        def work() -> list[int]:
+            came.append(subscribe(second, "target isa Computer and n = 4"))
+            came.append(subscribe(first, "target isa Computer and n = 5"))
+            assert first.delete(paths[goes["id"]], headers=ticket(goes)).status_code == 200
+            assert second.post(f"{paths[sleeps['id']]}/pause", headers=ticket(sleeps)).status_code == 200
+            assert second.post(f"{paths[wakes['id']]}/resume", headers=ticket(wakes)).status_code == 200
+            return [publish(second, target=each, n=0) for each in ("laptop", "slate")]
+
+        done = before_commits(monkeypatch, work)
+        before = compiled_again(log)
+        assert load(first, SECOND).status_code == 201
+        assert done == [[1, 0]], "the vocabulary from before is in force"
+        assert [publish(second, target="slate", n=n) for n in range(6)] == [1, 0, 0, 1, 1, 1]
+        assert [publish(first, target="slate", n=n) for n in range(6)] == [1, 0, 0, 1, 1, 1]
+        assert swapped(log)[-1] == (5, 5)
+        assert compiled_again(log) == before
+        assert [len(waiting(first, each)) for each in (stays, *came)] == [3, 2, 2]
+        assert nothing_is_left(database)
+
+
+def test_every_change_of_the_vocabulary_is_prepared(
+    database: str, tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    """Ontologies, versions that return, declarations and deletions, in turns at both servers. A subscription loses its
+    meaning and gets it back."""
+    with running_two(database, tmp_path, lease_seconds=10.0) as (first, second):
+        before = compiled_again(log)
+        assert load(first).status_code == 201
+        made = subscribe(second, "target isa Computer")
+        warm = subscribe(second, "value > 30 degC")
+        assert load(second, f'{PREFIX} :Slate rdfs:label "slate" .').status_code == 201
+        assert [publish(each, target="laptop") for each in (first, second)] == [0, 0]
+        assert first.post("/v1/ontologies/x/activate?version=1").status_code == 200
+        assert [publish(each, target="laptop") for each in (first, second)] == [1, 1]
+        assert load(first, f'{PREFIX} :Pan rdfs:label "pan" .', name="y").status_code == 201
+        assert second.delete("/v1/ontologies/y").status_code == 200
+        assert [publish(each, value=31) for each in (first, second)] == [0, 0]
+        assert second.put("/v1/attributes/value", json={"unit": "degC"}).status_code == 201
+        assert [publish(each, value=31) for each in (first, second)] == [1, 1]
+        assert first.delete("/v1/attributes/value").status_code == 200
+        assert [publish(each, value=31) for each in (first, second)] == [0, 0]
+        assert [count for count, _ in swapped(log)] == [0, 2, 2, 2, 2, 2, 2]
+        assert compiled_again(log) == before
+        assert [len(waiting(first, each)) for each in (made, warm)] == [2, 2]
+
+
+def test_an_activation_that_is_refused_leaves_nothing(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    """A subscription needs the ontology, and came after all had prepared its deletion. The next activation is prepared
+    and swapped in as usual."""
+    with running_two(database, tmp_path, lease_seconds=10.0) as (first, second):
+        assert load(first).status_code == 201
+        done = before_commits(monkeypatch, lambda: subscribe(second, "target isa Computer")["id"])
+        refused = first.delete("/v1/ontologies/x")
+        assert refused.status_code == 409, refused.text
+        assert done[0] in refused.text
+        assert nothing_is_left(database)
+        assert len(swapped(log)) == 1
+        assert [publish(each, target="laptop") for each in (first, second)] == [1, 1]
+        assert load(second, SECOND).status_code == 201
+        assert [publish(each, target="slate") for each in (first, second)] == [1, 1]
+        assert len(swapped(log)) == 2
+
+
+def test_what_does_not_fit_is_not_swapped_in(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    """An operator was registered after the other server had prepared: it reads everything again."""
+    settings = {"allow_private_sinks": True, "plugins": False, "lease_seconds": 10.0}
+    with running_service() as service, running_two(database, tmp_path, **settings) as (first, second):
+        body = {"url": f"{service.url}/yes"}
+        done = before_commits(monkeypatch, lambda: second.put("/v1/operators/yes", json=body).status_code)
+        before = compiled_again(log)
+        assert load(first).status_code == 201
+        assert done == [201]
+        assert swapped(log) == []
+        assert compiled_again(log) > before
+        made = subscribe(second, "target isa Computer and yes()")
+        assert second.post("/v1/events", json={"target": "laptop"}).status_code == 202
+        until(lambda: len(waiting(first, made)) == 1)
+
+
+def test_what_was_prepared_fits_one_version_alone() -> None:
+    """Not another version, not after other operators, not beyond the end of the log."""
+    vocabulary = Vocabulary.from_ontologies(())
+    state = State(LiveSubscriptions(Matcher(vocabulary)), Matcher)
+    prepared = PreparedVocabulary(vocabulary, state, state.operators, ReadTrees(7, []))
+    this, other, operators = (
+        Change(ACTIVATION, id=vocabulary.version),
+        Change(ACTIVATION, id="other"),
+        Change(OPERATORS),
+    )
+    assert prepared.fits([this], state.operators, 8)
+    assert prepared.fits([other, this], state.operators, 8)
+    assert not prepared.fits([this, other], state.operators, 8)
+    assert not prepared.fits([], state.operators, 8)
+    assert not prepared.fits([this, operators], state.operators, 8)
+    assert not prepared.fits([this], replace(state.operators), 8)
+    assert not prepared.fits([this], state.operators, 8 + KEPT_COMMITS)
+
+
+def test_a_server_that_cannot_prepare_reads_the_vocabulary_after_the_commit(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    """The activation does not wait for it."""
+
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("kindcast.server.broker.membership.unpacked", fail)
+    with running_two(database, tmp_path, lease_seconds=10.0) as (first, second):
+        before = compiled_again(log)
+        assert load(first).status_code == 201
+        assert compiled_again(log) == before + 1
+        made = subscribe(second, "target isa Computer")
+        assert [publish(each, target="laptop") for each in (first, second)] == [1, 1]
+        assert len(waiting(second, made)) == 2
+
+
+def test_a_server_that_is_too_slow_is_not_waited_for(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    """It reads the vocabulary after the commit. What it prepares later is not used."""
+    goes_on, prepared = threading.Event(), threading.Event()
+
+    def wait(*arguments: Any) -> Any:
+        assert goes_on.wait(60.0)
+        prepared.set()
+        return unpacked(*arguments)
+
+    monkeypatch.setattr("kindcast.server.broker.membership.unpacked", wait)
+    monkeypatch.setattr("kindcast.server.broker.vocabulary_commands.PATIENCE_SECONDS", 0.0)
+    with running_two(database, tmp_path, lease_seconds=10.0) as (first, second):
+        before = compiled_again(log)
+        assert load(first).status_code == 201
+        assert compiled_again(log) == before + 1
+        late = first.get("/v1/concepts/resolve?term=laptop").json()["vocabulary_version"]
+        subscribe(second, "target isa Computer")
+        assert "have not prepared the vocabulary" in log.text
+        assert [publish(each, target="laptop") for each in (first, second)] == [1, 1]
+        goes_on.set()
+        assert prepared.wait(60.0)
+        assert load(first, SECOND).status_code == 201
+        assert [publish(each, target="slate") for each in (first, second)] == [1, 1]
+        assert f"prepared vocabulary {late}" not in log.text
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_before_its_activation_leaves_nothing(database: str, tmp_path: Path) -> None:
+    """The other server is stopped for a while, so that the first one waits for it, and is killed. The other one then
+    prepares the vocabulary, forgets it, and activates one itself."""
+    settings = {"KINDCAST_DATABASE": database, "KINDCAST_LEASE_SECONDS": "8"}
+    with running_server(tmp_path / "dies", settings) as dies, running_server(tmp_path / "lives", settings) as lives:
+        client = httpx.Client(base_url=lives.url, timeout=60.0)
+        assert load(client).status_code == 201
+        subscribe(client, "target isa Computer")
+        lives.pause()
+        with httpx.Client(base_url=dies.url, timeout=60.0) as other:
+            answers: list[type[Exception]] = []
+
+            def activate() -> None:
+                try:
+                    load(other, SECOND)
+                except httpx.TransportError as error:
+                    answers.append(type(error))
+
+            thread = threading.Thread(target=activate)
+            thread.start()
+            until(lambda: not nothing_is_left(database))
+            dies.kill()
+            thread.join()
+        lives.go_on()
+        assert len(answers) == 1, "it was not answered"
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert [publish(client, target=each) for each in ("laptop", "slate")] == [1, 0]
+        until(lambda: len(client.get("/v1/status").json()["servers"]) == 1, 60.0)
+        assert load(client, SECOND).status_code == 201
+        assert publish(client, target="slate") == 1
+        assert nothing_is_left(database)
+        dies.start()
+        with httpx.Client(base_url=dies.url, timeout=60.0) as other:
+            assert publish(other, target="slate") == 1
+            assert other.post("/v1/ontologies/x/activate?version=1").status_code == 200
+        assert [publish(client, target=each) for each in ("laptop", "slate")] == [1, 0]
+        assert "swapped in the prepared vocabulary" in lives.log.read_text()
+        client.close()

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
@@ -35,6 +35,8 @@ ADVISORY_LOCK = 0x6B696E6463617374  # "kindcast": the key of the lock on Postgre
 ACTIVATION_LOCK = ADVISORY_LOCK + 1  # held while a vocabulary is built and activated
 LOCK_SECONDS = 60.0  # how long a start waits for the lock: another server may be starting
 LOCK_PAUSE_SECONDS = 0.1
+CLOSE_SECONDS = 5.0  # how long the end of a server waits for reads
+CLOSE_PAUSE_SECONDS = 0.01
 STUCK_SECONDS = 30  # then PostgreSQL ends an inactive group, so that other servers go on
 JOURNAL_BYTES = 64 << 20  # the size of the write-ahead log after a burst
 WRITER_CACHE_KIB = 65_536  # for the pages of indexes that every event uses
@@ -194,6 +196,12 @@ class Database:
             return work(connection)
 
     def close(self) -> None:
+        """Closes all connections, and releases the lock. Waits up to `CLOSE_SECONDS` for reads in other threads: the
+        last connection that closes merges SQLite's write-ahead log into the database file."""
+        deadline, pool = time.monotonic() + CLOSE_SECONDS, self._readers.pool
+        assert isinstance(pool, QueuePool)
+        while pool.checkedout() and time.monotonic() < deadline:
+            time.sleep(CLOSE_PAUSE_SECONDS)
         self._readers.dispose()
         self._writer.dispose()
         if self._lock is not None:

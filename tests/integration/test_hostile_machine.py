@@ -2,16 +2,22 @@
 
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import Connection
 
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnreadable
+from kindcast.server.settings import Settings
+from kindcast.server.store import ledger
+from kindcast.server.store.database import Database
 from kindcast.server.store.integrity import Witness, examine, path_of
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
 from tests.harness.receiver import running_receiver
@@ -69,6 +75,31 @@ def test_database_that_lost_commits_is_refused_and_the_repair_is_named(tmp_path:
     assert kindcast("repair", "--data", str(data), "--accept-loss").status == 0
     with running_application(data) as client:
         assert [each["price"] for each in waiting(client, mine)] == [1]
+
+
+def test_end_waits_for_a_read_so_that_the_write_ahead_log_is_merged(tmp_path: Path) -> None:
+    """Otherwise commits are still in the file beside the database, and a copy of the database alone lacks them."""
+    database = Database(Settings(data=tmp_path))
+    begun, may_end = threading.Event(), threading.Event()
+
+    def read(connection: Connection) -> int:
+        connection.exec_driver_sql("SELECT count(*) FROM ledger")
+        begun.set()
+        assert may_end.wait(10.0)
+        return 1
+
+    with ThreadPoolExecutor(2) as threads:
+        with database.open() as connection, connection.begin():
+            ledger.open_ledger(connection)
+        reading = threads.submit(database.read, read)
+        assert begun.wait(10.0)
+        end = threads.submit(database.close)
+        assert not wait([end], timeout=0.2).done
+        may_end.set()
+        assert reading.result(timeout=10.0) == 1
+        end.result(timeout=10.0)
+    assert not list(tmp_path.glob("*.db-wal"))
+    assert examine(tmp_path / "kindcast.db")["damage"] == []
 
 
 def test_stored_event_that_was_damaged_is_found(tmp_path: Path) -> None:

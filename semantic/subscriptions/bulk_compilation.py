@@ -51,6 +51,10 @@ shapes."""
 LEAST = 4
 """The least number of trees of one shape in a chunk for which a template is made. Making one costs about as much as
 compiling two trees."""
+MOST_REMEMBERED = 200_000
+"""The maximum number of cached shapes and constants, some 50 MB. When it is exceeded, the cache is cleared."""
+CONSTANTS_PER_TEXT = 20
+"""The number of constants that need as much memory as the shape of a long text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +283,15 @@ class DescribedMany:
 
 
 class BulkCompiler:
-    """Compiles bulks, and caches the shapes of one vocabulary between them. Not thread-safe. The cache lives as long as
-    this object."""
+    """Compiles bulks, and caches the shapes and constants of one vocabulary between them. Not thread-safe."""
 
     def __init__(self) -> None:
         self._known: _Known | None = None
+
+    def trim(self) -> None:
+        """Clears the cache if it is large: more than `MOST_REMEMBERED` constants, where a shape counts as many."""
+        if self._known is not None and self._known.remembered > MOST_REMEMBERED:
+            self._known = None
 
     def compile(
         self, expressions: Sequence[str | Mapping[str, Any]], vocabulary: Vocabulary, operators: Mapping[str, Operator]
@@ -303,6 +311,11 @@ class _Known:
         self.operators = operators
         self.texts = TextShapes()
         self.templates = Templates(vocabulary, operators, stored=False)
+
+    @property
+    def remembered(self) -> int:
+        """The number of cached constants and templates, and `CONSTANTS_PER_TEXT` for each cached text."""
+        return CONSTANTS_PER_TEXT * self.texts.remembered + self.templates.remembered
 
     def holds_for(self, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> bool:
         """Whether the cache belongs to this vocabulary and these operators."""
@@ -498,8 +511,6 @@ def enter_bulk(
 # tree ──▶ shape, constants ──template of the shape──▶ clauses, stored tree
 #                 └─ no template, or a constant that needs a note ─▶ None: compiled by itself
 
-MOST_REMEMBERED = 200_000
-"""The maximum number of cached shapes and constants, some 50 MB. When it is exceeded, the cache is cleared."""
 LOOK = 100
 """The size of the cache is checked after this number of subscriptions."""
 

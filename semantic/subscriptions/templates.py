@@ -273,6 +273,7 @@ class OperandReader:
         self._numbered: dict[Sort, int] = {}
         self._keys: list[Key] = []
         self._texts: list[str] = []
+        self._example: Comparison | None = None
         self._plain = self._kind == NUMBER and self.sort(1) == ("number", "key")
 
     def sort(self, constant: Any) -> Sort | None:
@@ -294,16 +295,18 @@ class OperandReader:
         known = self._places
         for each in set(constants).difference(known):
             self._place(each)
-        places = np.array([known[each] for each in constants], dtype=np.int32)
-        good = np.array(self._sorts, dtype=np.int32)[places] == self._numbered[sort]
+        at = [known[each] for each in constants]  # only these are read below: the caches may be far larger
+        places = np.array(at, dtype=np.int32)
+        wanted, sorts = self._numbered[sort], self._sorts
+        good = np.array([sorts[place] == wanted for place in at], dtype=np.bool_)
         if self._kind in TEXTS:
             stored = TextColumn(narrowed(places), self._texts)
         else:
-            numbers = np.array([each if ok else 0 for each, ok in zip(constants, good, strict=True)], dtype=np.float64)
-            stored = number_column([each if ok else 0 for each, ok in zip(constants, good, strict=True)], numbers)
+            plain = [each if ok else 0 for each, ok in zip(constants, good, strict=True)]
+            stored = number_column(plain, np.array(plain, dtype=np.float64))
         if sort[1] == "key" and sort[0] not in ("text", "boolean"):
-            values = [each if isinstance(each, int | float) else 0.0 for each in self._keys]
-            numbers = np.array(values, dtype=np.float64)[places]
+            keys = [self._keys[place] for place in at]
+            numbers = np.array([each if isinstance(each, int | float) else 0.0 for each in keys], dtype=np.float64)
         else:
             numbers = np.zeros(0)
         return Operands(good, stored, numbers, self._keys, places)
@@ -339,15 +342,13 @@ class OperandReader:
         if type(constant) is int and abs(constant) >= EXACT:
             return nothing
         try:
-            asked = parse_tree({self._how: [self._attribute, self._written(constant)]})
-            resolved = resolve(asked, self._vocabulary, stored=self._stored, operators=self._operators)
+            resolved = resolve(self._asked(constant), self._vocabulary, stored=self._stored, operators=self._operators)
         except InvalidSubscription:
             return nothing
         checks = checks_of(resolved.expression, self._vocabulary)  # type: ignore[arg-type]  # one predicate
         if resolved.notes or checks is None or len(checks) != 1:
             return nothing
-        ((_, body),) = to_tree(resolved.kept).items()
-        text = next(iter(body[1].values())) if isinstance(body[1], dict) else body[1]
+        text = _text_of(resolved.kept)
         ((reading, test),) = checks
         if reading == "ip":
             return nothing  # keys of addresses are no numbers, and their column is not one of texts
@@ -360,6 +361,15 @@ class OperandReader:
                 found = within | exactly
                 return ((reading, "concept"), next(iter(found)), text) if len(found) == 1 else nothing
 
+    def _asked(self, constant: Any) -> Expression:
+        """Returns the expression of one predicate with this constant. Quoted texts are taken unchanged, so it is parsed
+        once for all of them."""
+        if self._kind != STRING or self._how == KIND:
+            return parse_tree({self._how: [self._attribute, self._written(constant)]})
+        if self._example is None:
+            self._example = cast(Comparison, parse_tree({self._how: [self._attribute, ""]}))
+        return replace(self._example, operand=replace(self._example.operand, value=constant))
+
     def _written(self, constant: Any) -> Any:
         if self._kind in OBJECTS:
             return {self._kind: constant}
@@ -368,6 +378,15 @@ class OperandReader:
             if self._kind in (NUMBER, STRING)
             else {"value": constant, "unit": self._kind.removeprefix("unit:")}
         )
+
+
+def _text_of(kept: Expression) -> str:
+    """Returns the constant of a predicate as the stored tree has it."""
+    if isinstance(kept, Comparison) and isinstance(kept.operand, Constant) and isinstance(kept.operand.value, str):
+        return kept.operand.value
+    ((_, body),) = to_tree(kept).items()
+    text: str = next(iter(body[1].values())) if isinstance(body[1], dict) else body[1]
+    return text
 
 
 TRIES = 3
@@ -410,7 +429,7 @@ class AtomPlan:
         reading, sort = self._reading(), self.sorts[0][1]
         attribute, column = lowering.attribute(self.attribute), lowering.column(self.attribute, reading)
         if sort == "concept":
-            concepts = np.array(of[0].keys, dtype=np.float64).astype(np.int32)[of[0].places]
+            concepts = np.array([of[0].keys[place] for place in of[0].places.tolist()], dtype=np.int32)
             return ConceptOperands(attribute, column, concepts, exactly=self.form != "isa")
         if reading in ("text", "boolean"):
             return KeyOperands(attribute, column, of[0].keys, of[0].places)

@@ -550,15 +550,15 @@ async def import_lines(
     if len(numbered) > settings.max_events_per_request:
         raise Problem("too-many-lines", f"send at most {settings.max_events_per_request:,} lines at a time")
     created, rejected = [], []
-    compiler = BulkCompiler()
-    for start in range(0, len(numbered), IMPORTED_TOGETHER):
-        some = numbered[start : start + IMPORTED_TOGETHER]
-        results = await _import(some, broker, settings, caller, repeatable, compiler)
-        for (number, _), result in zip(some, results, strict=True):
-            if isinstance(result, dict):
-                created.append({"line": number, **result})
-            else:
-                rejected.append({"line": number, "problem": as_document(problem_of(result))})
+    with broker.compilers.lent() as compiler:
+        for start in range(0, len(numbered), IMPORTED_TOGETHER):
+            some = numbered[start : start + IMPORTED_TOGETHER]
+            results = await _import(some, broker, settings, caller, repeatable, compiler)
+            for (number, _), result in zip(some, results, strict=True):
+                if isinstance(result, dict):
+                    created.append({"line": number, **result})
+                else:
+                    rejected.append({"line": number, "problem": as_document(problem_of(result))})
     return answer({"created": created, "rejected": rejected})
 
 

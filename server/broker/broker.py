@@ -164,6 +164,8 @@ class Broker:
         self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
         self._graphs = GraphReading(settings)
+        self.compilers = importing.BulkCompilers()
+        """The compilers for imports of subscriptions."""
         self._backfilling = asyncio.Lock()
         self._backfills_waiting = 0
         self.leases = Leases(self)
@@ -233,6 +235,7 @@ class Broker:
     async def stop(self) -> None:
         """Executes the queued commands, ends the thread and closes the store. May be called more than once."""
         self.documents.stop()
+        self.compilers.forget()
         if self.shards is not None:
             await self.shards.stop()
         if self._checking is not None:
@@ -548,7 +551,7 @@ class Broker:
         self, new: Sequence[NewSubscription], compiler: BulkCompiler, quota: Quota = NO_QUOTA
     ) -> list[Refusal | IndexFull | None]:
         """Creates many subscriptions at once. Returns None for each subscription that matches now, and the error for
-        each of the others. `compiler` is the compiler of their request."""
+        each of the others. `compiler` was lent by `compilers`."""
         vocabulary, operators = self.vocabulary, self.state.operators
         limit = self.settings.max_subscriptions
 

@@ -8,9 +8,11 @@
 The delivery sets `failing` and `disabled_by_failures`. Such subscriptions still match, so that nothing is lost.
 """
 
+import asyncio
 import hmac
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -478,6 +480,9 @@ def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
 #
 # The result is the same as if each had been created alone. A refused subscription does not stop the others.
 
+COMPILER_SECONDS = 60.0
+"""The time for which the shapes of an import are cached for the next one."""
+
 Refusal = InvalidSubscription | ServerError
 """The error of one subscription in a bulk creation."""
 
@@ -492,6 +497,32 @@ class Descriptions:
     places: Mapping[int, int]
     as_written: frozenset[int] = frozenset()
     """The indexes of the subscriptions whose `written` has the same meaning."""
+
+
+class BulkCompilers:
+    """Lends a compiler to each import, with the cache of the import before. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._free: BulkCompiler | None = None
+        self._forgetting: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def lent(self) -> Iterator[BulkCompiler]:
+        """Gives the caller a compiler that nobody else uses. It is kept for `COMPILER_SECONDS` for the next caller. If
+        the caller is cancelled or fails, a thread may still use the compiler, so it is not kept."""
+        compiler, self._free = self._free or BulkCompiler(), None
+        yield compiler
+        compiler.trim()
+        self.forget()
+        self._free = compiler
+        self._forgetting = asyncio.get_running_loop().call_later(COMPILER_SECONDS, self.forget)
+
+    def forget(self) -> None:
+        """Releases the compiler that waits for the next caller."""
+        self._free = None
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            self._forgetting = None
 
 
 def describe(

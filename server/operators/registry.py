@@ -8,6 +8,7 @@ events wait for it.
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -245,9 +246,10 @@ class Entry:
     registration: Registration | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Registry:
-    """The registry of operators. Immutable, so it may be used in any thread."""
+    """The registry of operators. Immutable, so it may be used in any thread. Its views are made once: the shapes of
+    imports are cached for one view."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     data: OwnData = field(default_factory=OwnData)
@@ -261,7 +263,7 @@ class Registry:
         entries |= {each.name: Entry(operator=each, kind="plugin") for each in plugins}
         return cls(entries, data)
 
-    @property
+    @cached_property
     def available(self) -> Mapping[str, Operator]:
         """The operators that a new subscription may call."""
         return {name: _deferred(each) for name, each in self.entries.items() if each.kind != "missing"}
@@ -273,7 +275,7 @@ class Registry:
         builtin = {name: each.operator for name, each in self.entries.items() if each.kind == "builtin"}
         return {**self.available, **builtin}
 
-    @property
+    @cached_property
     def known(self) -> Mapping[str, Operator]:
         """All operators that stored subscriptions may call, including missing ones."""
         return {name: _deferred(each) for name, each in self.entries.items()}

@@ -1,5 +1,7 @@
 """Many subscriptions in one request: exported, imported, as far as there is room."""
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +9,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kindcast.semantic import Vocabulary
+from kindcast.semantic.language import text as text_module
+from kindcast.semantic.model import Expression
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.semantic.subscriptions import BulkCompiler
+from kindcast.semantic.subscriptions import bulk_compilation as bulk_module
+from kindcast.server.api.subscriptions import IMPORTED_TOGETHER
+from kindcast.server.broker.subscription_commands import BulkCompilers
 from tests.harness.application import problem_code, publish, running_application, show, subscribe
 
 
@@ -89,6 +98,72 @@ def test_import_makes_of_each_line_what_subscribing_makes_of_it(client: httpx.Cl
     event = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "offer", "data": {"price": 2, "name": "n2"}}
     found = client.post("/v1/match", json={"event": event}).json()["matches"]
     assert len(found) == 2 * len(made.keys() & {3, 18, 20}) == 6
+
+
+def test_second_import_parses_no_text_of_a_known_shape_again(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in the lines after the first thousand, nor in the next request; a declaration makes it begin anew."""
+    parsed: list[str] = []
+    parse = text_module.parse_text
+
+    def counted(text: str) -> Expression:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(text_module, "parse_text", counted)
+
+    def import_lines(start: int, count: int) -> None:
+        lines = [{"expression": f"name = 'n{n}' and price <= {n}"} for n in range(start, start + count)]
+        answer = client.post("/v1/subscriptions/import", content="\n".join(map(json.dumps, lines))).json()
+        assert (len(answer["created"]), answer["rejected"]) == (count, [])
+
+    import_lines(0, 3 * IMPORTED_TOGETHER)
+    assert 0 < len(parsed) < 10
+    parsed.clear()
+    import_lines(10_000, 100)
+    assert parsed == []
+    assert client.put("/v1/attributes/price", json={"kind": "number"}).is_success
+    import_lines(20_000, 100)
+    assert 0 < len(parsed) < 10
+    assert publish(client, name="n10005", price=10_001) == 1
+    assert publish(client, name="n20005", price=20_001) == 1
+
+
+def test_compiler_is_lent_to_one_import_at_a_time_and_is_not_kept_after_a_failure() -> None:
+    """Another import at the same time, and one after a failure, whose thread may go on, gets a compiler of its own."""
+
+    async def lend() -> None:
+        compilers = BulkCompilers()
+        with compilers.lent() as first, compilers.lent() as second:
+            assert first is not second
+        with compilers.lent() as third:
+            assert third is first
+        with contextlib.suppress(RuntimeError), compilers.lent() as fourth:
+            assert fourth is first
+            raise RuntimeError
+        with compilers.lent() as fifth:
+            assert fifth is not first
+        compilers.forget()
+        with compilers.lent() as sixth:
+            assert sixth is not fifth
+        compilers.forget()
+
+    asyncio.run(lend())
+
+
+def test_compiler_that_remembers_too_much_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that is kept between requests has a bound, of shapes and of constants."""
+    vocabulary = Vocabulary.from_ontologies([])
+    monkeypatch.setattr(bulk_module, "MOST_REMEMBERED", 500)
+    for texts in ([f"name = 'n{n}'" for n in range(600)], [f"a{n} = 1" for n in range(40)]):
+        compiler = BulkCompiler()
+        compiler.compile(texts, vocabulary, {})
+        known = compiler._known
+        assert known is not None
+        assert known.remembered > 500
+        compiler.trim()
+        assert compiler._known is None
 
 
 def test_import_of_more_than_the_server_takes_makes_those_for_which_there_is_room(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The application factory: assembles the broker, the delivery and the routes.
 
-request ──▶ HostGuard ──▶ BodyLimit ──▶ Gate ──▶ route ──▶ broker, delivery      whatever goes wrong ──▶ error_responses
+request ──▶ HostGuard ──▶ BodyLimit ──▶ Gate ──▶ route ──▶ broker, delivery      whatever goes wrong ──▶ problem_types
         └─▶ PublishRoute: events, past the framework's middleware
 """
 
@@ -23,7 +23,6 @@ from kindcast.server.api import (
     declarations,
     deliveries,
     descriptions,
-    error_responses,
     events,
     health,
     keys,
@@ -32,6 +31,7 @@ from kindcast.server.api import (
     ontologies,
     operators,
     outside_matches,
+    problem_types,
     subscriptions,
 )
 from kindcast.server.api import jobs as job_routes
@@ -51,7 +51,7 @@ Errors are `application/problem+json` (RFC 9457)."""
 
 PROBLEM = {
     "description": "An error",
-    "content": {error_responses.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+    "content": {problem_types.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
 }
 
 
@@ -70,7 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.event_reader = EventReader(max_events=settings.max_events_per_request)
     app.router.routes.extend(_routes())
     app.openapi = describe_answers(app)  # type: ignore[method-assign]
-    error_responses.install(app)
+    problem_types.install(app)
     described = app.openapi
     app.openapi = lambda: describe_security(described(), app.state.access)  # type: ignore[method-assign]
     # The middleware that is added last runs first.

@@ -1,4 +1,4 @@
-"""The exceptions of the server. `error_responses.py` converts them to HTTP answers.
+"""The exceptions of the server. `problem_types.py` converts them to HTTP answers.
 
 ServerError
 ├── StoreUnavailable        a transaction could not be committed: nothing has happened

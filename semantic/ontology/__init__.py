@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from kindcast.semantic.ontology.formats import CONTENT_TYPES, syntax_of_extension
     from kindcast.semantic.ontology.isolated_reading import read_encoded, read_isolated
     from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
     from kindcast.semantic.ontology.loader import read, read_several
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         is_readable,
         silent,
     )
-    from kindcast.semantic.ontology.syntaxes import CONTENT_TYPES, syntax_of_extension
 
 __all__ = [
     "CONTENT_TYPES",
@@ -69,6 +69,6 @@ __getattr__ = on_demand(
             "is_readable",
             "silent",
         ),
-        "kindcast.semantic.ontology.syntaxes": ("CONTENT_TYPES", "syntax_of_extension"),
+        "kindcast.semantic.ontology.formats": ("CONTENT_TYPES", "syntax_of_extension"),
     },
 )

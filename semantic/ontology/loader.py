@@ -15,8 +15,8 @@ import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError, UnknownRelation
 from kindcast.semantic.ontology import namespaces as ns
+from kindcast.semantic.ontology.document_readers import Document, RdfDocument, document_of, inflate, syntax_of
 from kindcast.semantic.ontology.extraction import Extracted, Known, RelationSurvey, extract, with_relations
-from kindcast.semantic.ontology.formats import Document, RdfDocument, document_of, inflate, syntax_of
 from kindcast.semantic.ontology.reasoning.axioms import Axioms, axioms_of
 from kindcast.semantic.ontology.reasoning.owl import Reasoner, available, classified
 from kindcast.semantic.ontology.records import Limits, Ontology, Progress, Reason, RelationRecord, counted, silent

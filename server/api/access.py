@@ -25,7 +25,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from kindcast.server.api.error_responses import Problem, problem_of, respond
+from kindcast.server.api.problem_types import Problem, problem_of, respond
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.errors import KeysNeeded, ServerError, StoreUnavailable, UnknownTenant
 from kindcast.server.security.browser_sessions import (

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from kindcast.semantic.ontology import Progress
 from kindcast.semantic.units import parse_instant
 from kindcast.server.api.access import services_of
-from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs
+from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import AppCaller, AppSettings, Language, answer, body_schema, json_object
 from kindcast.server.backtests import Asked, Backtests
 

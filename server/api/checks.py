@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from kindcast.semantic import InvalidSubscription, Vocabulary
 from kindcast.semantic.language import plain_words, to_tree
 from kindcast.semantic.subscriptions import SeenAttributes, advise, compile_expression
-from kindcast.server.api.error_responses import Problem, as_document, problem_of
+from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,

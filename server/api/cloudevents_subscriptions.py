@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import SemanticError
-from kindcast.server.api.error_responses import Problem, problem_of
+from kindcast.server.api.problem_types import Problem, problem_of
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from kindcast.semantic import Vocabulary
 from kindcast.semantic.vocabulary import ConceptId
-from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,

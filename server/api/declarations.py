@@ -21,7 +21,7 @@ from kindcast.semantic.vocabulary import (
     shipped_contexts,
     view_of,
 )
-from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import AppBroker, AppCaller, AppSettings, answer, body_schema, json_object, moment
 from kindcast.server.broker import Broker
 from kindcast.server.errors import UnknownDeclaration

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row
 from starlette.requests import HTTPConnection
 
 from kindcast.server.api.access import AccessControl, caller_of, services_of
-from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
+from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,

@@ -17,8 +17,8 @@ from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import View
 from kindcast.server import tracing
 from kindcast.server.api.access import Gate, caller_of, count_events, services_of
-from kindcast.server.api.error_responses import Problem, as_document, problem_of, respond
 from kindcast.server.api.operators import AppLateMatching
+from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
 from kindcast.server.api.request_guards import BodyLimit, host_check
 from kindcast.server.api.requests import (
     AppBroker,

@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import Connection, select
 
 from kindcast.server.api.access import services_of
-from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import JSON, AppBroker, AppCaller, AppSettings, moment
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK

@@ -37,7 +37,7 @@ from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from kindcast.server.api.error_responses import PROBLEM_TYPES, TYPES, title_of
+from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES, title_of
 from kindcast.server.security.certificate import ServerCertificate
 from kindcast.server.settings import Settings
 

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from kindcast.semantic.ontology import Progress
 from kindcast.server.api.access import services_of
-from kindcast.server.api.error_responses import as_document, problem_of
+from kindcast.server.api.problem_types import as_document, problem_of
 from kindcast.server.api.requests import answer
 from kindcast.server.broker import Broker
 from kindcast.server.errors import ServerError, UnknownJob

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
 from kindcast.server.api.access import AccessControl, audit_detail, entry_of, wrong_key
-from kindcast.server.api.error_responses import Problem, problem_of
+from kindcast.server.api.problem_types import Problem, problem_of
 from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment, not_yet
 from kindcast.server.api.subscriptions import read_body, read_key
 from kindcast.server.errors import TenantExists, UnknownKey, UnknownTenant

@@ -14,8 +14,8 @@ from kindcast.semantic.explanations import as_json, explain
 from kindcast.semantic.subscriptions import compile_expression, restore_expression
 from kindcast.semantic.units import SearchBudget, TooCostlyNow, searching_within
 from kindcast.semantic.vocabulary import View
-from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
+from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,

@@ -8,8 +8,8 @@ from sqlalchemy import Row
 
 from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode, silent
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
-from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.jobs import AppJobs, accepted, wants_a_job
+from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import AppBroker, AppCaller, answer, moment
 from kindcast.server.broker.vocabulary_commands import Sharing
 from kindcast.server.errors import UnknownOntology

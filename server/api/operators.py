@@ -13,7 +13,7 @@ from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators import NAME, OperatorFailed
 from kindcast.semantic.planner import Record
 from kindcast.server.api.access import services_of
-from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
 from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import retry_given_up

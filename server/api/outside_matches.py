@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 from kindcast.semantic import InvalidEvent
 from kindcast.semantic import Problem as Fault
 from kindcast.server.api.access import caller_of, count_events
-from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.events import Rejected
+from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import AppBroker, AppEventReader, AppSettings, answer
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.cloudevents import LINES, DecodedEvent, EventReader, at_member

@@ -14,7 +14,7 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kindcast.server.api.error_responses import Problem, respond
+from kindcast.server.api.problem_types import Problem, respond
 
 __all__ = ["LOOPBACK_NAMES", "BodyLimit", "HostGuard", "host_check"]
 

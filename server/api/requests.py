@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 
 from kindcast.server.api.access import caller_of, services_of
-from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.problem_types import Problem
 from kindcast.server.broker import Broker
 from kindcast.server.clock import instant
 from kindcast.server.cloudevents import EventReader

@@ -22,8 +22,8 @@ from starlette.responses import StreamingResponse
 from kindcast.semantic import Note, SemanticError
 from kindcast.semantic.subscriptions import BulkCompiler, advise, restore_expression
 from kindcast.server.api.access import audit_detail
-from kindcast.server.api.error_responses import Problem, as_document, problem_of
 from kindcast.server.api.operators import AppLateMatching
+from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
     AppBroker,
     AppCaller,

@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
-from kindcast.server.api.error_responses import Problem
+from kindcast.server.api.problem_types import Problem
 
 __all__ = ["CONTENT_SECURITY_POLICY", "router"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kindcast.server.api.error_responses import Problem
 from kindcast.server.api.health import readyz
+from kindcast.server.api.problem_types import Problem
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.broker import event, matched, new, run, running
 

@@ -7,7 +7,7 @@ import pytest
 
 from kindcast.semantic.errors import OntologyError, UnsupportedFormat
 from kindcast.semantic.ontology import Limits, read
-from kindcast.semantic.ontology.formats import inflate, syntax_of
+from kindcast.semantic.ontology.document_readers import inflate, syntax_of
 
 TURTLE = b"@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n<http://e/a> rdfs:subClassOf <http://e/b> ."
 XML = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:owl="http://www.w3.org/2002/07/owl#">

@@ -7,7 +7,7 @@ from rdflib.compare import to_isomorphic
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import Limits, Ontology, read
-from kindcast.semantic.ontology.formats import document_of
+from kindcast.semantic.ontology.document_readers import document_of
 
 PREFIXES = "Prefix(:=<http://e/>)\nPrefix(owl:=<http://www.w3.org/2002/07/owl#>)\n"
 TURTLE = (

@@ -4,8 +4,8 @@ import ast
 import re
 from pathlib import Path
 
-from kindcast.server.api import error_responses
-from kindcast.server.api.error_responses import PROBLEM_TYPES, title_of
+from kindcast.server.api import problem_types
+from kindcast.server.api.problem_types import PROBLEM_TYPES, title_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,7 +17,7 @@ def test_every_code_in_the_api_is_in_the_table() -> None:
         calls = [each for each in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(each, ast.Call)]
         made = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id in ("Problem", "_Refusal")]
         used |= {each.args[0].value for each in made if isinstance(each.args[0], ast.Constant)}
-    used |= {code for _, code in error_responses._SIMPLE}
+    used |= {code for _, code in problem_types._SIMPLE}
     assert len(used) > 40
     assert used <= set(PROBLEM_TYPES)
 
@@ -32,6 +32,6 @@ def test_page_of_problems_shows_the_table() -> None:
 
 def test_problem_has_the_status_and_the_title_of_its_code() -> None:
     """Where a code has two statuses, the one that is given."""
-    problem = error_responses.Problem("unknown-concept", "no such")
+    problem = problem_types.Problem("unknown-concept", "no such")
     assert (problem.status_code, problem.title) == (404, title_of("unknown-concept"))
-    assert error_responses.Problem("invalid-subscription", "no such", status=400).status_code == 400
+    assert problem_types.Problem("invalid-subscription", "no such", status=400).status_code == 400

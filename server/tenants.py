@@ -496,7 +496,7 @@ def _see(connection: Connection, change: SharedChange) -> _Seen:
     return _Seen(
         ontologies=stored,
         declarations=active_declarations(connection),
-        rows=list(subscriptions.trees(connection, live_only=not change.deletes)),
+        rows=list(subscriptions.all_trees(connection, live_only=not change.deletes)),
         has_own=change.name in ontologies.own_names(connection),
         candidates=ontology_is_needed(connection, change.name) if change.deletes else 0,
     )

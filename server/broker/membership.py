@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from sqlalchemy import Connection
@@ -172,6 +172,15 @@ class BrokerAccess(Protocol):
     ) -> T: ...
 
 
+class SharedOut(NamedTuple):
+    """The leases that the database gives to this server, those that no live server holds, and the number of live
+    servers."""
+
+    mine: list[int]
+    free: list[int]
+    living: int
+
+
 class Leases:
     """The leases of this server. For one event loop."""
 
@@ -214,21 +223,32 @@ class Leases:
         return [number for number in numbers if self.fence(number) is not None]
 
     async def release(self, number: int) -> None:
-        """Gives up a lease, which another server may take at once. Raises `StoreUnavailable`."""
-        if (member := self.membership) is not None and self._held.pop(number, None) is not None:
+        """Gives up a lease, which another server may take at once. The lease may be one that only the database still
+        gives to this server. Raises `StoreUnavailable`."""
+        self._held.pop(number, None)
+        if (member := self.membership) is not None:
             await self._broker.execute(lambda connection: servers.release_lease(connection, member.id, number))
 
-    async def free_among(self, numbers: Collection[int]) -> tuple[list[int], int]:
-        """Returns the leases that no other live server holds, and the number of live servers."""
+    async def shared_out(self, numbers: Collection[int]) -> SharedOut:
+        """Returns who holds these leases, as the database says, and forgets those that it does not give to this server
+        with the same fence. Raises `StoreUnavailable`."""
         member = self.membership
         if member is None:
-            return list(numbers), 1
+            return SharedOut(list(numbers), [], 1)
 
-        def look(connection: Connection) -> tuple[list[int], int]:
-            others = servers.leased_to_others(connection, member.id, numbers)
-            return [each for each in numbers if each not in others], len(servers.living(connection))
+        def look(connection: Connection) -> tuple[dict[int, int], set[int], int]:
+            return (
+                servers.held_leases(connection, member.id, numbers),
+                servers.leased_to_others(connection, member.id, numbers),
+                len(servers.living(connection)),
+            )
 
-        return await self._broker.read(look)
+        mine, others, living = await self._broker.read(look)
+        for number in numbers:
+            if self._held.get(number) != mine.get(number):
+                self._held.pop(number, None)
+        free = [each for each in numbers if each not in mine and each not in others]
+        return SharedOut([each for each in numbers if each in mine], free, living)
 
     def fence(self, number: int) -> int | None:
         """Returns the fence of a lease; None if this server does not hold it."""
@@ -330,9 +350,9 @@ class OtherServers:
         state.snapshot, state.changes_since_snapshot = fresh.snapshot, fresh.changes_since_snapshot
         self._sweeper.look_again()
         applied.parked = applied.matchers_changed = True
-        with connection.begin():
-            servers.note_applied(connection, self.id, state.commits)
         self._tell(applied)
+        with connection.begin():  # if this fails, the next heartbeat says it
+            servers.note_applied(connection, self.id, state.commits)
 
     def _swapped_or_none(self, connection: Connection) -> State | None:
         try:
@@ -559,8 +579,8 @@ class ReadTrees:
 
     @classmethod
     def of(cls, connection: Connection) -> "ReadTrees":
-        with short_turns():
-            rows = [row for row in subscriptions.trees(connection, live_only=True) if row.status not in SILENT]
+        with short_turns(), subscriptions.all_trees(connection, live_only=True) as found:
+            rows = [row for row in found if row.status not in SILENT]
         return cls(servers.read_ledger(connection).commits, rows)
 
 

@@ -330,14 +330,16 @@ class Shards:
 
     async def _take(self) -> None:
         leases, keys = self._broker.leases, [lease_of(number) for number in range(self.count)]
-        free, living = await leases.free_among(keys)
+        # What the database says counts. This server may have forgotten a lease, for example after a late heartbeat, and
+        # the other servers cannot take it before it is released.
+        held, free, living = await leases.shared_out(keys)
         part = -(-self.count // max(1, living))
-        mine = [number for number in range(self.count) if leases.fence(lease_of(number)) is not None]
+        mine = [number for number in range(self.count) if lease_of(number) in held]
         for number in mine[part:]:
             await self._end(number)
             await leases.release(lease_of(number))
         mine = mine[:part]
-        more = [number for number in range(self.count) if lease_of(number) in free and number not in mine]
+        more = [number for number in range(self.count) if lease_of(number) in free]
         mine += more[: part - len(mine)]
         taken = await leases.take([lease_of(number) for number in mine]) if mine else []
         for number in mine:
@@ -360,7 +362,9 @@ class Shards:
         wake, fence = self._wakes[number], self._broker.leases.fence(lease_of(number))
         shard: Shard | None = None
         try:
-            while fence is not None and self._broker.leases.fence(lease_of(number)) == fence:
+            while (
+                self._is_wanted(number) and fence is not None and fence == self._broker.leases.fence(lease_of(number))
+            ):
                 try:
                     wake.clear()
                     if shard is None:
@@ -396,7 +400,8 @@ class Shards:
             def read(connection: Connection, fresh: State = fresh, named: str = named) -> tuple[Shard, int]:
                 place = shard_store.find_place(connection, number) if before is None else before.place
                 shard = Shard(number, place, fresh, named, self._reader)
-                shard.fill(self._wanted(number, shard_store.as_it_was(connection, number, self.count, place.applied)))
+                with contextlib.closing(shard_store.as_it_was(connection, number, self.count, place.applied)) as found:
+                    shard.fill(self._wanted(number, found))
                 return shard, read_ledger(connection).commits
 
             shard, commits = await self._read(read)
@@ -412,9 +417,14 @@ class Shards:
     def _wanted(self, number: int, found: Iterator[StoredSubscription]) -> Iterator[StoredSubscription]:
         """Yields the subscriptions while this server wants the shard. Runs in a worker thread. Raises `LeaseLost`."""
         for each in found:
-            if self._stopped or number in self._ending:
+            if not self._is_wanted(number):
                 raise LeaseLost
             yield each
+
+    def _is_wanted(self, number: int) -> bool:
+        """Whether the shard goes on here. Its task must ask this too: `asyncio.wait_for` of Python 3.11 ignores a
+        cancellation if what it waits for happens at the same time."""
+        return not self._stopped and number not in self._ending
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
         """Like `read` of the broker. If it is cancelled, it ends after the worker thread has returned the

@@ -213,10 +213,10 @@ def tell_new_rules(connection: Connection, state: State) -> None:
 
 
 def _impact(connection: Connection, state: State, former: int) -> dict[str, Any] | None:
-    rows = subscriptions.trees(connection, live_only=True)
     try:
-        trees = ((row.id, row.tree) for row in rows)
-        found = impact_of_rules(state.vocabulary, state.declarations.arguments(), trees, former)
+        with subscriptions.all_trees(connection, live_only=True) as rows:
+            trees = ((row.id, row.tree) for row in rows)
+            found = impact_of_rules(state.vocabulary, state.declarations.arguments(), trees, former)
         report = impact_report(found, limit=KEPT)
     except Exception:  # a report must not prevent the start
         _log.exception("the effect of this version's rules of matching on the subscriptions could not be computed")
@@ -356,7 +356,8 @@ def _read_all(connection: Connection, live_subscriptions: LiveSubscriptions, *, 
     """Adds every stored subscription. Updates the stored notes to those of the matcher."""
     for row in subscriptions.renewable(connection):
         live_subscriptions.put_aside(Live(row.number, row.id, row.status, row.expires_at, matching=False))
-    noted = list(fill(live_subscriptions.matcher, subscriptions.trees(connection, live_only=True)))
+    with subscriptions.all_trees(connection, live_only=True) as rows:
+        noted = list(fill(live_subscriptions.matcher, rows))
     if writes:
         keep_notes(connection, noted)
     live_subscriptions.enter_found(list(live_subscriptions.aside))

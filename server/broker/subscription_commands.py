@@ -371,7 +371,9 @@ def pause_hidden(group: Group, roles_of: RolesOf) -> int:
     vocabulary, found = group.state.vocabulary, 0
     if not vocabulary.attributes.hides:
         return 0
-    for row in list(subscriptions.trees(group.connection, live_only=True)):
+    with subscriptions.all_trees(group.connection, live_only=True) as rows:
+        stored = rows.all()
+    for row in stored:
         if row.status == "paused" or row.created_by is None:
             continue
         view = vocabulary.view_of_roles(roles_of(row.created_by))

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -143,8 +142,8 @@ def prepare(
     *,
     with_dependents: bool = False,
 ) -> Prepared:
-    """Compile the stored trees in `rows` (of `subscriptions.trees`) under `vocabulary`, and compare their meaning with
-    their meaning under `before`. May run in any thread."""
+    """Compile the stored trees in `rows` (of `subscriptions.all_trees`) under `vocabulary`, and compare their meaning
+    with their meaning under `before`. May run in any thread."""
     impact = Impact(before, vocabulary)
     with short_turns(), garbage_collection.paused():
         matcher = new_matcher(vocabulary)
@@ -178,10 +177,9 @@ def prepare_in_parts(
     seen: dict[str, str] = {}
     noted: list[ChangedNotes] = []
     dependents: list[str] = []
-    rows = iter(subscriptions.trees(connection, live_only=live_only))
-    with short_turns():
+    with short_turns(), subscriptions.all_trees(connection, live_only=live_only) as rows:
         vocabulary.index_labels()
-        while part := list(islice(rows, COMPILED_AT_ONCE)):
+        for part in rows.partitions(COMPILED_AT_ONCE):
             matcher = new_matcher(vocabulary)
             noted.extend(fill(matcher, part))
             compiled += len(matcher)
@@ -674,7 +672,7 @@ class VocabularyCommands:
                 live_only=live_only,
             )
             return await self.broker.read(made)
-        rows = await self.broker.read(lambda connection: list(subscriptions.trees(connection, live_only=live_only)))
+        rows = await self.broker.read(lambda connection: subscriptions.all_trees(connection, live_only=live_only).all())
         return await asyncio.to_thread(
             prepare,
             state.vocabulary,

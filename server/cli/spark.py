@@ -261,8 +261,8 @@ def read_inputs(data: Path, folder: Path) -> None:
                 _write(folder / f"{number:03}.records", row.records)
             declared = active_declarations(connection).arguments()
             _write(folder / "declarations.json", json.dumps(declared, default=dict).encode())
-            rows = subscriptions.trees(connection, live_only=True)
-            _write(folder / "subscriptions.ndjson", b"".join(_lines(rows)))
+            with subscriptions.all_trees(connection, live_only=True) as rows:
+                _write(folder / "subscriptions.ndjson", b"".join(_lines(rows)))
     finally:
         engine.dispose()
 

@@ -243,9 +243,9 @@ def _copy_rows(source: Connection, target: Connection, tables: MetaData, there: 
     for table in tables.sorted_tables:
         if table.name in NOT_COPIED or table.name not in there:
             continue
-        rows = source.execute(select(table), execution_options={"yield_per": ROWS_AT_ONCE})
-        for some in rows.partitions():
-            target.execute(insert(table), [dict(row._mapping) for row in some])
+        with source.execute(select(table), execution_options={"yield_per": ROWS_AT_ONCE}) as rows:
+            for some in rows.partitions():
+                target.execute(insert(table), [dict(row._mapping) for row in some])
         _copy_last_number(source, target, table)
         if table is ledger:
             target.execute(ledger.update().values(snapshot=None))

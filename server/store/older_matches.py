@@ -128,19 +128,18 @@ def next_rows(connection: Connection, first: int, last: int) -> tuple[OlderMatch
     Cost: one scan of the table."""
     through = _through(connection, first, last)
     mark = mark_of(connection)
-    found = connection.exec_driver_sql(
+    query = (
         f"SELECT subscription, position, bindings, event FROM {matches.name} "
-        f"WHERE position >= {mark} AND position <= {mark} ORDER BY subscription, position",
-        (first, through),
-        execution_options=STREAMED,
+        f"WHERE position >= {mark} AND position <= {mark} ORDER BY subscription, position"
     )
     pairs: list[npt.NDArray[np.int64]] = [np.zeros((0, 2), dtype=np.int64)]
     bindings: dict[tuple[int, int], str] = {}
     of_event: dict[int, int] = {}
-    for rows in found.partitions(ROWS_AT_ONCE):
-        pairs.append(np.array([(row[0], row[1]) for row in rows], dtype=np.int64))
-        bindings |= {(row[0], row[1]): row[2] for row in rows if row[2] is not None}
-        of_event |= {row[1]: row[3] for row in rows if row[3] is not None}
+    with connection.exec_driver_sql(query, (first, through), execution_options=STREAMED) as found:
+        for rows in found.partitions(ROWS_AT_ONCE):
+            pairs.append(np.array([(row[0], row[1]) for row in rows], dtype=np.int64))
+            bindings |= {(row[0], row[1]): row[2] for row in rows if row[2] is not None}
+            of_event |= {row[1]: row[3] for row in rows if row[3] is not None}
     subscriptions, positions = np.concatenate(pairs).T
     return OlderMatches(subscriptions, positions, bindings, of_event), through
 

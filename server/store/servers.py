@@ -287,7 +287,7 @@ def leased_to_others(connection: Connection, me: str, numbers: Collection[int]) 
 BEAT = (
     "INSERT INTO servers (id, program, alive_until, applied)"
     " VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s), %s)"
-    " ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until"
+    " ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until, applied = excluded.applied"
 )
 """The statement of a heartbeat. Its parameters: the id of the server, its program, for how many seconds it counts as
 live, what it has applied."""

@@ -9,7 +9,7 @@ A subscription is in the shard of its number modulo the number of shards. Its ro
 state at the place of a shard, the later changes are undone. So the change of a deleted row keeps its tree.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -195,8 +195,9 @@ def _trees(connection: Connection, numbers: Collection[int]) -> dict[int, Any]:
     return found
 
 
-def as_it_was(connection: Connection, shard: int, count: int, applied: int) -> Iterator[StoredSubscription]:
-    """Yields the subscriptions of a shard that match after the change `applied`: the rows with later changes undone."""
+def as_it_was(connection: Connection, shard: int, count: int, applied: int) -> Generator[StoredSubscription]:
+    """Yields the subscriptions of a shard that match after the change `applied`: the rows with later changes undone.
+    A caller that may stop before the end must close it."""
     later: dict[int, Row[Any]] = {}
     newer = (shard_changes.c.shard == shard) & (shard_changes.c.number > applied)
     for row in connection.execute(select(shard_changes).where(newer).order_by(shard_changes.c.number)):
@@ -204,9 +205,10 @@ def as_it_was(connection: Connection, shard: int, count: int, applied: int) -> I
     columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.expires_at, subscriptions.c.tree)
     matching = subscriptions.c.status.not_in(("paused", "expired"))
     query = select(*columns).where(subscriptions.c.number % count == shard, matching).order_by(subscriptions.c.number)
-    for row in connection.execute(query, execution_options={"yield_per": PAGE}):
-        if row.number not in later:
-            yield StoredSubscription(*row)
+    with connection.execute(query, execution_options={"yield_per": PAGE}) as rows:
+        for row in rows:
+            if row.number not in later:
+                yield StoredSubscription(*row)
     before = [row for row in later.values() if row.was_matching]
     trees = _trees(connection, [row.subscription for row in before])
     for row in before:

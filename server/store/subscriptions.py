@@ -4,7 +4,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import JSON, Column, ColumnDefault, Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnDefault,
+    Connection,
+    CursorResult,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.deliveries import discarded
@@ -21,6 +35,7 @@ from kindcast.server.store.tables import (
 )
 
 __all__ = [
+    "all_trees",
     "count_by_status",
     "count_flagged",
     "erase_attempts",
@@ -247,9 +262,20 @@ def states(connection: Connection, numbers: Sequence[int]) -> list[Row[Any]]:
     return found
 
 
-def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | None = None) -> Iterable[Row[Any]]:
+def all_trees(connection: Connection, *, live_only: bool) -> CursorResult[Any]:
     """(number, id, status, tree, notes, flagged, created_by) of all subscriptions, or only of those that have not
-    expired, or only of these numbers."""
+    expired. The caller must close the result, best with `with`: PostgreSQL keeps its rows until then."""
+    return connection.execute(_trees(live_only), execution_options={"yield_per": ROWS_AT_ONCE})
+
+
+def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int]) -> Iterable[Row[Any]]:
+    """Like `all_trees`, for the subscriptions with these numbers."""
+    query = _trees(live_only)
+    portions = (numbers[start : start + NUMBERS_PER_QUERY] for start in range(0, len(numbers), NUMBERS_PER_QUERY))
+    return (row for some in portions for row in connection.execute(query.where(subscriptions.c.number.in_(some))))
+
+
+def _trees(live_only: bool) -> Select[Any]:
     columns: tuple[Column[Any], ...] = (
         subscriptions.c.number,
         subscriptions.c.id,
@@ -262,10 +288,7 @@ def trees(connection: Connection, *, live_only: bool, numbers: Sequence[int] | N
     query = select(*columns).order_by(subscriptions.c.number)
     if live_only:
         query = query.where(subscriptions.c.status != "expired")
-    if numbers is None:
-        return connection.execute(query, execution_options={"yield_per": ROWS_AT_ONCE})
-    portions = (numbers[start : start + NUMBERS_PER_QUERY] for start in range(0, len(numbers), NUMBERS_PER_QUERY))
-    return (row for some in portions for row in connection.execute(query.where(subscriptions.c.number.in_(some))))
+    return query
 
 
 def count_pending(connection: Connection, number: int) -> int:

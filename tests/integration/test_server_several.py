@@ -13,7 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.server.broker import Broker
@@ -23,6 +24,7 @@ from kindcast.server.broker.vocabulary_commands import unpacked
 from kindcast.server.errors import StoreInUse
 from kindcast.server.pending import decision as pending_decision
 from kindcast.server.settings import Settings
+from kindcast.server.store import servers
 from kindcast.server.store.servers import (
     KEPT_COMMITS,
     CircuitState,
@@ -114,6 +116,27 @@ def test_an_activation_at_one_server_holds_at_the_other(database: str, tmp_path:
         assert len(waiting(first, before)) == 1
         told = [client.get("/v1/concepts/resolve?term=laptop").json() for client in (first, second)]
         assert told[0]["vocabulary_version"] == told[1]["vocabulary_version"]
+
+
+def test_an_activation_ends_although_the_other_server_could_not_say_that_it_has_it(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection broke just then. It says so with a heartbeat."""
+    said, failed = servers.note_applied, list[int]()
+
+    def broken(connection: Connection, id: str, commits: int) -> None:
+        if not failed:
+            failed.append(commits)
+            raise OperationalError("UPDATE servers", {}, OSError("the connection broke"))
+        said(connection, id, commits)
+
+    with running_two(database, tmp_path, lease_seconds=1.0) as (first, second):
+        monkeypatch.setattr(servers, "note_applied", broken)
+        answer = first.put("/v1/ontologies/x", content=TURTLE, headers={"Content-Type": "text/turtle"}, timeout=30.0)
+        assert answer.status_code == 201, answer.text
+        subscribe(second, "target isa Computer")
+        assert publish(first, target="laptop") == 1
+    assert len(failed) == 1
 
 
 def test_activations_at_both_servers_at_once_all_hold(database: str, tmp_path: Path) -> None:

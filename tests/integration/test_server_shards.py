@@ -3,25 +3,30 @@
 What several processes do under load, while they are killed, is in `tests/acceptance/test_several_servers.py`.
 """
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 from pydantic import ValidationError
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
 
 from kindcast.server.broker import subscription_commands
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group
-from kindcast.server.broker.shards import Shards
+from kindcast.server.broker.membership import SharedOut
+from kindcast.server.broker.shards import BrokerAccess, LeaseLost, Shard, Shards
 from kindcast.server.errors import StoreInUse
 from kindcast.server.settings import Settings
 from kindcast.server.store.backup import backup
+from kindcast.server.store.database import Database
+from kindcast.server.store.shards import StoredSubscription
 from tests.harness.application import running_application, show, subscribe, ticket, waiting
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.receiver import running_receiver
@@ -80,32 +85,40 @@ def settled(client: httpx.Client) -> None:
     until(lambda: not any(each["events"] for each in shards_of(client)))
 
 
+def run_sql(database: str, *statements: str) -> None:
+    """Executes the statements in one transaction that no server's group is beside."""
+    engine = create_engine(driver_url(database))
+    with engine.begin() as connection:
+        for each in ("SELECT FROM ledger FOR UPDATE", *statements):
+            connection.execute(text(each))
+    engine.dispose()
+
+
+def joined(server: str) -> str:
+    """The statement with which a server joins that does nothing."""
+    return (
+        "INSERT INTO servers (id, program, alive_until, applied)"
+        f" VALUES ('{server}', '', clock_timestamp() + interval '1 hour', 1000000)"
+    )
+
+
+def leased(server: str, *shards: int) -> str:
+    """The statement that gives shards to a server, whoever had them."""
+    rows = ", ".join(f"({-1 - shard}, '{server}', 1)" for shard in shards)
+    return (
+        f"INSERT INTO leases (subscription, server, fence) VALUES {rows}"
+        " ON CONFLICT (subscription) DO UPDATE SET server = excluded.server, fence = leases.fence + 1"
+    )
+
+
 @contextmanager
 def held_elsewhere(database: str) -> Iterator[None]:
     """Meanwhile another server holds all shards, and does nothing."""
-    engine = create_engine(driver_url(database))
-    with engine.begin() as connection:
-        connection.execute(text("SELECT FROM ledger FOR UPDATE"))
-        connection.execute(
-            text(
-                "INSERT INTO servers (id, program, alive_until, applied)"
-                " VALUES ('elsewhere', '', clock_timestamp() + interval '1 hour', 1000000)"
-            )
-        )
-        for shard in range(SHARDS):
-            connection.execute(
-                text(
-                    "INSERT INTO leases (subscription, server, fence) VALUES (:key, 'elsewhere', 1)"
-                    " ON CONFLICT (subscription) DO UPDATE SET server = 'elsewhere', fence = leases.fence + 1"
-                ),
-                {"key": -1 - shard},
-            )
+    run_sql(database, joined("elsewhere"), leased("elsewhere", *range(SHARDS)))
     try:
         yield
     finally:
-        with engine.begin() as connection:
-            connection.execute(text("DELETE FROM servers WHERE id = 'elsewhere'"))
-        engine.dispose()
+        run_sql(database, "DELETE FROM servers WHERE id = 'elsewhere'")
 
 
 def put_ontology(client: httpx.Client, document: str) -> None:
@@ -244,6 +257,118 @@ def test_a_server_that_joins_takes_its_part_and_one_that_ends_leaves_it(database
         send(first, n=9)
         settled(first)
         assert [len(waiting(first, each)) for each in made] == [2] * 8
+
+
+def test_a_server_leaves_to_others_what_is_more_than_its_part(database: str, tmp_path: Path) -> None:
+    """A server ends and the one that holds the last shards looks at all leases anew, while a third one lives: it keeps
+    those, and holds no other one that it does not match."""
+    with running_servers(database, tmp_path) as (client,):
+        made = [subscribe(client, f"n >= {number}") for number in range(8)]
+        run_sql(database, joined("ending"), joined("idle"), leased("ending", 0, 1))
+        run_sql(database, "DELETE FROM servers WHERE id = 'ending'", "NOTIFY kindcast, ''")
+        send(client, n=9)
+
+        def keeps_its_part() -> bool:
+            held = [each["events"] for each in shards_of(client) if each["server"] is not None]
+            return held == [0, 0]
+
+        until(keeps_its_part, seconds=20.0)
+        run_sql(database, "DELETE FROM servers WHERE id = 'idle'")
+        settled(client)
+        assert [len(waiting(client, each)) for each in made] == [1] * 8
+
+
+def test_a_server_that_wrongly_believes_to_hold_a_shard_takes_others(database: str, tmp_path: Path) -> None:
+    """After a crash PostgreSQL may have lost a heartbeat, so that another server took leases meanwhile."""
+    with running_servers(database, tmp_path) as (client,):
+        made = [subscribe(client, f"n >= {number}") for number in range(8)]
+        until(lambda: None not in [each["server"] for each in shards_of(client)])
+        run_sql(database, joined("elsewhere"), leased("elsewhere", 0, 1))
+        send(client, n=9)
+        until(lambda: [bool(each["events"]) for each in shards_of(client)] == [True, True, False, False], seconds=20.0)
+        run_sql(database, leased("", 0, 1), leased("elsewhere", 2, 3))  # it gives back two and takes the others
+        until(lambda: not any(each["events"] for each in shards_of(client)), seconds=20.0)
+        send(client, n=9)
+        until(lambda: [bool(each["events"]) for each in shards_of(client)] == [False, False, True, True], seconds=20.0)
+        run_sql(database, "DELETE FROM servers WHERE id = 'elsewhere'")
+        settled(client)
+        assert [len(waiting(client, each)) for each in made] == [2] * 8
+
+
+def test_a_load_that_stops_before_its_end_leaves_no_cursor_open(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the exception is still there, whose frames hold the rows."""
+    with running_servers(database, tmp_path) as (client,):
+        made = [subscribe(client, f"n >= {number}") for number in range(8)]
+        send(client, n=9)
+        settled(client)  # so that its place is after them
+    read, wanted, cursors = Database.read, Shards._wanted, list[int]()
+
+    def watched(self: Database, work: Callable[[Connection], Any]) -> Any:
+        def watched_work(connection: Connection) -> Any:
+            try:
+                return work(connection)
+            except LeaseLost:
+                there = text("SELECT count(*) FROM pg_cursors WHERE name <> ''")
+                cursors.append(connection.execute(there).scalar_one())
+                raise
+
+        return read(self, watched_work)
+
+    def stopped(self: Shards, number: int, found: Iterator[StoredSubscription]) -> Iterator[StoredSubscription]:
+        for each in wanted(self, number, found):
+            if len(cursors) < SHARDS:
+                raise LeaseLost
+            yield each
+
+    monkeypatch.setattr(Database, "read", watched)
+    monkeypatch.setattr(Shards, "_wanted", stopped)
+    with running_servers(database, tmp_path) as (client,):
+        send(client, n=9)
+        settled(client)
+        assert [len(waiting(client, each)) for each in made] == [2] * 8
+    assert set(cursors) == {0}
+
+
+class IdleShards(Shards):
+    """Shards with an empty log, of a server that holds all leases."""
+
+    def __init__(self) -> None:
+        leases = SimpleNamespace(listeners=[], fence=lambda key: 1, shared_out=self._shared_out, take=self._taken)
+        super().__init__(cast(BrokerAccess, SimpleNamespace(leases=leases)), 1, max_events=1, look_seconds=60.0)
+        self.waits = asyncio.Event()
+
+    async def _shared_out(self, keys: list[int]) -> SharedOut:
+        return SharedOut(keys, [], 1)
+
+    async def _taken(self, keys: list[int]) -> list[int]:
+        return keys
+
+    async def _load(self, number: int, before: Shard | None, version: str | None = None) -> Shard:
+        return cast(Shard, SimpleNamespace(hurries=False))
+
+    async def _step(self, shard: Shard, fence: int) -> bool:
+        self.waits.set()
+        return False
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_a_shard_ends_although_an_event_comes_at_the_same_time(turns: int) -> None:
+    """The event comes so many turns of the event loop after the shard was told to end."""
+
+    async def ends() -> None:
+        shards = IdleShards()
+        shards.start()
+        await shards.waits.wait()
+        ending = asyncio.create_task(shards.stop())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        shards.wake()
+        async with asyncio.timeout(20.0):
+            await ending
+
+    asyncio.run(ends())
 
 
 def test_another_number_of_shards_is_refused(database: str, tmp_path: Path) -> None:

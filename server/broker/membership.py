@@ -49,6 +49,8 @@ __all__ = [
     "ReadTrees",
 ]
 
+LISTEN_SECONDS = 0.25
+"""The longest wait for a notification at a time, so that the end of a server does not wait for the next heartbeat."""
 BEATS_PER_LEASE = 5
 PAUSE_SECONDS = 0.5
 """The pause before the database is tried again."""
@@ -127,7 +129,8 @@ class Membership:
             self._tell(self._woken)  # a notification may have been missed
             until = time.monotonic() + pause
             while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
-                payloads = {each.payload for each in connection.notifies(timeout=min(left, pause), stop_after=1)}
+                waited = min(left, LISTEN_SECONDS)
+                payloads = {each.payload for each in connection.notifies(timeout=waited, stop_after=1)}
                 if payloads - {self.id, "", servers.UPCOMING}:
                     self._tell(self._woken)
                 if servers.UPCOMING in payloads:

@@ -326,7 +326,8 @@ class Shards:
             except Exception:
                 _log.exception("the shards could not be shared out; trying again")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), self._look_seconds)
+                async with asyncio.timeout(self._look_seconds):
+                    await self._look.wait()
 
     async def _take(self) -> None:
         leases, keys = self._broker.leases, [lease_of(number) for number in range(self.count)]
@@ -362,9 +363,7 @@ class Shards:
         wake, fence = self._wakes[number], self._broker.leases.fence(lease_of(number))
         shard: Shard | None = None
         try:
-            while (
-                self._is_wanted(number) and fence is not None and fence == self._broker.leases.fence(lease_of(number))
-            ):
+            while fence is not None and self._broker.leases.fence(lease_of(number)) == fence:
                 try:
                     wake.clear()
                     if shard is None:
@@ -372,8 +371,10 @@ class Shards:
                     if await self._step(shard, fence):
                         await asyncio.sleep(0 if shard.hurries else GATHER_SECONDS)
                     else:
+                        # `wait_for` of Python 3.11 ignores a cancellation that comes together with a wake.
                         with contextlib.suppress(TimeoutError):
-                            await asyncio.wait_for(wake.wait(), self._look_seconds)
+                            async with asyncio.timeout(self._look_seconds):
+                                await wake.wait()
                 except LeaseLost:
                     break
                 except Exception as error:
@@ -417,14 +418,9 @@ class Shards:
     def _wanted(self, number: int, found: Iterator[StoredSubscription]) -> Iterator[StoredSubscription]:
         """Yields the subscriptions while this server wants the shard. Runs in a worker thread. Raises `LeaseLost`."""
         for each in found:
-            if not self._is_wanted(number):
+            if self._stopped or number in self._ending:
                 raise LeaseLost
             yield each
-
-    def _is_wanted(self, number: int) -> bool:
-        """Whether the shard goes on here. Its task must ask this too: `asyncio.wait_for` of Python 3.11 ignores a
-        cancellation if what it waits for happens at the same time."""
-        return not self._stopped and number not in self._ending
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
         """Like `read` of the broker. If it is cancelled, it ends after the worker thread has returned the

@@ -331,8 +331,9 @@ class SharedCircuits:
             except Exception as error:
                 _log.error("the circuits of operators cannot be shared; trying again: %s", error)
                 await asyncio.sleep(SHARE_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), SHARE_SECONDS)
+            with contextlib.suppress(TimeoutError):  # `wait_for` of Python 3.11 may ignore a cancellation
+                async with asyncio.timeout(SHARE_SECONDS):
+                    await self._woken.wait()
             self._woken.clear()
 
     async def exchange(self) -> None:

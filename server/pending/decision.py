@@ -354,13 +354,14 @@ class LateMatchingService:
             if not await self.broker.leases.take([LATE_MATCHING]):
                 return LONGEST_SLEEP_SECONDS  # another server decides; its end wakes this
             now = time.time()
-            limit = ROWS_PER_READ + len(self._busy)
+            busy = frozenset(self._busy)  # of before the read, which may still see rows that are decided meanwhile
+            limit = ROWS_PER_READ + len(busy)
 
             def read(connection: Connection) -> tuple[list[Row[Any]], float | None]:
                 return pending_store.due(connection, now, limit=limit), pending_store.next_due(connection, after=now)
 
             rows, upcoming = await self.broker.read(read)
-            free = [row for row in rows if (row.event, row.subscription) not in self._busy]
+            free = [row for row in rows if (row.event, row.subscription) not in busy]
             self._begin(free)
             if len(rows) == limit and free:
                 return 0.0

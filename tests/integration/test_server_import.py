@@ -100,10 +100,8 @@ def test_import_makes_of_each_line_what_subscribing_makes_of_it(client: httpx.Cl
     assert len(found) == 2 * len(made.keys() & {3, 18, 20}) == 6
 
 
-def test_second_import_parses_no_text_of_a_known_shape_again(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither in the lines after the first thousand, nor in the next request; a declaration makes it begin anew."""
+def counted_parses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that are parsed from now on, but for those whose shape is known."""
     parsed: list[str] = []
     parse = text_module.parse_text
 
@@ -112,6 +110,14 @@ def test_second_import_parses_no_text_of_a_known_shape_again(
         return parse(text)
 
     monkeypatch.setattr(text_module, "parse_text", counted)
+    return parsed
+
+
+def test_second_import_parses_no_text_of_a_known_shape_again(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in the lines after the first thousand, nor in the next request; a declaration makes it begin anew."""
+    parsed = counted_parses(monkeypatch)
 
     def import_lines(start: int, count: int) -> None:
         lines = [{"expression": f"name = 'n{n}' and price <= {n}"} for n in range(start, start + count)]
@@ -152,18 +158,25 @@ def test_compiler_is_lent_to_one_import_at_a_time_and_is_not_kept_after_a_failur
     asyncio.run(lend())
 
 
-def test_compiler_that_remembers_too_much_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "texts", [[f"name = 'n{n}'" for n in range(600)], [f"a{n} = 1" for n in range(40)]], ids=["constants", "shapes"]
+)
+def test_compiler_that_remembers_too_much_begins_anew(monkeypatch: pytest.MonkeyPatch, texts: list[str]) -> None:
     """A cache that is kept between requests has a bound, of shapes and of constants."""
-    vocabulary = Vocabulary.from_ontologies([])
-    monkeypatch.setattr(bulk_module, "MOST_REMEMBERED", 500)
-    for texts in ([f"name = 'n{n}'" for n in range(600)], [f"a{n} = 1" for n in range(40)]):
-        compiler = BulkCompiler()
+    vocabulary, compiler, parsed = Vocabulary.from_ontologies([]), BulkCompiler(), counted_parses(monkeypatch)
+
+    def parsed_again() -> bool:
+        parsed.clear()
         compiler.compile(texts, vocabulary, {})
-        known = compiler._known
-        assert known is not None
-        assert known.remembered > 500
-        compiler.trim()
-        assert compiler._known is None
+        return bool(parsed)
+
+    assert parsed_again()
+    assert parsed_again() is (texts[0] == "a0 = 1"), "a shape is learned from its second text"
+    compiler.trim()
+    assert not parsed_again()
+    monkeypatch.setattr(bulk_module, "MOST_REMEMBERED", 500)
+    compiler.trim()
+    assert parsed_again()
 
 
 def test_import_of_more_than_the_server_takes_makes_those_for_which_there_is_room(tmp_path: Path) -> None:

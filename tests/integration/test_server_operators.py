@@ -8,8 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import create_engine, delete
+from sqlalchemy import Connection, create_engine, delete
 
+from kindcast.server.store import pending as pending_store
 from kindcast.server.store.tables import operators
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket, waiting
 from tests.harness.operator_service import OperatorService, running_service
@@ -66,6 +67,29 @@ def _has(client: httpx.Client, created: dict[str, Any], messages: int) -> bool:
 def trace(client: httpx.Client, sequence: int) -> dict[str, Any]:
     found: dict[str, Any] = client.get(f"/v1/events/{sequence}/trace").json()
     return found
+
+
+def test_candidate_that_is_decided_during_a_read_is_not_decided_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read still sees it. A call that is made again costs, and would be measured twice."""
+    due = pending_store.due
+
+    def due_before(connection: Connection, now: float, *, limit: int) -> Any:
+        rows = due(connection, now, limit=limit)
+        time.sleep(0.2)  # decisions are stored meanwhile
+        return rows
+
+    monkeypatch.setattr(pending_store, "due", due_before)
+    with running_service() as own, running_application(tmp_path, **QUICK) as client:
+        register(client, own, "yes")
+        made = subscribe(client, "yes()")
+        for n in range(10):
+            publish(client, n=n)
+            time.sleep(0.03)
+        until(lambda: _has(client, made, 10))
+        assert own.asked() == {"/yes": 10}
+        assert client.get("/v1/operators/yes").json()["learned"]["calls"] == 10
 
 
 def test_operator_registered_is_listed_changed_and_deleted(tmp_path: Path, service: OperatorService) -> None:

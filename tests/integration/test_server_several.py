@@ -61,10 +61,11 @@ def database(postgresql: PostgreSQL) -> str:
     return postgresql.new_database()
 
 
-def until(done: Callable[[], object], seconds: float = 20.0) -> None:
+def until(done: Callable[[], object], seconds: float = 20.0, shown: Callable[[], object] = lambda: None) -> None:
+    """Waits until `done()` is true. If it never is, the error has `shown()`."""
     deadline = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, shown()
         time.sleep(0.02)
 
 
@@ -130,7 +131,7 @@ def test_an_activation_ends_although_the_other_server_could_not_say_that_it_has_
             raise OperationalError("UPDATE servers", {}, OSError("the connection broke"))
         said(connection, id, commits)
 
-    with running_two(database, tmp_path, lease_seconds=1.0) as (first, second):
+    with running_two(database, tmp_path, lease_seconds=10.0) as (first, second):
         monkeypatch.setattr(servers, "note_applied", broken)
         answer = first.put("/v1/ontologies/x", content=TURTLE, headers={"Content-Type": "text/turtle"}, timeout=30.0)
         assert answer.status_code == 201, answer.text
@@ -267,20 +268,22 @@ def test_one_server_at_a_time_may_test_an_operator(database: str, tmp_path: Path
 def test_statistics_of_operators_are_those_of_the_server_that_decides(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No lease ends meanwhile: a server that loses its lease reads what was stored, and forgets what was not."""
     monkeypatch.setattr(pending_decision, "KEEP_SECONDS", 0.2)
     with running_service() as service:
-        settings = {"allow_private_sinks": True, "plugins": False}
+        settings = {"allow_private_sinks": True, "plugins": False, "lease_seconds": 60.0}
         with running_two(database, tmp_path, **settings) as (first, second):
             first.put("/v1/operators/yes", json={"url": f"{service.url}/yes"}).raise_for_status()
             made = subscribe(first, "yes()")
             for n in range(3):
                 second.post("/v1/events", json={"n": n}).raise_for_status()
-            until(lambda: len(waiting(first, made)) == 3)
+            until(lambda: len(waiting(first, made)) == 3, shown=lambda: waiting(first, made))
 
-            def calls(server: httpx.Client) -> int:
-                return int(server.get("/v1/operators/yes").json()["learned"]["calls"])
+            def calls() -> list[int]:
+                answers = [each.get("/v1/operators/yes").json() for each in (first, second)]
+                return [each["learned"]["calls"] for each in answers]
 
-            until(lambda: calls(first) == calls(second) == 3)
+            until(lambda: calls() == [3, 3], shown=calls)
 
 
 def test_a_stream_hears_of_events_of_the_other_server(database: str, tmp_path: Path) -> None:

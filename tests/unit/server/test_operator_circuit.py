@@ -1,6 +1,7 @@
 """The circuit breaker of an operator, with a clock of the test's own."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +11,7 @@ from kindcast.server.operators.operator_clients import (
     FIRST_PAUSE_SECONDS,
     OTHER_PROBE_SECONDS,
     Circuit,
+    SharedCircuits,
 )
 from kindcast.server.store.servers import CircuitState
 
@@ -187,5 +189,28 @@ def test_circuit_whose_question_is_cancelled_blocks_nobody() -> None:
         await other
         circuit.succeeded()
         assert circuit.state == "closed"
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_exchange_of_circuits_ends_although_one_changes_at_the_same_time(turns: int) -> None:
+    """It changes so many turns of the event loop after the exchange was cancelled; with none, just before."""
+
+    async def body() -> None:
+        shared = SharedCircuits(cast(Any, None))  # without circuits it asks no broker
+        exchanging = asyncio.create_task(shared.run())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if turns == 0:
+            shared.circuit("x", 1.0)
+            shared.forget("x")
+        exchanging.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        shared.circuit("x", 1.0)
+        shared.forget("x")
+        done, _ = await asyncio.wait([exchanging], timeout=5.0)
+        assert done
 
     asyncio.run(body())

@@ -133,10 +133,10 @@ def _routes() -> list[BaseRoute]:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    async with (
-        running_access(settings) as app.state.access,
-        running_tenants(
-            settings, app.state.event_reader, app.state.access.store, app.state.access.ring.roles_of
-        ) as app.state.tenants,
-    ):
-        yield
+    async with running_access(settings) as access:
+        app.state.access = access
+        ring = access.ring
+        async with running_tenants(
+            settings, app.state.event_reader, access.store, ring.roles_of, lambda name: ring.tenants.get(name)
+        ) as app.state.tenants:
+            yield

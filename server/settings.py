@@ -101,7 +101,8 @@ class Settings(BaseSettings):
     tenant_limits: dict[str, float] = {}
     """The default limits of each tenant."""
     max_open_tenants: PositiveInt = 256
-    """The maximum number of tenants with a matcher in memory and an open database. Above it, an idle one is closed."""
+    """The maximum number of tenants with a matcher in memory and an open database. Above it, an idle one is closed. On
+    PostgreSQL the default is at most an eighth of its `max_connections`."""
     tenant_idle_seconds: PositiveFloat = 900.0
     """A tenant that was unused for this long and has no due work is closed until it is used again."""
     session_seconds: PositiveFloat = 12 * 3_600.0
@@ -322,7 +323,7 @@ class Settings(BaseSettings):
         """Refuses settings that shards do not support."""
         if self.shards is None:
             return self
-        if self.has_tenants:
+        if self.is_sqlite:
             raise ValueError("shards needs a PostgreSQL database: set database to its URL")
         limits = {**self.key_limits, **self.tenant_limits}
         if self.max_matches_per_event is not None or "matches_per_event" in limits:
@@ -356,8 +357,8 @@ class Settings(BaseSettings):
         return not is_loopback(self.host) or self.oidc_issuer is not None
 
     @property
-    def has_tenants(self) -> bool:
-        """Whether there can be other tenants than `default`. Each has its own SQLite database."""
+    def is_sqlite(self) -> bool:
+        """Whether the database is SQLite; else it is PostgreSQL."""
         return make_url(self.database_url).get_backend_name() == "sqlite"
 
     @property

@@ -6,7 +6,9 @@ all of them share.
                                    └── opened on first use; closed when long idle and nothing is due
 
 The tenant `default` is the database of the server and always open. The others are in `tenants/NAME/` of the data
-folder. A tenant with due work (webhooks, candidates of operators) stays open, and the next start opens it again.
+folder or, on PostgreSQL, in a schema each. A tenant with due work (webhooks, candidates of operators) stays open, and
+the next start opens it again. If several servers share a PostgreSQL, each opens a tenant on its first use there; a
+tenant with due work that no server has open any more, because its server ended, is opened by another one.
 """
 
 import asyncio
@@ -16,12 +18,12 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio.to_thread
 from sqlalchemy import Connection, Row
@@ -56,15 +58,22 @@ from kindcast.server.security.permissions import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings
 from kindcast.server.store import ontologies, pending, subscriptions
 from kindcast.server.store.backup import MAIN, reading
+from kindcast.server.store.database import in_schema, max_connections, normalised
 from kindcast.server.store.deliveries import awaiting_webhooks
 from kindcast.server.store.pending import ontology_is_needed
-from kindcast.server.store.system import SystemStore
+from kindcast.server.store.system import SystemStore, Tenant
 from kindcast.server.worker_threads import short_turns
 
 __all__ = ["SharedOntologies", "TenantServices", "Tenants", "running_services", "running_tenants"]
 
 LOOK_SECONDS = 5.0
 """The interval of the checks for idle tenants."""
+SHARED_LOOK_SECONDS = 1.0
+"""The same interval on PostgreSQL, where other servers may have changed or deleted a tenant, or may have ended."""
+CONNECTIONS_PER_TENANT = 8
+"""By default, the number of a PostgreSQL's connections for each tenant that a server may have open. An open one needs
+two, and for a short time a third. The rest is for other servers."""
+LEAST_OPEN = 4
 PATIENCE_SECONDS = 5.0
 """How long running requests of a tenant that is being deleted may take."""
 POLL_SECONDS = 0.02
@@ -92,16 +101,17 @@ class TenantServices:
 
 @asynccontextmanager
 async def running_services(
-    settings: Settings, reader: EventReader, roles_of: RolesOf = EVERYBODY, *, is_first: bool
+    settings: Settings, reader: EventReader, roles_of: RolesOf = EVERYBODY, *, first: Broker | None = None
 ) -> AsyncIterator[TenantServices]:
-    """A context manager that runs all services over one database. Raises the errors of `Broker.start`."""
-    broker = Broker(settings, is_first=is_first, roles_of=roles_of)
+    """A context manager that runs all services over one database. `first` is the broker of the tenant `default`; None
+    if this is it. Raises the errors of `Broker.start`."""
+    broker = Broker(settings, first=first, roles_of=roles_of)
     backtests = Backtests(broker, settings, reader)
     await broker.start()
     jobs = Jobs(broker, kept=settings.max_jobs, seconds=settings.job_seconds)
     try:
         async with (
-            running_delivery(broker, settings, hears_signals=is_first) as delivery,
+            running_delivery(broker, settings, hears_signals=first is None) as delivery,
             running_late_matching(broker, settings) as late_matching,
             running_history(broker, late_matching) as history,
         ):
@@ -114,6 +124,14 @@ async def running_services(
         await broker.stop()
 
 
+class _Open(NamedTuple):
+    """An open tenant, what ends its services, and its row when it was opened."""
+
+    services: TenantServices
+    stack: AsyncExitStack
+    tenant: Tenant
+
+
 class Tenants:
     """The open tenants of one server. For one event loop."""
 
@@ -124,13 +142,19 @@ class Tenants:
         store: SystemStore,
         default: TenantServices,
         roles_of: RolesOf = EVERYBODY,
+        known: Callable[[str], Tenant | None] = lambda _: None,
     ) -> None:
+        """`known` returns the row of a tenant, as requests know it."""
         self.default = default
+        self._known = known
         self._roles_of = roles_of
         self._settings = settings
         self._reader = reader
         self._store = store
-        self._open: dict[str, tuple[TenantServices, AsyncExitStack]] = {}
+        self.on_postgresql = default.broker.database == "postgresql"
+        """Whether tenants are schemas of one PostgreSQL, which other servers may use too."""
+        self._max_open = settings.max_open_tenants
+        self._open: dict[str, _Open] = {}
         self._opening: dict[str, asyncio.Task[TenantServices]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self.shared = SharedOntologies(self)
@@ -155,8 +179,8 @@ class Tenants:
     async def _find(self, name: str) -> TenantServices:
         if name == DEFAULT_TENANT:
             return self.default
-        if name in self._open:
-            return self._open[name][0]
+        if name in self._open and self._is_current(name):
+            return self._open[name].services
         opening = self._opening.get(name)
         if opening is None:
             # A separate task, so that a request that is cancelled meanwhile leaves no half-opened tenant.
@@ -166,16 +190,23 @@ class Tenants:
 
     async def _make_open(self, name: str) -> TenantServices:
         async with self._locks.setdefault(name, asyncio.Lock()):
+            if not self._is_current(name):
+                await self._close_deleted(name)
             if name not in self._open:
                 await self._make_room()
-                services, stack = await self._begin(name)
+                opened = await self._begin(name)
                 try:
-                    async with self.shared.opening(name, services.broker):
-                        self._open[name] = services, stack
+                    async with self.shared.opening(name, opened.services.broker):
+                        self._open[name] = opened
                 except BaseException:
-                    await stack.aclose()
+                    await opened.stack.aclose()
                     raise
-            return self._open[name][0]
+            return self._open[name].services
+
+    def _is_current(self, name: str) -> bool:
+        """Returns False if another server deleted an open tenant, and a later one has its name."""
+        known, opened = self._known(name), self._open.get(name)
+        return known is None or opened is None or known.created_at <= opened.tenant.created_at
 
     def _opened(self, name: str, opening: "asyncio.Task[TenantServices]") -> None:
         del self._opening[name]
@@ -188,38 +219,36 @@ class Tenants:
 
     def others(self) -> list[tuple[str, TenantServices]]:
         """Returns the open tenants except `default`, by name."""
-        return [(name, services) for name, (services, _) in sorted(self._open.items())]
+        return [(name, each.services) for name, each in sorted(self._open.items())]
 
-    async def names(self) -> list[str]:
-        """Returns the names of all created tenants, open or not."""
-        return [each.name for each in (await anyio.to_thread.run_sync(self._store.load))[2]]
+    async def created(self) -> list[Tenant]:
+        """Returns all created tenants except `default`, open or not."""
+        everyone = await anyio.to_thread.run_sync(self._store.tenants)
+        return [each for each in everyone if each.name != DEFAULT_TENANT]
+
+    async def with_tables(self) -> set[str]:
+        """Returns the schemas of all tenants that were ever opened, at any server of this PostgreSQL."""
+        return await anyio.to_thread.run_sync(self._store.with_tables)
 
     def folder(self, name: str) -> Path:
-        """Returns the folder with the data of a tenant."""
+        """Returns the folder with the data of a tenant; on PostgreSQL, with what this server keeps of it."""
         return self._settings.data / "tenants" / name
 
     def subscriptions(self, name: str) -> int | None:
         """Returns the number of subscriptions of a tenant; None if it is not open."""
         if not self.is_open(name):
             return None
-        services = self.default if name == DEFAULT_TENANT else self._open[name][0]
+        services = self.default if name == DEFAULT_TENANT else self._open[name].services
         return len(services.broker.state.live_subscriptions)
 
     async def delete(self, name: str) -> None:
-        """Closes a tenant and deletes all its data. Running requests get `PATIENCE_SECONDS` to end. Raises
-        `UnknownTenant`, `TenantInUse`."""
+        """Closes a tenant and deletes all its data. Running requests get `PATIENCE_SECONDS` to end. On PostgreSQL the
+        data is deleted when the other servers have closed it as well. Raises `UnknownTenant`, `TenantInUse`."""
         if name == DEFAULT_TENANT:
             raise TenantInUse("the tenant 'default' is always there and cannot be deleted")
         async with self._locks.setdefault(name, asyncio.Lock()):
             await anyio.to_thread.run_sync(self._store.check_unused, name)
-            if name in self._open:
-                services, stack = self._open[name]
-                services.delivery.wakeups.close()
-                deadline = time.monotonic() + PATIENCE_SECONDS
-                while services.under_way and time.monotonic() < deadline:
-                    await asyncio.sleep(POLL_SECONDS)
-                del self._open[name]
-                await stack.aclose()
+            await self._close_deleted(name)
             gone = self.folder(f"{name}{DELETED}{secrets.token_hex(8)}")
 
             def remove() -> None:
@@ -228,43 +257,73 @@ class Tenants:
 
             await anyio.to_thread.run_sync(self._store.delete_tenant, name, remove)
             await anyio.to_thread.run_sync(partial(shutil.rmtree, gone, ignore_errors=True))
+        if self.on_postgresql:
+            with contextlib.suppress(StoreUnavailable):  # `look` tries again, at this server or another one
+                await anyio.to_thread.run_sync(self._store.drop_deleted)
+
+    async def _close_deleted(self, name: str) -> None:
+        """Closes a tenant that is being deleted. The caller holds its lock."""
+        if name not in self._open:
+            return
+        services = self._open[name].services
+        services.delivery.wakeups.close()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while services.under_way and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_SECONDS)
+        await self._open.pop(name).stack.aclose()
 
     def _remove_deleted(self) -> None:
         """Removes the files of deleted tenants that a killed process left."""
         for each in self.folder("").glob(f"*{DELETED}*"):
             shutil.rmtree(each, ignore_errors=True)
 
-    async def _begin(self, name: str) -> tuple[TenantServices, AsyncExitStack]:
-        await anyio.to_thread.run_sync(self._store.set_awake, name, True)
-        settings = self._settings.model_copy(
-            update={
-                "data": self.folder(name),
-                "database": None,
-                "snapshot": None,
-            }
-        )
+    async def _begin(self, name: str) -> _Open:
+        tenant = await anyio.to_thread.run_sync(self._store.wake, name)
         stack = AsyncExitStack()
         services = await stack.enter_async_context(
-            running_services(settings, self._reader, self._roles_of, is_first=False)
+            running_services(self._settings_of(tenant), self._reader, self._roles_of, first=self.default.broker)
         )
         _log.info("opened tenant %s; %d are open", name, len(self) + 1)
-        return services, stack
+        return _Open(services, stack, tenant)
+
+    def _settings_of(self, tenant: Tenant) -> Settings:
+        """Returns the settings of the services of a tenant."""
+        own: dict[str, Any] = {"data": self.folder(tenant.name), "database": None, "snapshot": None}
+        if self.on_postgresql:
+            own["data"].mkdir(parents=True, exist_ok=True)
+            url = in_schema(normalised(self._settings.database_url), tenant.schema)
+            own["database"] = url.render_as_string(hide_password=False)
+            own["shards"] = None
+            own["reader_connections"] = -(-self._settings.reader_connections // 2)
+        return self._settings.model_copy(update=own)
 
     async def _make_room(self) -> None:
         """Closes the least recently used idle tenant, if too many are open."""
-        if len(self) < self._settings.max_open_tenants:
+        if len(self) < self._max_open:
             return
-        for name, (services, _) in sorted(self._open.items(), key=lambda each: each[1][0].used_at):
-            if await self._close_if_quiet(name, services):
+        for name, each in sorted(self._open.items(), key=lambda item: item[1].services.used_at):
+            if await self._close_if_quiet(name, each.services):
                 return
         raise BrokerBusy("too many tenants are in use at the same time: try again in a moment")
 
     async def look(self) -> None:
-        """Closes idle tenants without due work."""
+        """Closes idle tenants without due work and, on PostgreSQL, those that another server deleted."""
         before = time.monotonic() - self._settings.tenant_idle_seconds
-        for name, (services, _) in list(self._open.items()):
-            if services.used_at < before:
-                await self._close_if_quiet(name, services)
+        for name, each in list(self._open.items()):
+            if each.services.used_at < before:
+                await self._close_if_quiet(name, each.services)
+        if not self.on_postgresql:
+            return
+        opened = {name: each.tenant for name, each in self._open.items()}
+        if opened:
+            existing = await anyio.to_thread.run_sync(self._store.existing, list(opened.values()))
+            for name, tenant in opened.items():
+                if tenant.schema not in existing:
+                    async with self._locks[name]:
+                        await self._close_deleted(name)
+                    await anyio.to_thread.run_sync(partial(shutil.rmtree, self.folder(name), ignore_errors=True))
+        for schema in await anyio.to_thread.run_sync(self._store.drop_deleted):
+            _log.info("deleted the data of a deleted tenant: %s", schema)
 
     async def _close_if_quiet(self, name: str, services: TenantServices) -> bool:
         if services.under_way or services.broker.waiting or services.jobs.running:
@@ -272,34 +331,41 @@ class Tenants:
         async with self._locks[name]:
             if name not in self._open or await services.broker.read(_is_due) or services.under_way:
                 return False
-            _, stack = self._open.pop(name)
-            await stack.aclose()
-            await anyio.to_thread.run_sync(self._store.set_awake, name, False)
+            closed = self._open.pop(name)
+            await closed.stack.aclose()
+            await anyio.to_thread.run_sync(self._store.rest, closed.tenant)
             return True
 
     async def wake(self) -> bool:
-        """Opens the tenants that had due work when the last server ended. Returns False if some must wait because too
+        """Opens the tenants that had due work when their last server ended. Returns False if some must wait because too
         many are open."""
-        for each in (await anyio.to_thread.run_sync(self._store.load))[2]:
-            if each.awake:
-                try:
-                    await self._find(each.name)
-                except BrokerBusy:
-                    return False
-                except (ServerError, OSError) as error:
-                    _log.error("tenant %s cannot be opened: %s", each.name, error)
+        waiting = [each for each in await anyio.to_thread.run_sync(self._store.awake) if not self.is_open(each.name)]
+        if self.on_postgresql and waiting:
+            served = await anyio.to_thread.run_sync(self._store.served, waiting)
+            waiting = [each for each in waiting if each.name not in served]
+        for each in waiting:
+            try:
+                await self._find(each.name)
+            except BrokerBusy:
+                return False
+            except (ServerError, OSError) as error:
+                _log.error("tenant %s cannot be opened: %s", each.name, error)
         return True
 
     async def run(self) -> None:
         """Closes idle tenants and opens waiting ones, until it is cancelled."""
         await anyio.to_thread.run_sync(self._remove_deleted)
+        if self.on_postgresql and "max_open_tenants" not in self._settings.model_fields_set:
+            connections = await self.default.broker.read(max_connections)
+            self._max_open = min(self._max_open, max(LEAST_OPEN, connections // CONNECTIONS_PER_TENANT))
         are_awake = await self.wake()
         while True:
-            await asyncio.sleep(min(LOOK_SECONDS, self._settings.tenant_idle_seconds))
+            pause = SHARED_LOOK_SECONDS if self.on_postgresql else LOOK_SECONDS
+            await asyncio.sleep(min(pause, self._settings.tenant_idle_seconds))
             try:
                 await self.look()
                 await self.shared.look()
-                are_awake = are_awake or await self.wake()
+                are_awake = (are_awake and not self.on_postgresql) or await self.wake()
             except Exception:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
 
@@ -308,18 +374,19 @@ class Tenants:
         if self._opening:
             await asyncio.wait(self._opening.values())
         while self._open:
-            name, (services, stack) = self._open.popitem()
+            _, closed = self._open.popitem()
             due = True
             with contextlib.suppress(ServerError):
-                due = await services.broker.read(_is_due)
-            await stack.aclose()
-            with contextlib.suppress(ServerError):
-                await anyio.to_thread.run_sync(self._store.set_awake, name, due)
+                due = await closed.services.broker.read(_is_due)
+            await closed.stack.aclose()
+            if not due:
+                with contextlib.suppress(ServerError):
+                    await anyio.to_thread.run_sync(self._store.rest, closed.tenant)
 
     def _close_streams(self) -> None:
         """Called when the process must stop."""
-        for services, _ in list(self._open.values()):
-            services.delivery.wakeups.close()
+        for each in list(self._open.values()):
+            each.services.delivery.wakeups.close()
 
 
 def _is_due(connection: Connection) -> bool:
@@ -329,11 +396,16 @@ def _is_due(connection: Connection) -> bool:
 
 @asynccontextmanager
 async def running_tenants(
-    settings: Settings, reader: EventReader, store: SystemStore, roles_of: RolesOf = EVERYBODY
+    settings: Settings,
+    reader: EventReader,
+    store: SystemStore,
+    roles_of: RolesOf = EVERYBODY,
+    known: Callable[[str], Tenant | None] = lambda _: None,
 ) -> AsyncIterator[Tenants]:
-    """A context manager that runs the tenant `default`, and the others when they are used."""
-    async with running_services(settings, reader, roles_of, is_first=True) as default:
-        tenants = Tenants(settings, reader, store, default, roles_of)
+    """A context manager that runs the tenant `default`, and the others when they are used. `known` returns the row of a
+    tenant, as requests know it."""
+    async with running_services(settings, reader, roles_of) as default:
+        tenants = Tenants(settings, reader, store, default, roles_of, known)
         running = asyncio.create_task(tenants.run(), name="tenants")
         try:
             yield tenants
@@ -379,18 +451,21 @@ class SharedOntologies:
         """Held while a shared ontology is changed, and while a newly opened tenant follows."""
         self._behind: set[str] = set()
         """Open tenants that could not follow yet."""
+        self._followed: list[tuple[Any, ...]] | None = None
+        """On PostgreSQL: what was shared when the open tenants last followed, perhaps changed by another server."""
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
         """A context manager: meanwhile no open tenant closes or changes its vocabulary, and no other tenant becomes
         usable."""
-        async with self._lock, AsyncExitStack() as stack:
+        alone = self._tenants.default.broker.sharing(alone=True)
+        async with self._lock, alone, AsyncExitStack() as stack:
             held = self._tenants.others()
             for _, services in held:
                 services.under_way += 1
                 stack.callback(_leave, services)
             for _, services in held:
-                await stack.enter_async_context(services.broker.vocabulary_commands.changing())
+                await stack.enter_async_context(services.broker.vocabulary_commands.changing(follows=True))
             yield
 
     async def agree(self, change: SharedChange) -> dict[str, int]:
@@ -399,10 +474,10 @@ class SharedOntologies:
         Raises `SharingRefused`, `OntologyInUse`.
         """
         counted: Counter[str] = Counter()
-        for name in await self._tenants.names():
-            if name != DEFAULT_TENANT:
-                counted.update(await self._look(name, change))
-                counted["tenants"] += 1
+        with_tables = await self._tenants.with_tables() if self._tenants.on_postgresql else set()
+        for each in await self._tenants.created():
+            counted.update(await self._look(each, change, with_tables))
+            counted["tenants"] += 1
         if counted["own"]:
             raise SharingRefused(
                 f"tenants that have an ontology {change.name!r} of their own: {counted['own']}. Choose another name",
@@ -428,18 +503,25 @@ class SharedOntologies:
     async def opening(self, name: str, broker: Broker) -> AsyncIterator[None]:
         """A context manager that makes a newly opened tenant follow `default` before the block makes it usable. Raises
         `StoreUnavailable` if that is not possible."""
-        async with self._lock:
-            async with broker.vocabulary_commands.changing():
+        async with self._lock, broker.sharing(alone=False):
+            async with broker.vocabulary_commands.changing(follows=True):
                 await self._bring(name, broker, must=True)
             yield
 
     async def look(self) -> None:
-        """Tries the tenants that could not follow again."""
+        """Tries the tenants that could not follow again and, on PostgreSQL, makes all open ones follow what another
+        server has changed."""
+        if self._tenants.on_postgresql:
+            rows = await self._tenants.default.broker.read(ontologies.shared_versions)
+            if (now := [tuple(each) for each in rows]) != self._followed:
+                self._behind.update(name for name, _ in self._tenants.others())
+                self._followed = now
         for name, services in self._tenants.others():
             if name in self._behind:
                 services.under_way += 1
                 try:
-                    async with self._lock, services.broker.vocabulary_commands.changing():
+                    following = services.broker.vocabulary_commands.changing(follows=True)
+                    async with self._lock, services.broker.sharing(alone=False), following:
                         await self._bring(name, services.broker)
                 finally:
                     services.under_way -= 1
@@ -447,6 +529,8 @@ class SharedOntologies:
     async def _bring(self, name: str, broker: Broker, *, must: bool = False) -> None:
         self._behind.discard(name)
         try:
+            if self._tenants.on_postgresql:
+                await self._tenants.default.broker.follow()
             await broker.vocabulary_commands.follow_shared(self._tenants.default.broker)
         except (ServerError, SemanticError) as error:
             _log.error("tenant %s cannot follow the shared ontologies yet: %s", name, error)
@@ -454,23 +538,28 @@ class SharedOntologies:
                 raise StoreUnavailable("this tenant cannot use the shared ontologies yet: try again later") from error
             self._behind.add(name)
 
-    async def _look(self, name: str, change: SharedChange) -> Counter[str]:
-        """Returns the effect of the change in one tenant, which need not be open."""
+    async def _look(self, tenant: Tenant, change: SharedChange, with_tables: Set[str]) -> Counter[str]:
+        """Returns the effect of the change in one tenant, which need not be open. `with_tables` are the schemas of
+        PostgreSQL."""
 
         def see(connection: Connection) -> _Seen:
             return _see(connection, change)
 
-        services = dict(self._tenants.others()).get(name)
+        services = dict(self._tenants.others()).get(tenant.name)
         try:
             if services is not None:
                 seen = await services.broker.read(see)
+            elif self._tenants.on_postgresql:
+                if tenant.schema not in with_tables:
+                    return Counter()
+                seen = await self._tenants.default.broker.read_tenant(tenant.schema, see)
             else:
-                path = self._tenants.folder(name) / MAIN
+                path = self._tenants.folder(tenant.name) / MAIN
                 if not path.exists():
                     return Counter()
                 seen = await anyio.to_thread.run_sync(_read_closed, path, change)
         except (ServerError, DBAPIError) as error:
-            _log.warning("tenant %s cannot be looked into: %s", name, error)
+            _log.warning("tenant %s cannot be looked into: %s", tenant.name, error)
             return Counter(unread=1)
         return await anyio.to_thread.run_sync(_judge, seen, change)
 

@@ -71,6 +71,8 @@ STREAM_TOKENS = "stream tokens"
 """The name of the secret that signs stream tokens."""
 LOOK_SECONDS = 1.0
 """The interval of the checks for changes of keys by other processes, such as the command line."""
+UNKNOWN_KEY_SECONDS = 0.1
+"""The shortest interval of these checks, if requests show keys that this server does not know."""
 USAGE_SECONDS = 10.0
 USED_TOKENS_SECONDS = 60.0
 FORGET_SECONDS = 3_600.0
@@ -111,10 +113,29 @@ class AccessControl:
         self._refusals = MAX_REFUSALS
         self._refused_at = time.monotonic()
         self._unwritten = 0
+        self._looked_at = -1.0
+        self._looking: asyncio.Task[None] | None = None
 
     async def refresh(self) -> None:
         """Reads the keys and tenants again."""
         await anyio.to_thread.run_sync(self.ring.load)
+
+    async def look_for_key(self, token: str | None) -> None:
+        """Reads the keys again if this server does not know the key of a request: another server or the command line
+        may have made it a moment ago. All such requests together look once in `UNKNOWN_KEY_SECONDS`, so one waits for
+        at most twice as long."""
+        asked = time.monotonic()
+        id = None if token is None else id_of(token)
+        while id is not None and id not in self.ring.keys and self._looked_at < asked:
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look(), name="keys that are not known")
+            await asyncio.shield(self._looking)
+
+    async def _look(self) -> None:
+        await asyncio.sleep(max(0.0, self._looked_at + UNKNOWN_KEY_SECONDS - time.monotonic()))
+        self._looked_at = time.monotonic()
+        with contextlib.suppress(ServerError):
+            await self.refresh()
 
     async def identify(self, scope: Scope) -> Caller:
         """Returns the caller of a request, from its key, from the session of its browser, or from a token of the
@@ -123,6 +144,7 @@ class AccessControl:
         token = _bearer(headers)
         if self.provider is not None and token is not None and id_of(token) is None:
             return await self._subject(self.provider, token, headers)
+        await self.look_for_key(token)
         key, session = self._key_of(scope, headers)
         chosen = None if session is None or session.tenant not in self.ring.tenants else session.tenant
         tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is not used
@@ -385,6 +407,8 @@ class Gate:
             return
         access: AccessControl | None = scope["app"].state.access
         token = take_token(scope)
+        if access is not None and not access.ring.required:
+            await access.look_for_key(_bearer(Headers(scope=scope)))
         if access is None or not access.ring.required:
             if access is not None and not access.settings.open_behind_proxy and _was_forwarded(scope):
                 await self._answer(scope, receive, send, _forwarded_without_keys())

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 
 from kindcast.server.api.access import AccessControl, audit_detail, entry_of, wrong_key
 from kindcast.server.api.problem_types import Problem, problem_of
-from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment, not_yet
+from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment
 from kindcast.server.api.subscriptions import read_body, read_key
 from kindcast.server.errors import TenantExists, UnknownKey, UnknownTenant
 from kindcast.server.security.browser_sessions import Session, cookie_name, is_of_own_page, session_token
@@ -216,7 +216,7 @@ async def create_tenant(
 ) -> Response:
     """Creates a tenant. It is used with its own keys, and by administrators of all tenants."""
     asked = read_body(TenantBody, await json_object(request, settings))
-    _check_name(asked.name, "/name", settings)
+    _check_name(asked.name, "/name")
     _check_limits(asked.limits)
     if asked.name == DEFAULT_TENANT:
         raise problem_of(TenantExists(asked.name))
@@ -344,13 +344,11 @@ def _tenant(access: AccessControl, tenants: Tenants, name: str) -> dict[str, Any
     }
 
 
-def _check_name(name: str, pointer: str, settings: Settings) -> None:
+def _check_name(name: str, pointer: str) -> None:
     if not TENANT.fullmatch(name):
         raise _invalid(
             pointer, "the name of a tenant has up to 40 characters of a-z, 0-9 and -, and does not begin or end with -"
         )
-    if name != DEFAULT_TENANT and not settings.has_tenants:
-        raise not_yet("tenants on PostgreSQL", pointer)
 
 
 def _check_limits(limits: dict[str, float]) -> None:
@@ -372,7 +370,7 @@ def _found(access: AccessControl, caller: Caller, id: str) -> Key:
 def _check(asked: KeyBody, caller: Caller, settings: Settings) -> None:
     """Checks the request for a new key. Raises `Problem`."""
     if asked.tenant is not None:
-        _check_name(asked.tenant, "/tenant", settings)
+        _check_name(asked.tenant, "/tenant")
     if not caller.of_all and asked.tenant not in (None, caller.tenant):
         raise Problem("other-tenant", "an administrator of one tenant can make keys only for that tenant")
     _check_limits(asked.limits)

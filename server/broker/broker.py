@@ -68,10 +68,11 @@ from kindcast.server.security.keys import Claim
 from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.permissions import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings
-from kindcast.server.store.database import Database
+from kindcast.server.store.database import Database, enter_schema
 from kindcast.server.store.events import list_events
 from kindcast.server.store.integrity import Damage, check_everything
 from kindcast.server.store.ledger import LAYOUT
+from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.servers import (
     SNAPSHOT,
     Upcoming,
@@ -126,16 +127,18 @@ class Broker:
     Every change raises `StoreUnavailable` if it could not be committed. Then nothing was changed.
     """
 
+    _database: Database
+
     def __init__(
         self,
         settings: Settings,
         metrics: Metrics | None = None,
         *,
-        is_first: bool = True,
+        first: "Broker | None" = None,
         roles_of: RolesOf = EVERYBODY,
     ) -> None:
-        """`is_first`: this is the only broker of its process, or the first of several. `roles_of` returns the roles of
-        the user who created a subscription."""
+        """`first` is the first broker of this process, that of the tenant `default`; None if this is it. `roles_of`
+        returns the roles of the user who created a subscription."""
         self.settings = settings
         self.roles_of = roles_of
         self.metrics = metrics or Metrics()
@@ -150,9 +153,9 @@ class Broker:
         """Called in the same way after each commit that shards must follow."""
         self.shards: Shards | None = None
         """The shards of this server; None if matching is not sharded."""
-        self._is_first = is_first
+        self._is_first = first is None
         self._name = secrets.token_hex(8)
-        self._database = Database(settings, sets_clock=is_first)
+        self._database = Database(settings, sets_clock=self._is_first, first=None if first is None else first._database)
         self._sweeper = Sweeper(settings)
         self._snapshots = Snapshots(settings)
         self._thread: BrokerThread | None = None
@@ -163,6 +166,9 @@ class Broker:
         self._waiting = 0
         self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
+        self._shared_readers = self._readers if first is None or self._database.is_sqlite else first._readers
+        """Tenants on PostgreSQL share the connections of readers. One of them gets at most `reader_connections` of its
+        own settings."""
         self._graphs = GraphReading(settings)
         self.compilers = importing.BulkCompilers()
         """The compilers for imports of subscriptions."""
@@ -306,7 +312,20 @@ class Broker:
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a worker thread, on a connection that can only read. It sees one snapshot of the last
         commit."""
-        return await anyio.to_thread.run_sync(self._database.read, work, limiter=self._readers)
+        if self._shared_readers is self._readers:
+            return await anyio.to_thread.run_sync(self._database.read, work, limiter=self._readers)
+        async with self._readers:
+            return await anyio.to_thread.run_sync(self._database.read, work, limiter=self._shared_readers)
+
+    async def read_tenant(self, schema: str, work: Callable[[Connection], T]) -> T:
+        """Runs `work` as `read` does, on the tables of another tenant on the same PostgreSQL."""
+
+        def run(connection: Connection) -> T:
+            enter_schema(connection, schema)
+            connection.execution_options(matches=MatchCache())
+            return work(connection)
+
+        return await self.read(run)
 
     async def execute(
         self, work: Callable[[Connection], T], announce: Callable[[T], Collection[int]] | None = None
@@ -721,7 +740,23 @@ class Broker:
             yield
         finally:
             self._activating = None
-            await asyncio.to_thread(_leave_activation, connection)
+            await asyncio.to_thread(_leave_activation, connection, self._database.channel)
+
+    @asynccontextmanager
+    async def sharing(self, *, alone: bool) -> AsyncIterator[None]:
+        """A context manager: meanwhile no other server changes an ontology that all tenants share and, with `alone`,
+        no tenant but `default` changes its vocabulary. Without `alone` it is for those tenants only. This lock is taken
+        before that of a tenant's own changes. Does nothing with SQLite. Raises `StoreUnavailable`."""
+        if self._database.is_sqlite or (self._database.schema is None and not alone):
+            yield
+            return
+        connection = await asyncio.to_thread(self._database.begin_activation)
+        try:
+            while not await asyncio.to_thread(partial(self._database.may_share, connection, alone=alone)):
+                await asyncio.sleep(SPREAD_SECONDS)
+            yield
+        finally:
+            await asyncio.to_thread(connection.close)
 
     async def announce(self, version: str, pack: Callable[[], bytes]) -> str | None:
         """Tells the other servers which vocabulary this server is about to activate, inside `before_others`. `pack`
@@ -736,7 +771,7 @@ class Broker:
         def work() -> None:
             announced = Upcoming(token, self._name, version, base, pack())
             with connection.begin():
-                store_upcoming(connection, announced)
+                store_upcoming(connection, self._database.channel, announced)
 
         try:
             await run_to_the_end(work)
@@ -825,11 +860,11 @@ def _program(state: State) -> str:
     return f"kindcast {version('kindcast')} with rules of matching {state.vocabulary.meaning}"
 
 
-def _leave_activation(connection: Connection) -> None:
+def _leave_activation(connection: Connection, channel: str) -> None:
     """Ends the right of this server to activate a vocabulary. What it announced is forgotten."""
     try:
         with contextlib.suppress(SQLAlchemyError), connection.begin():  # the next activation forgets it too
-            forget_upcoming(connection)
+            forget_upcoming(connection, channel)
     finally:
         connection.close()
 

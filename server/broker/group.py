@@ -91,9 +91,10 @@ class Touched(Collection[int]):
 
 
 class Others(Protocol):
-    """The servers that share the database. `id` is this server."""
+    """The servers that share the database. `id` is this server, `channel` that of NOTIFY."""
 
     id: str
+    channel: str
 
     def lock(self, connection: Connection) -> None:
         """Called when a transaction begins. Waits for the other servers and applies what they committed. Raises
@@ -254,7 +255,7 @@ class Group:
             self._connection,
             sequence=self.state.sequence,
             more=self.totals,
-            wakes=None if self._others is None else (servers.CHANNEL, self._others.id),
+            wakes=None if self._others is None else (self._others.channel, self._others.id),
             commit=self.state.commits + 1,
         )
         self._transaction.commit()

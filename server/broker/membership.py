@@ -122,7 +122,7 @@ class Membership:
 
     def _listen(self, connection: Any) -> None:
         connection.execute("SET synchronous_commit = off")  # a lost heartbeat is followed by the next one
-        connection.execute(f"LISTEN {servers.CHANNEL}")
+        connection.execute(f"LISTEN {self._database.channel}")
         pause = self._seconds / BEATS_PER_LEASE
         while not self._stopped.is_set():
             self._beat(connection)
@@ -138,7 +138,7 @@ class Membership:
                 if "" in payloads:
                     break  # a server has left
         connection.execute(servers.LEAVE, (self.id,))
-        connection.execute("SELECT pg_notify(%s, '')", (servers.CHANNEL,))
+        connection.execute("SELECT pg_notify(%s, '')", (self._database.channel,))
 
     def _beat(self, connection: Any) -> None:
         began = time.monotonic()
@@ -303,13 +303,16 @@ class OtherServers:
     def __init__(
         self,
         id: str,
+        channel: str,
         state: State,
         sweeper: Sweeper,
         read_all: Callable[[Connection], State],
         tell: Callable[[Applied], None],
     ) -> None:
-        """`read_all` restores a state from the store, in one snapshot. `tell` is called with what was applied."""
+        """`channel` is that of NOTIFY. `read_all` restores a state from the store, in one snapshot. `tell` is called
+        with what was applied."""
         self.id = id
+        self.channel = channel
         self._state = state
         self._sweeper = sweeper
         self._read_all = read_all

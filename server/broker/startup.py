@@ -294,7 +294,7 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
         budget=settings.index_bytes,
     )
     operators = restore_registry(connection, settings)
-    if not settings.has_tenants:
+    if not settings.is_sqlite:
         shards.begin(connection, settings.shards, alone=alone)
     state = State(LiveSubscriptions(new_matcher(vocabulary)), new_matcher, declared, operators=operators)
     state.shards = settings.shards or 0

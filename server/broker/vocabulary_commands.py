@@ -369,6 +369,7 @@ class BrokerAccess(Protocol):
     async def submit(self, work: Callable[[Group], T]) -> T: ...
 
     def before_others(self) -> AbstractAsyncContextManager[None]: ...
+    def sharing(self, *, alone: bool) -> AbstractAsyncContextManager[None]: ...
 
     async def announce(self, version: str, pack: Callable[[], bytes]) -> str | None: ...
 
@@ -435,11 +436,13 @@ class VocabularyCommands:
         return self.broker.state.vocabulary
 
     @asynccontextmanager
-    async def changing(self, sharing: Sharing | None = None) -> AsyncIterator[None]:
+    async def changing(self, sharing: Sharing | None = None, *, follows: bool = False) -> AsyncIterator[None]:
         """A context manager around a change, from building a vocabulary to activating it. Only one change is in
-        progress at a time: at all servers of a database and, with `sharing`, in all tenants."""
+        progress at a time: at all servers of a database and, with `sharing`, in all tenants. `follows`: this change
+        follows one of a shared ontology."""
+        unshared = nullcontext() if follows else self.broker.sharing(alone=False)
         others = nullcontext() if sharing is None else sharing.holding()
-        async with self._one_at_a_time, self.broker.before_others(), others:
+        async with unshared, self._one_at_a_time, self.broker.before_others(), others:
             self._base = self.vocabulary
             try:
                 yield

@@ -92,7 +92,11 @@ class BrokerThread:
         self._door = threading.Lock()
         self._closed = False
         self._doubtful: Group | None = None
-        self._others = None if read_all is None else OtherServers(server, state, sweeper, read_all, self._tell_applied)
+        self._others = (
+            None
+            if read_all is None
+            else OtherServers(server, database.channel, state, sweeper, read_all, self._tell_applied)
+        )
         self._thread = threading.Thread(target=self._run, name="kindcast-broker", daemon=True)
         self.trouble: str | None = None
         """Why the last group was lost; None after the next commit."""

@@ -208,8 +208,6 @@ def _create(store: Any, role: str, tenant: str | None, name: str, ttl: float | N
         )
     if tenant is not None and not TENANT.fullmatch(tenant):
         raise typer.BadParameter("the name of a tenant has up to 40 characters of a-z, 0-9 and -", param_hint="--of")
-    if tenant not in (None, DEFAULT_TENANT) and not store.path:
-        raise CommandFailed("tenants on PostgreSQL are not in this version", "Leave out --of.")
     if role != "admin":
         tenant = tenant or DEFAULT_TENANT
         if not any(each.role == "admin" for each in store.load()[1]):

@@ -5,11 +5,12 @@
     PostgreSQL ──all tables, as one snapshot sees them──▶ SQLite ─────────────┘    tenants/NAME/…, backup.json
 
     a backup ──copied beside, then renamed──▶ a data folder
-             ──all rows in one transaction──▶ PostgreSQL, and back by a backup of that
+             ──all rows; the last transaction makes them reachable──▶ PostgreSQL, and back by a backup of that
 
-A backup or a restored server is complete or does not exist: a folder gets its name after everything is in it, and
-PostgreSQL commits once. Rows are copied unchanged: cursors, tickets, end times, counters, matches and keys. The last
-assigned numbers are copied too, so that no number is assigned twice.
+A backup or a restored server is complete or does not exist: a folder gets its name after everything is in it, and on
+PostgreSQL one transaction has the tenant `default` and the keys, after the other tenants. Rows are copied unchanged:
+cursors, tickets, end times, counters, matches and keys. The last assigned numbers are copied too, so that no number is
+assigned twice.
 """
 
 import hashlib
@@ -44,7 +45,7 @@ from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnreadable
 from kindcast.server.store import shards, system
-from kindcast.server.store.database import ADVISORY_LOCK, normalised
+from kindcast.server.store.database import ADVISORY_LOCK, enter_schema, in_schema, normalised
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
 from kindcast.server.store.ledger import LAYOUT, Totals, read_totals
@@ -141,28 +142,43 @@ def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -
 
 
 def _export(url: URL, folder: Path) -> None:
-    """Copies all tables of a PostgreSQL database, from one snapshot, into SQLite files."""
+    """Copies all tables of a PostgreSQL database into SQLite files: each tenant from one snapshot."""
     engine = create_engine(url, poolclass=NullPool, json_deserializer=msgspec.json.decode)
     try:
-        with engine.connect() as source, source.begin():
-            source.exec_driver_sql(SNAPSHOT)
-            there = set(inspect(source).get_table_names())
-            if ledger.name not in there:
-                raise StoreUnreadable(f"there are no tables of kindcast in the database {url.render_as_string()}")
-            _check_layout(source, "the database")
-            if shards.shards.name in there and shards.first_unmatched(source) is not None:
-                raise StoreInUse("the shards have yet to match some events: let them come to the end of the log first")
-            for name, tables in ((MAIN, metadata), (KEYS, system.metadata)):
-                if tables is system.metadata and system.about.name not in there:
-                    continue
-                os.close(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-                with _writing(folder / name) as target:
-                    tables.create_all(target)
-                    _copy_rows(source, target, tables, there)
+        with engine.connect() as source:
+            with source.begin():
+                source.exec_driver_sql(SNAPSHOT)
+                there = set(inspect(source).get_table_names())
+                if ledger.name not in there:
+                    raise StoreUnreadable(f"there are no tables of kindcast in the database {url.render_as_string()}")
+                if shards.shards.name in there and shards.first_unmatched(source) is not None:
+                    raise StoreInUse("the shards have yet to match some events: let them come to the end of the log")
+                _export_tables(source, folder / MAIN, metadata, there)
+                if system.about.name not in there:
+                    return
+                _export_tables(source, folder / KEYS, system.metadata, there)
+                opened = system.with_tables(source)
+                tenants = [each for each in system.created(source) if each.schema in opened]
+            for each in tenants:
+                with source.begin():
+                    source.exec_driver_sql(SNAPSHOT)
+                    enter_schema(source, each.schema)
+                    (folder / TENANTS / each.name).mkdir(parents=True)
+                    there = set(inspect(source).get_table_names(schema=each.schema))
+                    _export_tables(source, folder / TENANTS / each.name / MAIN, metadata, there)
     except DBAPIError as error:
         raise StoreUnreadable(f"the database {url.render_as_string()} cannot be read: {error.orig}") from error
     finally:
         engine.dispose()
+
+
+def _export_tables(source: Connection, path: Path, tables: MetaData, there: set[str]) -> None:
+    if tables is metadata:
+        _check_layout(source, "the database")
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with _writing(path) as target:
+        tables.create_all(target)
+        _copy_rows(source, target, tables, there)
 
 
 # ── restoring ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,37 +204,63 @@ def restore(folder: Path, database: str | None, data: Path) -> Backup:
     url = normalised(database)
     if url.get_backend_name() == "sqlite":
         raise StoreUnreadable("a SQLite database is restored into a data folder: give --data")
-    if tenants := sorted({Path(name).parent.name for name in made.files if name.startswith(TENANTS)}):
-        raise StoreUnreadable(f"PostgreSQL has the tenant `default` only, and the backup has: {', '.join(tenants)}")
     _import(folder, made, url)
     return made
 
 
 def _import(folder: Path, made: Backup, url: URL) -> None:
-    """Inserts all rows of a backup into PostgreSQL, in one transaction."""
+    """Inserts all rows of a backup into PostgreSQL: the other tenants, one transaction each, then `default` and the
+    keys. Only the last transaction makes them reachable. What an interrupted call left is deleted by the next one, and
+    by a server."""
     engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json)
     shown = url.render_as_string()
     try:
-        with engine.connect() as target, target.begin():
-            locked = target.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
-            if not locked.scalar_one():
-                raise StoreInUse(f"a server uses the database {shown}: stop it first")
-            there = {*metadata.tables, *system.metadata.tables} & set(inspect(target).get_table_names())
-            if there:
-                raise FileExistsError(f"the database {shown} has tables of kindcast: restore into an empty one")
-            of_servers.create_all(target)
-            for name, tables in ((MAIN, metadata), (KEYS, system.metadata)):
-                if name not in made.files:
-                    continue
-                with reading(folder / name) as source:
-                    if tables is metadata:
-                        _check_layout(source, f"the backup {folder}")
-                    tables.create_all(target)
-                    _copy_rows(source, target, tables, set(inspect(source).get_table_names()))
+        with engine.connect() as target:
+            _check_free(target, shown)
+            for tenant in _tenants_of(folder, made):
+                with target.begin():
+                    target.exec_driver_sql(f"DROP SCHEMA IF EXISTS {tenant.schema} CASCADE")
+                    target.exec_driver_sql(f"CREATE SCHEMA {tenant.schema}")
+                    enter_schema(target, tenant.schema)
+                    of_servers.create_all(target)
+                    _import_tables(folder / TENANTS / tenant.name / MAIN, target, metadata)
+            with target.begin():
+                of_servers.create_all(target)
+                _import_tables(folder / MAIN, target, metadata)
+                if KEYS in made.files:
+                    _import_tables(folder / KEYS, target, system.metadata)
     except DBAPIError as error:
         raise StoreUnreadable(f"the database {shown} cannot be written: {error.orig}") from error
     finally:
         engine.dispose()
+
+
+def _check_free(target: Connection, shown: str) -> None:
+    """Refuses a database that a server uses, or that has tables. Other servers are kept out until the connection is
+    closed."""
+    with target.begin():
+        locked = target.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
+        if not locked.scalar_one():
+            raise StoreInUse(f"a server uses the database {shown}: stop it first")
+        there = {*metadata.tables, *system.metadata.tables} & set(inspect(target).get_table_names())
+        if there:
+            raise FileExistsError(f"the database {shown} has tables of kindcast: restore into an empty one")
+
+
+def _tenants_of(folder: Path, made: Backup) -> list[system.Tenant]:
+    """Returns the tenants of a backup that have data."""
+    if KEYS not in made.files:
+        return []
+    with reading(folder / KEYS) as source:
+        return [each for each in system.created(source) if f"{TENANTS}/{each.name}/{MAIN}" in made.files]
+
+
+def _import_tables(path: Path, target: Connection, tables: MetaData) -> None:
+    with reading(path) as source:
+        if tables is metadata:
+            _check_layout(source, f"the backup {path}")
+        tables.create_all(target)
+        _copy_rows(source, target, tables, set(inspect(source).get_table_names()))
 
 
 def read_manifest(folder: Path) -> Backup:
@@ -289,12 +331,40 @@ class Checked:
 
 
 def check(database: str, data: Path | None = None) -> Checked:
-    """Reads and checks everything once, in one snapshot; servers may run meanwhile. Checks the files of a backup (if
-    `data` is one) against its manifest, the database with SQLite's own check, each stored event and list of matches
-    against its digest, and the totals of the ledger. Raises `StoreUnreadable`."""
+    """Reads and checks everything once, each tenant in one snapshot; servers may run meanwhile. Checks the files of a
+    backup (if `data` is one) against its manifest, the database with SQLite's own check, each stored event and list of
+    matches against its digest, and the totals of the ledger. Raises `StoreUnreadable`."""
     url, checked = normalised(database), Checked()
     if data is not None and (data / MANIFEST).exists():
         checked.damage += _changed_files(data, read_manifest(data))
+    _check_one(url, checked)
+    for tenant, of_tenant in _other_tenants(url, data):
+        found = Checked()
+        _check_one(of_tenant, found)
+        checked.damage += [f"tenant {tenant}: {each}" for each in found.damage]
+        for name, number in found.rows.items():
+            checked.rows[name] += number
+    return checked
+
+
+def _other_tenants(url: URL, data: Path | None) -> Iterator[tuple[str, URL]]:
+    """Yields the names and databases of the tenants that have data, except `default`."""
+    if url.get_backend_name() == "sqlite":
+        for path in sorted((data / TENANTS).glob(f"*/{MAIN}")) if data is not None else ():
+            if "." not in path.parent.name:
+                yield path.parent.name, URL.create("sqlite", database=str(path))
+        return
+    with reading(url) as connection:
+        if not inspect(connection).has_table(system.about.name):
+            return
+        opened = system.with_tables(connection)
+        tenants = [each for each in system.created(connection) if each.schema in opened]
+    for each in tenants:
+        yield each.name, in_schema(url, each.schema)
+
+
+def _check_one(url: URL, checked: Checked) -> None:
+    """Checks the database of one tenant."""
     if url.get_backend_name() == "sqlite":
         path = Path(str(url.database))
         if not path.is_file() or not path.stat().st_size:
@@ -311,7 +381,6 @@ def check(database: str, data: Path | None = None) -> Checked:
             _look(connection, checked)
     except DBAPIError as error:
         checked.damage.append(f"the database {url.render_as_string()} cannot be read: {error.orig}")
-    return checked
 
 
 def _look(connection: Connection, checked: Checked) -> None:

@@ -6,10 +6,17 @@ writer.
 PostgreSQL is reached by its URL (`postgresql://…`, the extra `postgres`), with `synchronous_commit` on. Several servers
 may use one database: each holds a shared advisory lock. A server that starts alone holds the lock exclusively until the
 tables have the present layout. Versions without support for several servers always hold it exclusively.
+
+There each tenant except `default` has a schema of its own, with the same tables and with its own locks and channel. The
+URL of its database names the schema as the only one of the search path, so that no statement finds another tenant's
+tables.
 """
 
 import fcntl
+import hashlib
+import logging
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,12 +34,16 @@ from kindcast.server.store.integrity import Damage, Witness, follow_clock, path_
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, metadata
 
-__all__ = ["Database", "normalised"]
+__all__ = ["Database", "enter_schema", "in_schema", "max_connections", "normalised", "schema_of", "schema_of_tenant"]
 
 T = TypeVar("T")
 
+_log = logging.getLogger("kindcast.store")
+
 ADVISORY_LOCK = 0x6B696E6463617374  # "kindcast": the key of the lock on PostgreSQL
 ACTIVATION_LOCK = ADVISORY_LOCK + 1  # held while a vocabulary is built and activated
+SHARING_LOCK = ADVISORY_LOCK + 2  # held while a shared ontology is changed; shared by other changes of tenants
+TENANT_SCHEMA = "kindcast_tenant_"
 LOCK_SECONDS = 60.0  # how long a start waits for the lock: another server may be starting
 LOCK_PAUSE_SECONDS = 0.1
 CLOSE_SECONDS = 5.0  # how long the end of a server waits for reads
@@ -45,13 +56,18 @@ WRITER_CACHE_KIB = 65_536  # for the pages of indexes that every event uses
 class Database:
     """The engines over one database. `read` may run in any number of threads; the writing connection has one owner."""
 
-    def __init__(self, settings: Settings, *, sets_clock: bool = True) -> None:
+    def __init__(self, settings: Settings, *, sets_clock: bool = True, first: "Database | None" = None) -> None:
         """Does not open the database; `open` does. `sets_clock`: compare the clock with the witness of this database,
-        to detect a jump while no server ran.
+        to detect a jump while no server ran. `first`: the database of the tenant `default`, whose readers' connections
+        a schema of the same PostgreSQL shares.
 
         Raises `StoreUnreadable` for a database that cannot serve.
         """
         self._url = normalised(settings.database_url)
+        self.schema = schema_of(self._url)
+        """The schema of a tenant on PostgreSQL; None for the tenant `default`, and with SQLite."""
+        self.channel = self.schema or servers.CHANNEL
+        """The channel of NOTIFY. PostgreSQL only."""
         self._data = settings.data
         self._sets_clock = sets_clock
         self._busy_seconds = settings.busy_timeout_seconds
@@ -63,8 +79,14 @@ class Database:
         self.matches = MatchCache()
         """The cache of stored matches, shared by the connections."""
         self._writer: Engine = self._engine(poolclass=NullPool)
-        self._readers: Engine = self._engine(
-            pool_size=settings.reader_connections, max_overflow=0, pool_timeout=settings.busy_timeout_seconds
+        self._borrowed = self.schema is not None and first is not None
+        """Whether the connections of readers belong to `first`."""
+        self._readers: Engine = (
+            first._readers
+            if first is not None and self._borrowed
+            else self._engine(
+                pool_size=settings.reader_connections, max_overflow=0, pool_timeout=settings.busy_timeout_seconds
+            )
         )
         self._listen()
         self.alone = True
@@ -82,7 +104,8 @@ class Database:
     def open(self) -> Connection:
         """Takes the lock, creates missing tables, and returns the writing connection.
 
-        Raises `StoreInUse`, `StoreUnreadable`, OSError.
+        Raises `StoreInUse`, `StoreUnreadable`, OSError, and `StoreUnavailable` if PostgreSQL has no connection left for
+        another tenant.
         """
         self._take_lock()
         try:
@@ -91,8 +114,13 @@ class Database:
                 connection.close()
                 raise StoreInUse(f"another server uses the database {self.url} and does not share it")
             if not self.alone:
+                with connection.begin():
+                    self._check_schema(connection)
                 return connection
             with connection.begin():
+                if self.schema is not None:
+                    connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
+                self._check_schema(connection)
                 if self.witness is not None:
                     self._compare(connection, self.witness)
                 metadata.create_all(connection)
@@ -100,7 +128,21 @@ class Database:
                     servers.metadata.create_all(connection)
             return connection
         except DBAPIError as error:
+            if self.schema is not None and isinstance(error, OperationalError):
+                _log.error("the database %s cannot be opened for another tenant: %s", self.url, error.orig)
+                raise StoreUnavailable("the database takes no connection for this tenant now: try again") from error
             raise StoreUnreadable(f"the database {self.url} cannot be opened: {error.orig}") from error
+
+    def _check_schema(self, connection: Connection) -> None:
+        """Refuses connections on which names would mean the tables of another tenant."""
+        if self.schema is None:
+            return
+        found = connection.exec_driver_sql("SELECT current_setting('search_path')").scalar_one()
+        if found != self.schema:
+            raise StoreUnreadable(
+                f"connections to {self._url.host or 'the database'} have the search path {found!r}, not"
+                f" {self.schema!r}: a connection pooler between may not drop the parameter `options`"
+            )
 
     def _compare(self, connection: Connection, witness: Witness) -> None:
         """Refuses a database that has lost commits."""
@@ -120,7 +162,7 @@ class Database:
         """Returns a new writing connection after the old one broke. Raises `StoreInUse`, `DBAPIError`."""
         connection = self._writer.connect()
         if not self.is_sqlite:
-            if not _locks(connection, "pg_try_advisory_lock_shared"):
+            if not _locks(connection, "pg_try_advisory_lock_shared", self._key(ADVISORY_LOCK)):
                 connection.close()
                 raise StoreInUse(f"another server uses the database {self.url} and does not share it")
             _end_when_stuck(connection)
@@ -131,8 +173,8 @@ class Database:
         if self.is_sqlite:
             return
         if self.alone:
-            _locks(connection, "pg_try_advisory_lock_shared")
-            _locks(connection, "pg_advisory_unlock")
+            _locks(connection, "pg_try_advisory_lock_shared", self._key(ADVISORY_LOCK))
+            _locks(connection, "pg_advisory_unlock", self._key(ADVISORY_LOCK))
             self.alone = False
         _end_when_stuck(connection)
 
@@ -155,18 +197,33 @@ class Database:
         """Tries to get the right to change the vocabulary for this connection, until it is closed. Only one connection
         of all servers has it. Returns whether it succeeded. Raises `StoreUnavailable`."""
         try:
-            return _locks(connection, "pg_try_advisory_lock", ACTIVATION_LOCK)
+            return _locks(connection, "pg_try_advisory_lock", self._key(ACTIVATION_LOCK))
         except DBAPIError as error:
             raise StoreUnavailable from error
+
+    def may_share(self, connection: Connection, *, alone: bool) -> bool:
+        """Tries to get the right to change what all tenants share (`alone`), or to change a tenant while that does not
+        change, for this connection, until it is closed. Returns whether it succeeded. Raises `StoreUnavailable`."""
+        function = "pg_try_advisory_lock" if alone else "pg_try_advisory_lock_shared"
+        try:
+            return _locks(connection, function, SHARING_LOCK)
+        except DBAPIError as error:
+            raise StoreUnavailable from error
+
+    def _key(self, lock: int) -> int:
+        """Returns the key of an advisory lock of this database or schema."""
+        if self.schema is None:
+            return lock
+        return int.from_bytes(hashlib.sha256(f"{lock} {self.schema}".encode()).digest()[:8], signed=True)
 
     def _enter(self, connection: Connection) -> bool:
         """Takes the lock, exclusively if possible, else shared. Returns whether it succeeded. Waits for a server that
         is starting, and until PostgreSQL notices that a server has ended."""
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
-            if _locks(connection, "pg_try_advisory_lock"):
+            if _locks(connection, "pg_try_advisory_lock", self._key(ADVISORY_LOCK)):
                 return True
-            if _locks(connection, "pg_try_advisory_lock_shared"):
+            if _locks(connection, "pg_try_advisory_lock_shared", self._key(ADVISORY_LOCK)):
                 self.alone = False
                 return True
             if time.monotonic() > deadline:
@@ -193,20 +250,27 @@ class Database:
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with self._readers.connect() as connection, connection.begin():
+            if self._borrowed and self.schema is not None:
+                enter_schema(connection, self.schema)
+                connection.execution_options(matches=self.matches)
             return work(connection)
 
     def close(self) -> None:
         """Closes all connections, and releases the lock. Waits up to `CLOSE_SECONDS` for reads in other threads: the
         last connection that closes merges SQLite's write-ahead log into the database file."""
+        if not self._borrowed:
+            self._close_readers()
+        self._writer.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _close_readers(self) -> None:
         deadline, pool = time.monotonic() + CLOSE_SECONDS, self._readers.pool
         assert isinstance(pool, QueuePool)
         while pool.checkedout() and time.monotonic() < deadline:
             time.sleep(CLOSE_PAUSE_SECONDS)
         self._readers.dispose()
-        self._writer.dispose()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     # ── the lock ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,8 +306,9 @@ class Database:
             event.listen(self._readers, "connect", self._prepare_reader)
             event.listen(self._writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
             event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-        else:
-            event.listen(self._writer, "connect", _prepare_postgresql_writer)
+            return
+        event.listen(self._writer, "connect", _prepare_postgresql_writer)
+        if not self._borrowed:
             event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql(servers.SNAPSHOT))
 
     def _prepare_writer(self, connection: Any, _: Any) -> None:
@@ -293,6 +358,38 @@ def normalised(url: str) -> URL:
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreUnreadable(f"the database must be SQLite or PostgreSQL, not {parsed.get_backend_name()}")
     return parsed
+
+
+# ── schemas of tenants ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def schema_of_tenant(name: str, created_at: float) -> str:
+    """Returns the schema of a tenant on PostgreSQL. A tenant that is deleted and created again gets another one."""
+    digest = hashlib.sha256(f"{name} {created_at!r}".encode()).hexdigest()
+    return f"{TENANT_SCHEMA}{name.replace('-', '_')}_{digest[:6]}"
+
+
+def in_schema(url: URL, schema: str) -> URL:
+    """Returns the URL of the database whose names mean the tables of this schema alone."""
+    given = url.query.get("options", ())
+    options = " ".join([given] if isinstance(given, str) else given)
+    return url.update_query_dict({"options": f"{options} -csearch_path={schema}".strip()})
+
+
+def schema_of(url: URL) -> str | None:
+    """Returns the schema of a tenant that a URL names; None for the tenant `default`."""
+    found = re.search(rf"-csearch_path=({TENANT_SCHEMA}\w+)", str(url.query.get("options", "")))
+    return None if found is None else found.group(1)
+
+
+def enter_schema(connection: Connection, schema: str) -> None:
+    """Makes names mean the tables of this schema alone, until the transaction ends."""
+    connection.exec_driver_sql(f"SET LOCAL search_path TO {schema}")
+
+
+def max_connections(connection: Connection) -> int:
+    """Returns the greatest number of connections that this PostgreSQL allows."""
+    return int(connection.exec_driver_sql("SELECT current_setting('max_connections')").scalar_one())
 
 
 def _to_json(value: Any) -> str:

@@ -163,7 +163,8 @@ PARKED = "parked"
 """Candidates were parked or are due."""
 
 CHANNEL = "kindcast"
-"""The channel of NOTIFY. It only wakes servers; a server that misses it looks a moment later."""
+"""The channel of NOTIFY of the tenant `default`; that of another tenant is its schema. It only wakes servers; a server
+that misses it looks a moment later."""
 UPCOMING = "upcoming"
 """The text of a NOTIFY if the row of `upcoming` has changed."""
 KEPT_COMMITS = 100_000
@@ -360,18 +361,18 @@ _STORE_UPCOMING = text(
 )
 
 
-def store_upcoming(connection: Connection, announced: Upcoming) -> None:
+def store_upcoming(connection: Connection, channel: str, announced: Upcoming) -> None:
     """Announces a vocabulary to the other servers. Only the server that has the right to activate one may call this:
     what an earlier server left is deleted."""
     _clear_upcoming(connection)
     connection.execute(_STORE_UPCOMING, announced._asdict())
-    connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, UPCOMING))
+    connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (channel, UPCOMING))
 
 
-def forget_upcoming(connection: Connection) -> None:
+def forget_upcoming(connection: Connection, channel: str) -> None:
     """Tells the other servers that no vocabulary is about to be activated any more."""
     _clear_upcoming(connection)
-    connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (CHANNEL, UPCOMING))
+    connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (channel, UPCOMING))
 
 
 def _clear_upcoming(connection: Connection) -> None:

@@ -53,7 +53,7 @@ from kindcast.server.errors import (
 )
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
 from kindcast.server.settings import Settings
-from kindcast.server.store.database import normalised
+from kindcast.server.store.database import TENANT_SCHEMA, normalised, schema_of_tenant
 from kindcast.server.store.integrity import mark_of_keys
 
 __all__ = ["AuditEntry", "SystemStore", "Tenant"]
@@ -63,6 +63,10 @@ T = TypeVar("T")
 SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while the tables are made
 LAYOUT = 1
 SECRET_BYTES = 32
+DROPPED_AT_ONCE = 10
+"""The maximum number of schemas in one transaction: PostgreSQL locks each table and each index of them."""
+DROP_SECONDS = 1
+"""How long a deletion may wait for statements of other servers."""
 REFUSALS = (401, 403)
 """The status codes of requests that were refused because of their sender."""
 metadata = MetaData()
@@ -96,7 +100,7 @@ tenants = Table(
     Column("name", String, primary_key=True),
     Column("created_at", Double, nullable=False),
     Column("limits", _Json, nullable=False),
-    Column("awake", Integer, nullable=False),  # 1: work may be due without a request: opened at the next start
+    Column("awake", Integer, nullable=False),  # not 0: work may be due without a request: opened at the next start
 )
 audit = Table(
     "system_audit",
@@ -143,12 +147,18 @@ a new secret."""
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant, its limits, and whether it is opened at start."""
+    """A tenant, its limits, and how often it was opened since it last had no due work. If that is not zero, a start
+    opens it."""
 
     name: str
     created_at: float
     limits: Mapping[str, float]
-    awake: bool = False
+    awake: int = 0
+
+    @property
+    def schema(self) -> str:
+        """The name of its schema on PostgreSQL."""
+        return schema_of_tenant(self.name, self.created_at)
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,11 +347,69 @@ class SystemStore:
         """Checks that a tenant can be deleted. Raises `UnknownTenant`, `TenantInUse`."""
         self.run(lambda connection: _check_unused(connection, name))
 
-    def set_awake(self, name: str, awake: bool) -> None:
-        """Stores whether the next start opens a tenant. Raises `UnknownTenant`."""
-        chosen = update(tenants).where(tenants.c.name == name).values(awake=int(awake))
-        if not self.run(lambda connection: connection.execute(chosen).rowcount):
-            raise UnknownTenant(name)
+    def wake(self, name: str) -> Tenant:
+        """Stores that a tenant may have due work: a start opens it, and so does another server when no server has it
+        open any more. Returns the tenant. Its `awake` is the argument of `rest`. Raises `UnknownTenant`."""
+        chosen = tenants.c.name == name
+
+        def write(connection: Connection) -> Tenant:
+            connection.execute(update(tenants).where(chosen).values(awake=tenants.c.awake + 1))
+            row = connection.execute(select(tenants).where(chosen)).one_or_none()
+            if row is None:
+                raise UnknownTenant(name)
+            return _tenant(row)
+
+        return self.run(write)
+
+    def rest(self, tenant: Tenant) -> None:
+        """Stores that a tenant has no due work, unless `wake` was called since, or a live server has it open."""
+        chosen = (tenants.c.name == tenant.name) & (tenants.c.awake == tenant.awake)
+
+        def write(connection: Connection) -> None:
+            if self.path is not None or not _served(connection, [tenant.schema]):
+                connection.execute(update(tenants).where(chosen).values(awake=0))
+
+        self.run(write)
+
+    def awake(self) -> list[Tenant]:
+        """Returns the tenants that may have due work, by name."""
+        chosen = select(tenants).where(tenants.c.awake > 0).order_by(tenants.c.name)
+        return self.run(lambda connection: [_tenant(row) for row in connection.execute(chosen)])
+
+    def tenants(self) -> list[Tenant]:
+        """Returns all created tenants, by name."""
+        return self.run(created)
+
+    def existing(self, among: Sequence[Tenant]) -> set[str]:
+        """Returns the schemas of those tenants that are not deleted."""
+        chosen = select(tenants).where(tenants.c.name.in_([each.name for each in among]))
+        return self.run(lambda connection: {_tenant(row).schema for row in connection.execute(chosen)})
+
+    def with_tables(self) -> set[str]:
+        """Returns the schemas of all tenants that were ever opened. PostgreSQL only."""
+        return self.run(with_tables)
+
+    def served(self, among: Sequence[Tenant]) -> set[str]:
+        """Returns the names of those tenants that a live server has open. PostgreSQL only. Cost: one look into each."""
+        found = self.run(lambda connection: _served(connection, [each.schema for each in among]))
+        return {each.name for each in among if each.schema in found}
+
+    def drop_deleted(self) -> list[str]:
+        """Deletes the data of some deleted tenants that no live server has open. Returns the names of their schemas.
+        PostgreSQL only."""
+
+        def write(connection: Connection) -> list[str]:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{DROP_SECONDS}s'")
+            # The schemas first: a tenant that is created meanwhile has its row before its schema.
+            there = schemas(connection)
+            gone = sorted(there - {each.schema for each in created(connection)})
+            busy = _served(connection, gone)
+            dropped = [each for each in gone if each not in busy][:DROPPED_AT_ONCE]
+            for each in dropped:
+                connection.exec_driver_sql(f"DROP SCHEMA IF EXISTS {each} CASCADE")
+            return dropped
+
+        return self.run(write)
 
     # ── secrets and tokens ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -426,6 +494,28 @@ _INSERT_SECRET = text("INSERT INTO system_secrets (name, secret) VALUES (:name, 
 _INSERT_USED = text("INSERT INTO system_used_tokens (id, until) VALUES (:id, :until) ON CONFLICT DO NOTHING")
 
 
+_PREFIX = {"prefix": TENANT_SCHEMA}
+_SCHEMAS = text("SELECT nspname FROM pg_namespace WHERE starts_with(CAST(nspname AS text), :prefix)")
+_WITH_TABLES = text(
+    "SELECT schemaname FROM pg_tables WHERE starts_with(CAST(schemaname AS text), :prefix) AND tablename = 'servers'"
+)
+
+
+def created(connection: Connection) -> list[Tenant]:
+    """Returns all created tenants, by name."""
+    return [_tenant(row) for row in connection.execute(select(tenants).order_by(tenants.c.name))]
+
+
+def schemas(connection: Connection) -> set[str]:
+    """Returns the schemas of all tenants, deleted or not. PostgreSQL only."""
+    return set(connection.execute(_SCHEMAS, _PREFIX).scalars())
+
+
+def with_tables(connection: Connection) -> set[str]:
+    """Returns the schemas of all tenants that were ever opened. PostgreSQL only."""
+    return set(connection.execute(_WITH_TABLES, _PREFIX).scalars())
+
+
 def _add_tenant(connection: Connection, name: str, now: float) -> bool:
     """Creates a tenant if it does not exist. Returns whether it was created."""
     known = connection.execute(select(func.count()).where(tenants.c.name == name)).scalar_one()
@@ -448,7 +538,14 @@ def _set_limits(connection: Connection, name: str, limits: Mapping[str, float]) 
 
 
 def _tenant(row: Row[Any]) -> Tenant:
-    return Tenant(name=row.name, created_at=row.created_at, limits=row.limits, awake=bool(row.awake))
+    return Tenant(name=row.name, created_at=row.created_at, limits=row.limits, awake=row.awake)
+
+
+def _served(connection: Connection, among: Sequence[str]) -> set[str]:
+    """Returns those schemas that a live server has open."""
+    there = with_tables(connection) if among else set()
+    alive = "SELECT EXISTS (SELECT FROM {}.servers WHERE alive_until > clock_timestamp())"
+    return {each for each in among if each in there and connection.exec_driver_sql(alive.format(each)).scalar_one()}
 
 
 def _check_ruler_left(connection: Connection, id: str, now: float) -> None:

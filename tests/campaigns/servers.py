@@ -30,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=200, help=f"in all, in parts of {OF_ONE_PART}")
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--shards", type=int, choices=(0, 4), default=0, help="parts of the subscriptions; 0: none")
+    parser.add_argument("--tenant", choices=("shop",), help="not in the tenant `default` but in this one")
 
 
 def run(options: Any, told: Told) -> Outcome:
@@ -38,7 +39,7 @@ def run(options: Any, told: Told) -> Outcome:
     while done < options.rounds:
         told(done, options.rounds, f"{done} rounds, {len(failures)} parts failed")
         rounds = min(OF_ONE_PART, options.rounds - done)
-        problem, more = part(options.seed + parts, rounds, options.servers, options.shards)
+        problem, more = part(options.seed + parts, rounds, options)
         counted.update(more)
         if problem:
             failures.append(f"seed {options.seed + parts}, {rounds} rounds:\n{problem}")
@@ -46,11 +47,13 @@ def run(options: Any, told: Told) -> Outcome:
     told(done, options.rounds, f"{done} rounds, {len(failures)} parts failed")
     said = ", ".join(f"{number:,} {what}" for what, number in sorted(counted.items()))
     failed = f"{len(failures)} of {parts} parts failed"
-    parts_of = f", {options.shards} shards" if options.shards else ""
+    parts_of = (
+        f", {options.shards} shards" if options.shards else f", tenant {options.tenant}" if options.tenant else ""
+    )
     return Outcome(f"{done} rounds with {options.servers} servers{parts_of} ({said}): {failed}", failures)
 
 
-def part(seed: int, rounds: int, servers: int, shards: int = 0) -> tuple[str, dict[str, int]]:
+def part(seed: int, rounds: int, options: Any) -> tuple[str, dict[str, int]]:
     """The end of what pytest said where it failed, and what was done."""
     folder = STATE / "servers" / str(seed)
     shutil.rmtree(folder, ignore_errors=True)
@@ -59,10 +62,10 @@ def part(seed: int, rounds: int, servers: int, shards: int = 0) -> tuple[str, di
         "KINDCAST_SERVERS_FOLDER": str(folder),
         "KINDCAST_SERVERS_ROUNDS": str(rounds),
         "KINDCAST_SERVERS_SEED": str(seed),
-        "KINDCAST_SERVERS": str(servers),
+        "KINDCAST_SERVERS": str(options.servers),
     }
     test = "tests/acceptance/test_several_servers.py::test_what_one_server_acknowledged_holds_at_the_others"
-    test += f"[{shards or None}]"
+    test += f"[{options.shards or None}-{options.tenant}]"
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-o", "faulthandler_timeout=0", test]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     done = [line for line in ran.stdout.splitlines() if line.startswith("done: ")]

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
 
+from kindcast.server.store.database import in_schema, normalised
+from kindcast.server.store.system import schemas
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.receiver import Receiver
 from tests.harness.server_process import ServerProcess
@@ -113,10 +115,14 @@ class SeveralServers:
         receiver: Receiver,
         seed: int,
         shards: int | None = None,
+        tenant: str | None = None,
     ) -> None:
-        """`shards`: in so many parts the subscriptions are matched, if they are."""
+        """`shards`: in so many parts the subscriptions are matched, if they are. `tenant`: the one in which everything
+        happens, if it is not `default`."""
         self.servers = servers
         self._shards = shards
+        self._tenant = tenant
+        self._headers: dict[str, str] = {}
         self.history = History()
         self._cluster = cluster
         self._database = database
@@ -132,6 +138,8 @@ class SeveralServers:
         sharded = {} if self._shards is None else {"KINDCAST_SHARDS": str(self._shards)}
         for server in self.servers:
             server.start(wait=True, **ENVIRONMENT, **sharded, KINDCAST_DATABASE=self._database)
+        if self._tenant is not None:
+            self._become(self._tenant)
         with self._client() as client:
             for version, document in ((1, FIRST), (2, SECOND), (1, None)):
                 span = Span(time.monotonic())
@@ -145,6 +153,25 @@ class SeveralServers:
                 self.history.activations.append((version, span))
                 told = client.get(f"{self.servers[0].url}/v1/concepts/resolve?term=laptop").json()
                 self.history.versions[version] = told["vocabulary_version"]
+
+    def _become(self, tenant: str) -> None:
+        """From here on all requests have a key of this tenant."""
+        for of in ({}, {"tenant": tenant}):
+            with self._client() as client:
+                answer = client.post(f"{self.servers[0].url}/v1/keys", json={"role": "admin", **of})
+                assert answer.is_success, answer.text
+                self._headers = {"Authorization": f"Bearer {answer.json()['key']}"}
+
+    def _tables(self) -> Engine:
+        """The tables of the tenant."""
+        url = normalised(driver_url(self._database))
+        if self._tenant is not None:
+            engine = create_engine(url)
+            with engine.connect() as connection:
+                [schema] = schemas(connection)
+            engine.dispose()
+            url = in_schema(url, schema)
+        return create_engine(url)
 
     def round(self, seconds: float = 2.0) -> None:
         """Load, and in the middle of it one mishap."""
@@ -189,7 +216,7 @@ class SeveralServers:
                         self.history.faults.append(f"webhook {made.path}: its messages never arrive")
                         break
                     time.sleep(0.1)
-        engine = create_engine(driver_url(self._database))
+        engine = self._tables()
         events: dict[str, list[tuple[int, str]]] = defaultdict(list)
         with engine.connect() as connection:
             for sequence, id, version in connection.execute(
@@ -277,7 +304,7 @@ class SeveralServers:
                     return
 
     def _client(self) -> httpx.Client:
-        return httpx.Client(timeout=20.0)
+        return httpx.Client(timeout=20.0, headers=self._headers)
 
     def _publish(self, client: httpx.Client, chance: random.Random) -> None:
         if chance.random() < 0.2:

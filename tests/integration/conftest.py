@@ -60,3 +60,12 @@ def postgresql() -> Iterator[PostgreSQL]:
     """A cluster for all tests; skips where there is none."""
     with running_postgresql() as cluster:
         yield cluster
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The settings that name the database: none for SQLite, or an empty database of PostgreSQL."""
+    if request.param == "sqlite":
+        return {}
+    cluster: PostgreSQL = request.getfixturevalue("postgresql")
+    return {"database": cluster.new_database()}

@@ -108,7 +108,7 @@ def test_all_of_a_server_goes_to_postgresql_and_back(
             assert [cursor for cursor, _ in pulled(client, made["read"])] == ["3", "4", "5", "6"]
 
 
-def test_keys_and_tenants_are_in_a_backup(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
+def test_keys_and_tenants_go_to_postgresql_and_back(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
     data = tmp_path / "data"
     ruler = kindcast("key", "create", "--role", "admin", "--data", str(data), "--json").json["key"]
     with running_application(data) as client:
@@ -119,15 +119,34 @@ def test_keys_and_tenants_are_in_a_backup(tmp_path: Path, postgresql: PostgreSQL
         assert made.is_success, made.text
         assert kindcast("backup", str(tmp_path / "b"), "--data", str(data)).status == 0
     assert (tmp_path / "b" / "tenants" / "bakery" / "kindcast.db").exists()
-    refused = kindcast("restore", str(tmp_path / "b"), "--database", postgresql.new_database())
-    assert refused.status == 1
-    assert "bakery" in refused.err
+    path, headers = f"/v1/subscriptions/{made.json()['id']}", {"Authorization": f"Bearer {ruler}"}
+    mine, url = headers | {"Kindcast-Tenant": "bakery"}, postgresql.new_database()
     assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
     with running_application(tmp_path / "again") as client:
-        path = f"/v1/subscriptions/{made.json()['id']}"
         assert client.get(path).status_code == 401
-        headers = {"Authorization": f"Bearer {ruler}", "Kindcast-Tenant": "bakery"}
-        assert client.get(path, headers=headers).status_code == 200
+        assert client.get(path, headers=mine).status_code == 200
+    killed = [sys.executable, "-c", KILLED, str(tmp_path / "b"), "after a tenant", url]
+    assert subprocess.run(killed, check=False).returncode == -signal.SIGKILL
+    assert kindcast("restore", str(tmp_path / "b"), "--database", url).status == 0
+    with running_application(tmp_path / "there", database=url) as client:
+        assert client.get(path).status_code == 401
+        assert client.get(path, headers=headers).status_code == 404
+        assert client.get(path, headers=mine).status_code == 200
+        assert client.post("/v1/events", json={"n": 1}, headers=mine).json()["matched"] == 1
+        assert client.post("/v1/tenants", json={"name": "never-used"}, headers=headers).status_code == 201
+        checked = kindcast("check", "--database", url, "--json")
+        assert (checked.status, checked.json["damage"], checked.json["rows"]["events"]) == (0, [], 1)
+        assert kindcast("backup", str(tmp_path / "c"), "--database", url).status == 0
+    assert kindcast("restore", str(tmp_path / "c"), "--data", str(tmp_path / "home")).status == 0
+    assert kindcast("check", "--data", str(tmp_path / "home"), "--json").json["rows"]["events"] == 1
+    with running_application(tmp_path / "home") as client:
+        page = client.get(f"{path}/events", headers=mine).json()
+        assert [each["event"]["data"] for each in page["events"]] == [{"n": 1}]
+    with closing(sqlite3.connect(tmp_path / "home" / "tenants" / "bakery" / "kindcast.db")) as connection:
+        connection.execute("UPDATE events SET body = replace(body, '\"n\":1', '\"n\":7')")
+        connection.commit()
+    found = kindcast("check", "--data", str(tmp_path / "home"), "--json")
+    assert (found.status, [each.split(":")[0] for each in found.json["damage"]]) == (1, ["tenant bakery"])
 
 
 def test_keys_go_to_postgresql_and_back(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
@@ -189,7 +208,11 @@ from kindcast.server.store import backup
 def kill(*arguments, **more):
     os.kill(os.getpid(), signal.SIGKILL)
 
-if sys.argv[2] == "folder":
+import_tables = backup._import_tables
+if sys.argv[2] == "after a tenant":
+    backup._import_tables = lambda path, *more: (import_tables if path.parent.name == "bakery" else kill)(path, *more)
+    backup.restore(Path(sys.argv[1]), sys.argv[3], Path("unused"))
+elif sys.argv[2] == "folder":
     copied, backup.shutil.copyfile = backup.shutil.copyfile, lambda *a: (copied(*a), kill())
     backup.restore(Path(sys.argv[1]), None, Path(sys.argv[3]))
 else:

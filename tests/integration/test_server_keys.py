@@ -1,5 +1,6 @@
 """Who may do what: keys, roles, the audit log, limits."""
 
+import asyncio
 import json
 import re
 import time
@@ -14,9 +15,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from kindcast.server.api.access import running_access
 from kindcast.server.client import Client, ProblemError
 from kindcast.server.errors import KeysLost, KeysNeeded, StoreUnavailable
-from kindcast.server.security.keys import Role
+from kindcast.server.security.keys import Role, new_key
 from kindcast.server.security.permissions import ROLES, ROUTES, Permission, needs_of
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import AuditEntry, SystemStore
@@ -375,6 +377,44 @@ def test_command_line_makes_the_first_key_beside_a_running_server(tmp_path: Path
         assert kindcast("key", "revoke", made["id"], "--data", str(tmp_path)).status == 0
         assert kindcast("key", "revoke", made["id"], "--data", str(tmp_path)).status == 1
         until(lambda: client.get("/v1/subscriptions").status_code == 200)
+
+
+def test_a_key_that_was_just_made_is_known_at_once(
+    tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one too, which a server without keys would not ask for. A wrong one is refused."""
+    monkeypatch.setattr("kindcast.server.api.access.LOOK_SECONDS", 3_600.0)
+    made = [("--role", "admin"), ("--role", "admin", "--of", "shop"), ("--role", "auditor", "--of", "shop")]
+    with running_application(tmp_path) as client:
+        for options, tenant in zip(made, ("default", "shop", "shop"), strict=True):
+            key = kindcast("key", "create", *options, "--data", str(tmp_path), "--json").json["key"]
+            told = client.get("/v1/session", headers={"Authorization": f"Bearer {key}"}).json()
+            assert (told["who"] is not None, told["tenant"]) == (True, tenant)
+        wrong = {"Authorization": f"Bearer {new_key()[1]}"}
+        assert problem_code(client.get("/v1/subscriptions", headers=wrong)) == "key-wrong"
+
+
+def test_requests_with_unknown_keys_look_for_them_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    async def drive() -> None:
+        nonlocal looks
+        async with running_access(Settings(data=tmp_path)) as access:
+            changes = access.store.changes
+
+            def looking() -> int:
+                nonlocal looks
+                looks += 1
+                return changes()
+
+            monkeypatch.setattr(access.store, "changes", looking)
+            monkeypatch.setattr("kindcast.server.api.access.LOOK_SECONDS", 3_600.0)
+            await asyncio.gather(*(access.look_for_key(new_key()[1]) for _ in range(50)))
+            await access.look_for_key("not a key")
+            await access.look_for_key(None)
+
+    asyncio.run(drive())
+    assert 1 <= looks <= 3  # the periodic look may come in between
 
 
 def until(done: Any) -> None:

@@ -78,9 +78,9 @@ def sharing(data: Path, **settings: Any) -> Iterator[Shared]:
         yield Shared(client)
 
 
-def test_every_tenant_uses_it(tmp_path: Path) -> None:
+def test_every_tenant_uses_it(tmp_path: Path, where: dict[str, Any]) -> None:
     """Open ones at once, closed ones and new ones when they are opened; versions, search and concepts as of its own."""
-    with sharing(tmp_path) as server:
+    with sharing(tmp_path, **where) as server:
         assert server.listed(server.one) == []
         assert server.open() == {"default": True, "one": True, "two": False}
         assert server.share(CATS)["others"] == NOTHING | {"tenants": 2, "subscriptions": 0}
@@ -109,8 +109,8 @@ def test_every_tenant_uses_it(tmp_path: Path) -> None:
         assert server.matched("Bird", server.one) == 0
 
 
-def test_it_is_rolled_back_activated_and_deleted_everywhere(tmp_path: Path) -> None:
-    with sharing(tmp_path) as server:
+def test_it_is_rolled_back_activated_and_deleted_everywhere(tmp_path: Path, where: dict[str, Any]) -> None:
+    with sharing(tmp_path, **where) as server:
         server.share(CATS)
         assert server.share(DOGS, activate=False)["others"]["changed"] == 0
         server.subscribe("a isa Pet", server.one)
@@ -170,7 +170,7 @@ def test_only_an_administrator_of_all_tenants_changes_it(tmp_path: Path) -> None
             assert problem_code(answer) == "unknown-ontology"
 
 
-def test_a_name_that_a_tenant_has_already_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_a_tenant_has_already_is_refused(tmp_path: Path, where: dict[str, Any]) -> None:
     """Also where the tenant is closed; the answer counts, and names nobody."""
     with sharing(tmp_path, max_open_tenants=2) as server:
         for headers in (server.one, server.two):  # the second closes the first
@@ -243,7 +243,7 @@ def test_a_server_that_ends_in_between_goes_on(tmp_path: Path, monkeypatch: pyte
             assert [(each["version"], each["active"]) for each in versions] == [(2, True), (1, False)]
 
 
-def test_a_name_that_was_deleted_and_comes_again_is_another_one(tmp_path: Path) -> None:
+def test_a_name_that_was_deleted_and_comes_again_is_another_one(tmp_path: Path, where: dict[str, Any]) -> None:
     """A tenant that slept meanwhile has the version 1 of the former."""
     with sharing(tmp_path, max_open_tenants=2) as server:
         server.share(CATS)

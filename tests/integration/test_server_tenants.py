@@ -26,11 +26,13 @@ REQUESTS = 400
 PATIENCE_SECONDS = 60
 
 
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
-    with running_application(
-        tmp_path_factory.mktemp("tenants"), max_open_tenants=4, tenant_idle_seconds=3_600
-    ) as client:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def keyed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
+    where = {}
+    if request.param == "postgresql":
+        where["database"] = request.getfixturevalue("postgresql").new_database()
+    folder = tmp_path_factory.mktemp("tenants")
+    with running_application(folder, max_open_tenants=4, tenant_idle_seconds=3_600, **where) as client:
         yield Keyed(client)
 
 
@@ -87,9 +89,9 @@ def test_no_key_of_a_tenant_acts_in_another(keyed: Keyed) -> None:
         )
 
 
-def test_tenants_are_made_limited_and_deleted(tmp_path: Path) -> None:
+def test_tenants_are_made_limited_and_deleted(tmp_path: Path, where: dict[str, Any]) -> None:
     """By administrators of all tenants only. Of a deleted one nothing is left, also for a later one of its name."""
-    with running_application(tmp_path, tenant_limits={"subscriptions": 5}) as client:
+    with running_application(tmp_path, tenant_limits={"subscriptions": 5}, **where) as client:
         keyed = Keyed(client)
         admin = keyed.admin
         assert client.post("/v1/tenants", json={"name": "shop"}, headers=admin).json()["limits"] == {"subscriptions": 5}
@@ -135,7 +137,7 @@ def test_tenants_are_made_limited_and_deleted(tmp_path: Path) -> None:
         assert made["id"] not in client.get("/v1/usage", headers=again).text
         assert made["id"] in client.get("/v1/audit/export", headers=admin).text
         (tmp_path / "tenants" / "shop.deleted-0").mkdir()
-    with running_application(tmp_path):
+    with running_application(tmp_path, **where):
         until(lambda: not (tmp_path / "tenants" / "shop.deleted-0").exists())
 
 
@@ -189,10 +191,10 @@ def test_commands_of_tenants(tmp_path: Path, kindcast: Kindcast, monkeypatch: py
         assert "no limits" in kindcast("tenant", "list").out
 
 
-def test_tenants_close_and_open_again(tmp_path: Path) -> None:
+def test_tenants_close_and_open_again(tmp_path: Path, where: dict[str, Any]) -> None:
     """No more than so many are open; whoever comes back finds everything, in this process and in the next."""
     tickets: dict[str, dict[str, Any]] = {}
-    with running_application(tmp_path, max_open_tenants=3) as client:
+    with running_application(tmp_path, max_open_tenants=3, **where) as client:
         keyed = Keyed(client)
         keys = {name: keyed.key("admin", tenant=name) for name in ("a", "b", "c", "d")}
         for name, headers in keys.items():
@@ -202,17 +204,18 @@ def test_tenants_close_and_open_again(tmp_path: Path) -> None:
         for name, headers in keys.items():
             assert client.post("/v1/events", json={name: 1}, headers=headers).json()["matched"] == 1
     assert {each.name for each in (tmp_path / "tenants").iterdir()} == set(keys)
-    with running_application(tmp_path, max_open_tenants=3) as client:
+    with running_application(tmp_path, max_open_tenants=3, **where) as client:
         for name, headers in keys.items():
             page = client.get(f"/v1/subscriptions/{tickets[name]['id']}/events", headers=headers).json()
             assert [each["event"]["data"] for each in page["events"]] == [{name: 1}]
 
 
-def test_a_webhook_keeps_its_tenant_awake(tmp_path: Path) -> None:
+def test_a_webhook_keeps_its_tenant_awake(tmp_path: Path, where: dict[str, Any]) -> None:
     """Nobody asks, and it is still delivered: the tenant is not closed, and the next start opens it."""
     with running_receiver() as receiver:
         sink = receiver.script("/hook", *[503] * 3, 200)
         delays = {"allow_private_sinks": True, "webhook_delays_seconds": (0.3,) * 100, "tenant_idle_seconds": 0.05}
+        delays |= where
         with running_application(tmp_path, **delays) as client:
             headers = Keyed(client).key("admin", tenant="hooks")
             body = {"expression": "a exists", "sink": sink}
@@ -256,11 +259,11 @@ def test_request_that_leaves_while_its_tenant_opens_leaves_it_open_for_the_next(
     asyncio.run(drive())
 
 
-def test_tenants_with_equal_ontologies_share_one_vocabulary(tmp_path: Path) -> None:
+def test_tenants_with_equal_ontologies_share_one_vocabulary(tmp_path: Path, where: dict[str, Any]) -> None:
     """One object of both, after an upload as after a start; a declaration of one is not the other's."""
 
     async def drive() -> None:
-        settings = Settings(data=tmp_path)
+        settings = Settings(data=tmp_path, **where)
         store = SystemStore(settings)
         store.open()
         for name in ("left", "right"):

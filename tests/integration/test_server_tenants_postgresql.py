@@ -1,0 +1,197 @@
+"""Tenants on PostgreSQL, a schema each, and several servers: what one does holds at the others.
+
+What tenants have on both kinds of database is in `test_server_tenants.py` and `test_server_shared_ontologies.py`.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import URL, create_engine, text
+
+from kindcast.server.errors import StoreUnreadable
+from kindcast.server.settings import Settings
+from kindcast.server.store.database import Database, in_schema, normalised, schema_of, schema_of_tenant
+from tests.harness.application import problem_code, running_application
+from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.harness.receiver import running_receiver
+from tests.harness.server_process import running_server
+from tests.integration.test_server_keys import Keyed, until
+
+HEAD = "@prefix : <http://x.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . "
+CATS = HEAD + ":Cat rdfs:subClassOf :Pet ."
+DOGS = HEAD + ":Cat rdfs:subClassOf :Pet . :Dog rdfs:subClassOf :Pet ."
+
+
+@pytest.fixture
+def database(postgresql: PostgreSQL) -> str:
+    """The URL of a database of our own."""
+    return postgresql.new_database()
+
+
+@contextmanager
+def running_two(database: str, tmp_path: Path, **settings: Any) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+    """Two servers on one database, in one process."""
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(running_application(tmp_path / name, database=database, **settings))
+            for name in ("first", "second")
+        )
+        yield first, second
+
+
+def publish(client: httpx.Client, headers: dict[str, str], **data: Any) -> int:
+    answer = client.post("/v1/events", json=data, headers=headers)
+    assert answer.status_code == 202, answer.text
+    matched: int = answer.json()["matched"]
+    return matched
+
+
+def subscribe(client: httpx.Client, expression: str, headers: dict[str, str], **more: Any) -> str:
+    answer = client.post("/v1/subscriptions", json={"expression": expression, **more}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    id: str = answer.json()["id"]
+    return id
+
+
+def put(client: httpx.Client, document: str, headers: dict[str, str], **params: Any) -> httpx.Response:
+    more = {"Content-Type": "text/turtle"}
+    return client.put("/v1/ontologies/pets", content=document, headers=headers | more, params=params)
+
+
+def schemas(database: str) -> list[str]:
+    """The schemas of tenants that are there."""
+    engine = create_engine(driver_url(database))
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'kindcast%' ORDER BY 1"))
+        found = list(rows.scalars())
+    engine.dispose()
+    return found
+
+
+def test_what_a_tenant_does_at_one_server_holds_at_the_others(database: str, tmp_path: Path) -> None:
+    """Keys, subscriptions, events once, an ontology of its own; and nothing of it in another tenant."""
+    with running_two(database, tmp_path) as (first, second):
+        keyed = Keyed(first)
+        one, two = keyed.key("admin", tenant="one"), keyed.key("admin", tenant="two")
+        id = subscribe(first, "a = 1", one)
+        assert publish(second, one, a=1) == 1
+        assert publish(second, two, a=1) == 0
+        page = first.get(f"/v1/subscriptions/{id}/events", headers=one).json()
+        assert [each["event"]["data"] for each in page["events"]] == [{"a": 1}]
+        assert second.get(f"/v1/subscriptions/{id}", headers=two).status_code == 404
+        event = {"specversion": "1.0", "source": "s", "id": "1", "type": "t", "data": {"a": 1}}
+        headers = {"Content-Type": "application/cloudevents+json"}
+        counted = [
+            client.post("/v1/events", json=event, headers=headers | tenant).json()["duplicates"]
+            for client, tenant in ((first, one), (second, one), (second, two), (first, two))
+        ]
+        assert counted == [0, 1, 0, 1]
+        assert put(second, CATS, one).status_code == 201
+        subscribe(first, "b isa Pet", one)
+        assert publish(second, one, b="Cat") == 1
+        assert first.post("/v1/subscriptions", json={"expression": "b isa Pet"}, headers=two).status_code == 422
+        assert len(schemas(database)) == 2
+
+
+def test_tenants_that_are_open_at_another_server_follow_a_shared_ontology(database: str, tmp_path: Path) -> None:
+    """`both` is open at both servers, `far` at the other one only, `shut` at none."""
+    with running_two(database, tmp_path, tenant_idle_seconds=3_600) as (first, second):
+        keyed = Keyed(first)
+        both, far, shut = (keyed.key("admin", tenant=name) for name in ("both", "far", "shut"))
+        subscribe(first, "a exists", both)
+        subscribe(second, "a exists", both)
+        subscribe(second, "a exists", far)
+        for document, kind in ((CATS, "Cat"), (DOGS, "Dog")):
+            answer = put(first, document, keyed.admin, shared=True)
+            assert answer.status_code == 201, answer.text
+            assert answer.json()["others"]["tenants"] == 3
+            for client, headers in ((first, both), (second, both), (second, far), (first, far), (second, shut)):
+                until(lambda: kind in client.get("/v1/concepts", params={"q": kind}, headers=headers).text)  # noqa: B023
+            if kind == "Cat":
+                subscribe(second, "a isa Pet", far)
+            assert publish(second, far, a=kind) == 2
+        refused = first.delete("/v1/ontologies/pets", headers=keyed.admin, params={"shared": True})
+        assert (problem_code(refused), refused.json()["count"]) == ("ontology-in-use", 1)
+
+
+def test_a_tenant_that_one_server_deletes_is_closed_by_the_others(database: str, tmp_path: Path) -> None:
+    """Its schema is dropped, and a later tenant of the same name has nothing of it, at any server."""
+    with running_two(database, tmp_path, tenant_idle_seconds=3_600) as (first, second):
+        keyed = Keyed(first)
+        made = keyed.make("admin", tenant="shop")
+        mine = {"Authorization": f"Bearer {made['key']}"}
+        subscribe(first, "a = 1", mine)
+        assert publish(second, mine, a=1) == 1
+        [schema] = schemas(database)
+        assert first.delete(f"/v1/keys/{made['id']}", headers=keyed.admin).status_code == 200
+        assert first.delete("/v1/tenants/shop", headers=keyed.admin).status_code == 200
+        again = keyed.key("admin", tenant="shop")
+        for client in (second, first):
+            assert client.get("/v1/subscriptions", headers=again).json()["subscriptions"] == []
+            assert publish(client, again, a=1) == 0
+        until(lambda: schema not in schemas(database))
+        assert len(schemas(database)) == 1
+
+
+def test_webhooks_of_a_tenant_go_on_when_its_server_is_killed(database: str, tmp_path: Path) -> None:
+    """Nobody asks the other server for this tenant: it opens it, because nobody else has it open."""
+    with running_receiver() as receiver:
+        sink = receiver.script("/hook", *[503] * 2, 200)
+        settings: dict[str, Any] = {
+            "allow_private_sinks": True,
+            "webhook_delays_seconds": [1.0] * 20,
+            "lease_seconds": 3,
+        }
+        environment = {f"KINDCAST_{name.upper()}": json.dumps(value) for name, value in settings.items()}
+        with running_application(tmp_path / "second", database=database, **settings) as second:
+            headers = Keyed(second).key("admin", tenant="hooks")
+            with (
+                running_server(tmp_path / "first", environment | {"KINDCAST_DATABASE": database}) as server,
+                httpx.Client(base_url=server.url, timeout=30) as first,
+            ):
+                subscribe(first, "a exists", headers, sink=sink)
+                assert publish(first, headers, a=1) == 1
+                receiver.wait_for("/hook", 1)
+                server.kill()
+                receiver.wait_for("/hook", 3)
+            found = second.get("/v1/tenants", headers=headers).json()["tenants"]
+            assert [each["open"] for each in found] == [True]
+
+
+def test_as_many_tenants_are_open_as_postgresql_has_connections_for(database: str, tmp_path: Path) -> None:
+    """By default an eighth of its connections: 12 of 100, `default` among them. The others open when they are used."""
+    with running_application(tmp_path, database=database) as client:
+        keyed = Keyed(client)
+        keys = [keyed.key("admin", tenant=f"t{number}") for number in range(14)]
+        for headers in keys:
+            assert publish(client, headers, a=1) == 0
+        listed = client.get("/v1/tenants", headers=keyed.admin).json()["tenants"]
+        assert sum(each["open"] for each in listed) == 12
+
+
+def test_connections_that_lose_their_search_path_are_refused(database: str, tmp_path: Path) -> None:
+    """As behind a pooler that drops the option: names would mean the tables of another tenant."""
+    schema = schema_of_tenant("a-b", 1.0)
+    url = in_schema(normalised(f"{database}&options=-cstatement_timeout%3D9s"), schema)
+    assert schema_of(url) == schema == schema_of_tenant("a-b", 1.0)
+    assert schema != schema_of_tenant("a-b", 2.0)
+
+    def settings_of(url: URL) -> Settings:
+        return Settings(data=tmp_path, database=url.render_as_string(hide_password=False))
+
+    held = Database(settings_of(url))
+    with held.open() as connection:
+        assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "9s"
+        assert connection.execute(text("SELECT current_schemas(false)")).scalar_one() == [schema]
+    held.close()
+    for path in ("public", f"{schema},public"):
+        lost = Database(settings_of(in_schema(url, path)))
+        assert lost.schema == schema
+        with pytest.raises(StoreUnreadable, match="pooler"):
+            lost.open()
+        lost.close()

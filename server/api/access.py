@@ -71,8 +71,8 @@ STREAM_TOKENS = "stream tokens"
 """The name of the secret that signs stream tokens."""
 LOOK_SECONDS = 1.0
 """The interval of the checks for changes of keys by other processes, such as the command line."""
-UNKNOWN_KEY_SECONDS = 0.1
-"""The shortest interval of these checks, if requests show keys that this server does not know."""
+UNKNOWN_SECONDS = 0.1
+"""The shortest interval of these checks, if requests name keys or tenants that this server does not know."""
 USAGE_SECONDS = 10.0
 USED_TOKENS_SECONDS = 60.0
 FORGET_SECONDS = 3_600.0
@@ -122,17 +122,22 @@ class AccessControl:
 
     async def look_for_key(self, token: str | None) -> None:
         """Reads the keys again if this server does not know the key of a request: another server or the command line
-        may have made it a moment ago. All such requests together look once in `UNKNOWN_KEY_SECONDS`, so one waits for
-        at most twice as long."""
-        asked = time.monotonic()
+        may have made it a moment ago."""
         id = None if token is None else id_of(token)
-        while id is not None and id not in self.ring.keys and self._looked_at < asked:
+        if id is not None:
+            await self._look_for(lambda: id in self.ring.keys)
+
+    async def _look_for(self, is_known: Callable[[], bool]) -> None:
+        """Reads keys and tenants again if something is not known. All requests that need this look together, once in
+        `UNKNOWN_SECONDS`, so one waits for at most twice as long."""
+        asked = time.monotonic()
+        while not is_known() and self._looked_at < asked:
             if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look(), name="keys that are not known")
+                self._looking = asyncio.create_task(self._look(), name="keys and tenants that are not known")
             await asyncio.shield(self._looking)
 
     async def _look(self) -> None:
-        await asyncio.sleep(max(0.0, self._looked_at + UNKNOWN_KEY_SECONDS - time.monotonic()))
+        await asyncio.sleep(max(0.0, self._looked_at + UNKNOWN_SECONDS - time.monotonic()))
         self._looked_at = time.monotonic()
         with contextlib.suppress(ServerError):
             await self.refresh()
@@ -150,6 +155,8 @@ class AccessControl:
         tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is not used
         if tenant is not None and not TENANT.fullmatch(tenant):
             raise Problem("invalid-request", "the header Kindcast-Tenant is not the name of a tenant")
+        if tenant is not None and tenant != DEFAULT_TENANT:
+            await self._look_for(lambda: tenant in self.ring.tenants)
         return self.caller(key, tenant, session)
 
     async def redeem(self, token: str, scope: Scope) -> Caller:

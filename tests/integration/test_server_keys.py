@@ -385,11 +385,18 @@ def test_a_key_that_was_just_made_is_known_at_once(
     """The first one too, which a server without keys would not ask for. A wrong one is refused."""
     monkeypatch.setattr("kindcast.server.api.access.LOOK_SECONDS", 3_600.0)
     made = [("--role", "admin"), ("--role", "admin", "--of", "shop"), ("--role", "auditor", "--of", "shop")]
+    ruler = ""
     with running_application(tmp_path) as client:
         for options, tenant in zip(made, ("default", "shop", "shop"), strict=True):
             key = kindcast("key", "create", *options, "--data", str(tmp_path), "--json").json["key"]
+            ruler = key if tenant == "default" else ruler
             told = client.get("/v1/session", headers={"Authorization": f"Bearer {key}"}).json()
             assert (told["who"] is not None, told["tenant"]) == (True, tenant)
+        chosen = {"Authorization": f"Bearer {ruler}", "Kindcast-Tenant": "bakery"}
+        assert kindcast("key", "create", "--role", "auditor", "--of", "bakery", "--data", str(tmp_path)).status == 0
+        assert (
+            client.get("/v1/session", headers=chosen).json()["tenant"] == "bakery"
+        )
         wrong = {"Authorization": f"Bearer {new_key()[1]}"}
         assert problem_code(client.get("/v1/subscriptions", headers=wrong)) == "key-wrong"
 

@@ -4,12 +4,14 @@ import argparse
 import random
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 
 from tests.campaigns.campaign import Outcome, Told
 from tests.harness.application import running_application
+from tests.harness.postgresql import running_postgresql
 
 __all__ = ["mixed_requests"]
 
@@ -22,12 +24,18 @@ ABOUT = "generated requests of two tenants, none of which may see anything of th
 def add_options(parser: argparse.ArgumentParser) -> None:
     """How many requests."""
     parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--postgresql", action="store_true", help="the tenants are schemas of one PostgreSQL")
 
 
 def run(options: argparse.Namespace, told: Told) -> Outcome:
     """One server, two tenants, so many requests."""
     failures = []
-    with tempfile.TemporaryDirectory() as folder, running_application(Path(folder)) as client:
+    with ExitStack() as stack:
+        where = {}
+        if options.postgresql:
+            where["database"] = stack.enter_context(running_postgresql()).new_database()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        client = stack.enter_context(running_application(folder, **where))
         admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
         keys = {}
         for name in ("left", "right"):
@@ -37,7 +45,8 @@ def run(options: argparse.Namespace, told: Told) -> Outcome:
             mixed_requests(client, keys, options.requests, options.seed, told)
         except AssertionError as error:
             failures.append(f"{error}")
-    summary = f"{options.requests:,} requests of two tenants: {len(failures)} showed what belongs to the other"
+    place = " on PostgreSQL" if options.postgresql else ""
+    summary = f"{options.requests:,} requests of two tenants{place}: {len(failures)} showed what belongs to the other"
     return Outcome(summary, failures)
 
 

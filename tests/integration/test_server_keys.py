@@ -394,9 +394,7 @@ def test_a_key_that_was_just_made_is_known_at_once(
             assert (told["who"] is not None, told["tenant"]) == (True, tenant)
         chosen = {"Authorization": f"Bearer {ruler}", "Kindcast-Tenant": "bakery"}
         assert kindcast("key", "create", "--role", "auditor", "--of", "bakery", "--data", str(tmp_path)).status == 0
-        assert (
-            client.get("/v1/session", headers=chosen).json()["tenant"] == "bakery"
-        )
+        assert client.get("/v1/session", headers=chosen).json()["tenant"] == "bakery"
         wrong = {"Authorization": f"Bearer {new_key()[1]}"}
         assert problem_code(client.get("/v1/subscriptions", headers=wrong)) == "key-wrong"
 

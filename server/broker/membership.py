@@ -126,7 +126,8 @@ class Membership:
         pause = self._seconds / BEATS_PER_LEASE
         while not self._stopped.is_set():
             self._beat(connection)
-            self._tell(self._woken)  # a notification may have been missed
+            if connection.execute(servers.COMMITS).fetchone() != (self._applied(),):
+                self._tell(self._woken)  # a notification was missed
             until = time.monotonic() + pause
             while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
                 waited = min(left, LISTEN_SECONDS)

@@ -293,6 +293,7 @@ BEAT = (
 """The statement of a heartbeat. Its parameters: the id of the server, its program, for how many seconds it counts as
 live, what it has applied."""
 LIVING = "SELECT id, program FROM servers WHERE alive_until > clock_timestamp() ORDER BY id"
+COMMITS = "SELECT commits FROM ledger"
 LEAVE = "DELETE FROM servers WHERE id = %s"
 
 

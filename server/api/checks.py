@@ -33,7 +33,11 @@ CHECK = {
     "required": ["expression"],
     "properties": {
         "expression": {"type": "string", "description": "The text before and after the cursor."},
-        "position": {"type": "integer", "minimum": 0, "description": "Characters before the cursor, for completions."},
+        "position": {
+            "type": ["integer", "null"],
+            "minimum": 0,
+            "description": "Characters before the cursor, for completions.",
+        },
     },
     "additionalProperties": False,
     "example": {"expression": "target isa Comp", "position": 15},

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 
 from kindcast.server.api.access import AccessControl, audit_detail, entry_of, wrong_key
 from kindcast.server.api.problem_types import Problem, problem_of
-from kindcast.server.api.requests import AppCaller, AppSettings, answer, body_schema, json_object, moment
+from kindcast.server.api.requests import AppCaller, AppSettings, Moment, answer, body_schema, json_object, moment
 from kindcast.server.api.subscriptions import read_body, read_key
 from kindcast.server.errors import TenantExists, UnknownKey, UnknownTenant
 from kindcast.server.security.browser_sessions import Session, cookie_name, is_of_own_page, session_token
@@ -56,7 +56,7 @@ class KeyBody(BaseModel):
         ),
     ] = None
     name: Annotated[str, Field(max_length=200, description="A name of your choice, to tell keys apart.")] = ""
-    expires_at: Annotated[datetime | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
+    expires_at: Annotated[Moment | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
     limits: Annotated[dict[str, float], Field(description="Replaces the setting `key_limits`.")] = {}
 
 
@@ -261,7 +261,7 @@ async def read_audit(
     after: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The cursor of the previous page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     who: Annotated[str | None, Query(max_length=300, description="Only requests of this caller: `key ID`.")] = None,
-    since: Annotated[datetime | None, Query(description="Only entries since this time; RFC 3339.")] = None,
+    since: Annotated[Moment | None, Query(description="Only entries since this time; RFC 3339.")] = None,
 ) -> Response:
     """Lists who changed what, from where and with which outcome, and which requests were refused, oldest first.
     Publishing is not listed but counted: see `/v1/usage`."""

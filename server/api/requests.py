@@ -2,11 +2,14 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Header, Query, Request, Response
+from pydantic import BeforeValidator
 
 from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.problem_types import Problem
@@ -25,6 +28,7 @@ __all__ = [
     "AppEventReader",
     "AppSettings",
     "Language",
+    "Moment",
     "Ticket",
     "answer",
     "body_schema",
@@ -78,6 +82,19 @@ AppCaller = Annotated[Caller, Depends(_caller)]
 """The caller who sends the request."""
 Ticket = Annotated[Claim, Depends(_claim)]
 """The ticket, key and roles by which the request may change a subscription."""
+
+
+def _is_text(given: object) -> object:
+    """Refuses numbers, of which nobody can say whether they are seconds or milliseconds."""
+    if isinstance(given, int | float) or (isinstance(given, str) and _NUMBER.fullmatch(given.strip())):
+        raise ValueError("send a date and a time such as 2026-01-31T12:00:00Z, not a number")
+    return given
+
+
+_NUMBER = re.compile(r"[+-]?[0-9.]+")
+Moment = Annotated[datetime, BeforeValidator(_is_text)]
+"""A date-time of a request, as RFC 3339 writes it."""
+
 Language = Annotated[str, Query(max_length=35, description="Language of the labels, such as en, de, zh.")]
 
 

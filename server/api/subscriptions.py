@@ -29,6 +29,7 @@ from kindcast.server.api.requests import (
     AppCaller,
     AppEventReader,
     AppSettings,
+    Moment,
     Ticket,
     answer,
     body_schema,
@@ -107,7 +108,7 @@ class _Strict(BaseModel):
 
 
 class _Ending(_Strict):
-    expires_at: Annotated[datetime | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
+    expires_at: Annotated[Moment | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
     ttl_seconds: Annotated[float | None, Field(gt=0, description="From now.")] = None
 
 
@@ -681,7 +682,7 @@ class ReplayBody(_Strict):
 
     after: Annotated[str | None, Field(max_length=20, description="A cursor: all later messages are replayed.")] = None
     since: Annotated[
-        datetime | None, Field(description="RFC 3339: all events accepted at or after this time are replayed.")
+        Moment | None, Field(description="RFC 3339: all events accepted at or after this time are replayed.")
     ] = None
 
 

@@ -6,11 +6,13 @@ document says, and no request may make the server fail.
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,9 @@ ABOUT = "requests made from the OpenAPI document: every answer is as it says, an
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 PHASES = "examples,coverage,fuzzing"
+MADE = tuple(f"made{number}" for number in range(20))
+"""Names that requests may delete."""
+SHARE_KNOWN = 0.7
 SHOWN = 20_000
 """Characters of what the library said of failures that are kept."""
 
@@ -50,9 +55,20 @@ def run(options: Any, told: Told) -> Outcome:
 def judged(folder: Path, seed: int, examples: int, phases: str = PHASES) -> tuple[int, str]:
     """The status with which the library ended, and what it said."""
     with running_app(folder / "data") as address:
-        _fill(address)
-        command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
-        command += [f"{address}/openapi.json", "--phases", phases, "--checks", "all", "--continue-on-failure"]
+        key, known = _fill(address)
+        config = folder / CONFIG.name
+        config.write_text(CONFIG.read_text(encoding="utf-8") + _parameters(known), encoding="utf-8")
+        command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
+        command += [
+            "-H",
+            f"Authorization: Bearer {key}",
+            f"{address}/openapi.json",
+            "--phases",
+            phases,
+            "--checks",
+            "all",
+            "--continue-on-failure",
+        ]
         command += ["--max-examples", str(examples), "--seed", str(seed), "--no-color"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COV_CORE")}
         ran = subprocess.run(
@@ -68,14 +84,54 @@ def judged(folder: Path, seed: int, examples: int, phases: str = PHASES) -> tupl
     return ran.returncode, ran.stdout
 
 
-def _fill(address: str) -> None:
-    """Something for the requests to meet."""
+def _fill(address: str) -> tuple[str, dict[str, list[Any]]]:
+    """Something for the requests to meet. Returns the key with which they are made, and by the beginning of a path the
+    values of its parameter that are known. A server without keys would get its first one from a request, and refuse all
+    that come after it."""
     with httpx.Client(base_url=address, trust_env=False, timeout=60.0) as client:
-        shop = (ROOT / "ontologies" / "shop.ttl").read_bytes()
+
+        def told(method: str, path: str, **more: Any) -> Any:
+            answer = client.request(method, path, **more)
+            answer.raise_for_status()
+            return answer.json()
+
+        key: str = told("POST", "/v1/keys", json={"role": "admin"})["key"]
+        client.headers["Authorization"] = f"Bearer {key}"
+        known: dict[str, list[Any]] = {}
         turtle = {"Content-Type": "text/turtle"}
-        client.put("/v1/ontologies/shop", content=shop, headers=turtle).raise_for_status()
-        client.post("/v1/subscriptions", json={"expression": "target isa Computer"}).raise_for_status()
-        client.post("/v1/events", json={"target": "laptop", "price": 350}).raise_for_status()
+        told("PUT", "/v1/ontologies/shop", content=(ROOT / "ontologies" / "shop.ttl").read_bytes(), headers=turtle)
+        for name in MADE:
+            told("PUT", f"/v1/ontologies/{name}", content=f"<http://x.org/{name}> a <http://x.org/C> .", headers=turtle)
+            told("PUT", f"/v1/attributes/{name}", json={"kind": "number"})
+            told("PUT", f"/v1/schemas/{name}", json={"type": "object"})
+            told("POST", "/v1/tenants", json={"name": name})
+        for path in ("ontologies", "attributes", "schemas", "tenants"):
+            known[f"/v1/{path}/"] = list(MADE)
+        made = [told("POST", "/v1/subscriptions", json={"expression": "target isa Computer"}) for _ in range(40)]
+        known["/v1/subscriptions/"] = [each["id"] for each in made]
+        body = {"sink": "https://sink.example/", "protocol": "HTTP", "types": ["t"]}
+        listed = [told("POST", "/v1/cloudevents/subscriptions", json=body) for _ in range(20)]
+        known["/v1/cloudevents/subscriptions/"] = [each["id"] for each in listed]
+        keys = [told("POST", "/v1/keys", json={"role": "auditor"}) for _ in range(20)]
+        known["/v1/keys/"] = [each["id"] for each in keys]
+        for _ in range(20):
+            told("POST", "/v1/events", json={"target": "laptop", "price": 350})
+        known["/v1/events/"] = list(range(1, 21))
+    return key, known
+
+
+def _parameters(known: Mapping[str, Sequence[Any]]) -> str:
+    """What the library is told of the values that exist: it takes one of them most of the time."""
+    lines = []
+    for number, values in enumerate(known.values()):
+        lines += [f"[dictionaries.known{number}]", f"values = {json.dumps(values)}"]
+    for number, path in enumerate(known):
+        lines += ["[[operations]]", f"include-path-regex = '^{path}\\{{'"]
+        lines += [
+            f'parameters."path.{name}" = {{ dictionary = "known{number}", probability = {SHARE_KNOWN} }}'
+            for name in ("id", "name", "type", "sequence")
+        ]
+    return "\n" + "\n".join(lines) + "\n"
 
 
 def _operations(said: str) -> str:

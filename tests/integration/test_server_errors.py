@@ -214,3 +214,14 @@ def test_health_and_docs_are_there(client: httpx.Client) -> None:
     assert files
     assert all(each.startswith("/") and client.get(each).status_code == 200 for each in files), files
     assert client.get("/openapi.json").json()["openapi"].startswith("3.1")
+
+
+@pytest.mark.parametrize("given", [1_764_150_000, "1764150001", "0.5", 1.5, " 12 "])
+def test_a_number_is_no_time(tmp_path: Path, given: object) -> None:
+    """Nobody can say whether it is seconds or milliseconds; it was taken for one of them."""
+    with running_application(tmp_path) as client:
+        refused = client.post("/v1/subscriptions", json={"expression": "a = 1", "expires_at": given})
+        assert (refused.status_code, problem_code(refused)) == (422, "invalid-request")
+        assert "2026-01-31T12:00:00Z" in refused.text
+        assert client.get("/v1/audit", params={"since": str(given)}).status_code == 422
+        assert client.get("/v1/audit", params={"since": "2026-01-31T12:00:00Z"}).status_code == 200

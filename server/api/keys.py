@@ -14,7 +14,16 @@ from starlette.responses import StreamingResponse
 
 from kindcast.server.api.access import AccessControl, audit_detail, entry_of, wrong_key
 from kindcast.server.api.problem_types import Problem, problem_of
-from kindcast.server.api.requests import AppCaller, AppSettings, Moment, answer, body_schema, json_object, moment
+from kindcast.server.api.requests import (
+    AppCaller,
+    AppSettings,
+    Moment,
+    Number,
+    answer,
+    body_schema,
+    json_object,
+    moment,
+)
 from kindcast.server.api.subscriptions import read_body, read_key
 from kindcast.server.errors import TenantExists, UnknownKey, UnknownTenant
 from kindcast.server.security.browser_sessions import Session, cookie_name, is_of_own_page, session_token
@@ -57,7 +66,7 @@ class KeyBody(BaseModel):
     ] = None
     name: Annotated[str, Field(max_length=200, description="A name of your choice, to tell keys apart.")] = ""
     expires_at: Annotated[Moment | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
-    limits: Annotated[dict[str, float], Field(description="Replaces the setting `key_limits`.")] = {}
+    limits: Annotated[dict[str, Number], Field(description="Replaces the setting `key_limits`.")] = {}
 
 
 class RotationBody(BaseModel):
@@ -66,7 +75,7 @@ class RotationBody(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     overlap_seconds: Annotated[
-        float, Field(ge=0, le=366 * 86_400.0, description="How long the old key still works, in seconds.")
+        Number, Field(ge=0, le=366 * 86_400.0, description="How long the old key still works, in seconds.")
     ] = OVERLAP_SECONDS
 
 
@@ -76,7 +85,7 @@ class TenantBody(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     name: Annotated[str, Field(max_length=40, description="Up to 40 of a-z, 0-9 and -, no - first or last.")]
-    limits: Annotated[dict[str, float], Field(description="Replaces the setting `tenant_limits`.")] = {}
+    limits: Annotated[dict[str, Number], Field(description="Replaces the setting `tenant_limits`.")] = {}
 
 
 class LimitsBody(BaseModel):
@@ -84,7 +93,7 @@ class LimitsBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    limits: Annotated[dict[str, float], Field(description="Replaces its earlier limits.")]
+    limits: Annotated[dict[str, Number], Field(description="Replaces its earlier limits.")]
 
 
 async def _access(request: Request) -> AccessControl:

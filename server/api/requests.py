@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Header, Query, Request, Response
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.problem_types import Problem
@@ -29,6 +29,7 @@ __all__ = [
     "AppSettings",
     "Language",
     "Moment",
+    "Number",
     "Ticket",
     "answer",
     "body_schema",
@@ -94,6 +95,8 @@ def _is_text(given: object) -> object:
 _NUMBER = re.compile(r"[+-]?[0-9.]+")
 Moment = Annotated[datetime, BeforeValidator(_is_text)]
 """A date-time of a request, as RFC 3339 writes it."""
+Number = Annotated[float, Field(strict=True)]
+"""A number of a request, and neither a text nor true or false."""
 
 Language = Annotated[str, Query(max_length=35, description="Language of the labels, such as en, de, zh.")]
 

@@ -30,6 +30,7 @@ from kindcast.server.api.requests import (
     AppEventReader,
     AppSettings,
     Moment,
+    Number,
     Ticket,
     answer,
     body_schema,
@@ -109,7 +110,7 @@ class _Strict(BaseModel):
 
 class _Ending(_Strict):
     expires_at: Annotated[Moment | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
-    ttl_seconds: Annotated[float | None, Field(gt=0, description="From now.")] = None
+    ttl_seconds: Annotated[Number | None, Field(gt=0, description="From now.")] = None
 
 
 class SubscriptionChange(_Ending):

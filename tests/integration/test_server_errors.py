@@ -225,3 +225,18 @@ def test_a_number_is_no_time(tmp_path: Path, given: object) -> None:
         assert "2026-01-31T12:00:00Z" in refused.text
         assert client.get("/v1/audit", params={"since": str(given)}).status_code == 422
         assert client.get("/v1/audit", params={"since": "2026-01-31T12:00:00Z"}).status_code == 200
+
+
+@pytest.mark.parametrize("given", [False, True, "60", None, [60]])
+def test_what_is_no_number_is_refused(tmp_path: Path, given: object) -> None:
+    """`false` was taken for 0, so that a key was rotated without overlap."""
+    with running_application(tmp_path) as client:
+        key = client.post("/v1/keys", json={"role": "admin"}).json()
+        client.headers["Authorization"] = f"Bearer {key['key']}"
+        answers = [
+            client.post(f"/v1/keys/{key['id']}/rotate", json={"overlap_seconds": given}),
+            client.post("/v1/keys", json={"role": "auditor", "limits": {"connections": given}}),
+            client.post("/v1/subscriptions", json={"expression": "a = 1", "ttl_seconds": given}),
+        ]
+        expected = [422, 422, 201 if given is None else 422]
+        assert [each.status_code for each in answers] == expected

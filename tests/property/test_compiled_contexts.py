@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kindcast.semantic.errors import InvalidEvent
@@ -148,6 +148,16 @@ def by_compiled(contexts: CompiledContexts, document: Any) -> Any:
     return found and [("_:" if root.startswith("_:-") else root, shown(tree)) for root, tree in found]
 
 
+def _redefined(outer: str, inner: str) -> list[Any]:
+    """A term whose scoped context defines the term itself otherwise."""
+    again = {"p": {"@id": EX + "p", "@type": inner}}
+    return [{"@context": {"p": {"@id": EX + "p", "@type": outer, "@context": again}}, "p": "a"}]
+
+
+@example(_redefined("@json", "@id"), None)
+@example(_redefined("@id", "@json"), None)
+@example(_redefined("@id", XSD + "integer"), None)
+@example([{"@context": {"q": {"@type": "@id", "@reverse": "@nest"}, "@vocab": EX}, "T": []}], None)
 @given(st.lists(documents, min_size=1, max_size=3), contexts(1))
 def test_compiled_contexts_agree_with_the_reference(some: list[Any], known: Any) -> None:
     """Twice each, since the second reading finds what the first one kept."""

@@ -338,7 +338,7 @@ class CompiledContexts:
         container = frozenset((given,) if isinstance(given, str) else given)
         inside = self.scoped(terms, key)
         member = _Member(key, iri, container, inside)
-        is_json = member.coercion == "@json"
+        is_json = "@json" in (member.coercion, mapping.get(TYPE))  # also if the scoped context defines it otherwise
         if (
             not container <= READ_CONTAINERS
             or "@index" in mapping

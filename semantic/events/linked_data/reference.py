@@ -5,6 +5,7 @@ Contexts are given by URL; nothing is ever fetched. No other module of events im
 
 import copy
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ from pyld import jsonld
 from pyld.context_resolver import ContextResolver
 
 from kindcast.semantic.errors import InvalidEvent, Problem
+
+# Contexts of publishers do not print lines to the server's error output.
+warnings.filterwarnings("ignore", '(terms|values) beginning with "@" are reserved', SyntaxWarning)
 
 __all__ = ["MOST_URLS", "Expander", "unknown_contexts_problem"]
 

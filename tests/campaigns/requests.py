@@ -46,7 +46,9 @@ def run(options: Any, told: Told) -> Outcome:
         status, said = judged(Path(folder), options.seed, options.examples)
     told(1, 1, "done")
     counted = re.search(r"(\d[\d,]*) generated", said)
+    refused = re.search(r"Authentication failed: (\d+) operation", said)
     summary = f"{counted[1] if counted else 'no'} requests to {_operations(said)} operations"
+    summary += f" ({refused[1] if refused else 'none'} of them refused every key)"
     if not status:
         return Outcome(f"{summary}: all answers as the document says")
     return Outcome(f"{summary}: failures", [said[-SHOWN:]])

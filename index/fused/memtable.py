@@ -285,7 +285,8 @@ class Memtable:
             first, middle, last = self._attribute_from.array[2 * entry : 2 * entry + 3]
             required = self._attributes.array[first:middle].tolist()
             forbidden = self._attributes.array[middle:last].tolist()
-            count += self._rows[entry] >= 0 and present.issuperset(required) and present.isdisjoint(forbidden)
+            fits = present.issuperset(required) and present.isdisjoint(forbidden)
+            count += int(fits and self._rows[entry] >= 0)
         return count
 
     def rest(self) -> Rest | None:

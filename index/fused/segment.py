@@ -478,7 +478,7 @@ class Segment:
         count = int(positions.size)
         if self.shared is not None:
             gone, empty = self.shared.bury(row)
-            count += gone
+            count += int(gone)
             positions = np.concatenate([positions, empty]).astype(np.int64)
         if positions.size:
             self.arrays.tombstones[positions] = 1

@@ -400,9 +400,11 @@ def _check_url(sink: str, protocol: str | None, settings: Settings) -> None:
 def _check_settings(protocol: str | None, protocolsettings: Mapping[str, Any] | None) -> None:
     if not isinstance((protocolsettings or {}).get(EXPIRY_NOTICE, True), bool):
         raise _invalid(f"{EXPIRY_NOTICE} must be true or false", f"/protocolsettings/{EXPIRY_NOTICE}")
+    known = PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings | {EXPIRY_NOTICE}
     for name in protocolsettings or {}:
-        if name not in PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings | {EXPIRY_NOTICE}:
-            raise not_yet(f"protocolsettings.{name[:100]}", f"/protocolsettings/{name[:100]}")
+        if name not in known:
+            detail = f"the protocol {protocol or DEFAULT_PROTOCOL} has no setting {name[:100]!r}; it has: "
+            raise _invalid(detail + ", ".join(sorted(known)), f"/protocolsettings/{name[:100]}")
 
 
 def _new_secret(repeatable: Repeatable | None = None) -> str:
@@ -653,7 +655,7 @@ async def resume(id: Id, broker: AppBroker, ticket: Ticket, if_match: IfMatch = 
 class RotationBody(_Strict):
     """How long the present secret stays valid; one day by default."""
 
-    overlap_seconds: Annotated[float, Field(ge=0, le=MAX_OVERLAP_SECONDS)] = OVERLAP_SECONDS
+    overlap_seconds: Annotated[Number, Field(ge=0, le=MAX_OVERLAP_SECONDS)] = OVERLAP_SECONDS
 
 
 @router.post(

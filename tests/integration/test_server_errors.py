@@ -240,3 +240,13 @@ def test_what_is_no_number_is_refused(tmp_path: Path, given: object) -> None:
         ]
         expected = [422, 422, 201 if given is None else 422]
         assert [each.status_code for each in answers] == expected
+
+
+def test_the_index_is_explained_after_a_subscription_was_deleted(tmp_path: Path) -> None:
+    """Its place in the newest part of the index made a number that JSON does not have."""
+    with running_application(tmp_path) as client:
+        first, _ = (client.post("/v1/subscriptions", json={"expression": "a = 1"}).json() for _ in range(2))
+        ticket = {"Kindcast-Ticket": first["ticket"]}
+        assert client.delete(f"/v1/subscriptions/{first['id']}", headers=ticket).status_code == 200
+        told = client.post("/v1/explain?index=true", json={"event": {"a": 1}, "subscription": "a = 1"})
+        assert (told.status_code, told.json()["index"]["clauses"]["found"]) == (200, 1)

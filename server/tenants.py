@@ -154,6 +154,8 @@ class Tenants:
         self.on_postgresql = default.broker.database == "postgresql"
         """Whether tenants are schemas of one PostgreSQL, which other servers may use too."""
         self._max_open = settings.max_open_tenants
+        self._cleaned: int | None = None
+        """On PostgreSQL: up to which change of keys and tenants no data of a deleted tenant is left."""
         self._open: dict[str, _Open] = {}
         self._opening: dict[str, asyncio.Task[TenantServices]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -322,8 +324,13 @@ class Tenants:
                     async with self._locks[name]:
                         await self._close_deleted(name)
                     await anyio.to_thread.run_sync(partial(shutil.rmtree, self.folder(name), ignore_errors=True))
-        for schema in await anyio.to_thread.run_sync(self._store.drop_deleted):
-            _log.info("deleted the data of a deleted tenant: %s", schema)
+        changes = await anyio.to_thread.run_sync(self._store.changes)
+        if changes != self._cleaned:
+            dropped, left = await anyio.to_thread.run_sync(self._store.drop_deleted)
+            if dropped:
+                _log.info("deleted the data of deleted tenants: %s", ", ".join(dropped))
+            if not left:
+                self._cleaned = changes
 
     async def _close_if_quiet(self, name: str, services: TenantServices) -> bool:
         if services.under_way or services.broker.waiting or services.jobs.running:

@@ -41,9 +41,12 @@ def collect_and_freeze(objects: int) -> None:
 def paused() -> Iterator[None]:
     """A context manager that disables the collector while a large permanent object is built. Otherwise the collector
     would visit the unfinished object again and again, and every thread stops during a collection. May be used in any
-    thread, and nested."""
-    global _builders
+    thread, and nested. A collector that was disabled before stays so: a server that starts enables it when it is ready,
+    after everything was frozen."""
+    global _builders, _enabled
     with _door:
+        if not _builders:
+            _enabled = gc.isenabled()
         _builders += 1
         gc.disable()
     try:
@@ -51,9 +54,10 @@ def paused() -> Iterator[None]:
     finally:
         with _door:
             _builders -= 1
-            if not _builders:
+            if not _builders and _enabled:
                 gc.enable()
 
 
 _door = threading.Lock()
 _builders = 0
+_enabled = True

@@ -17,6 +17,17 @@ def test_building_keeps_the_collector_waiting_until_the_last_is_done() -> None:
     assert gc.isenabled()
 
 
+def test_a_collector_that_was_disabled_stays_disabled() -> None:
+    """A server that starts enables it when all modules are frozen. Else a collection visits all of them."""
+    gc.disable()
+    try:
+        with garbage_collection.paused(), garbage_collection.paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
 def test_a_server_collects_after_more_objects_than_a_group_of_events_has() -> None:
     """Else the events of each group are visited several times over while they are carried out."""
     before = gc.get_threshold()

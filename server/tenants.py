@@ -520,13 +520,13 @@ class SharedOntologies:
     async def look(self) -> None:
         """Tries the tenants that could not follow again and, on PostgreSQL, makes all open ones follow what another
         server has changed."""
+        waiting, now = set(self._behind), self._followed
         if self._tenants.on_postgresql:
             rows = await self._tenants.default.broker.read(ontologies.shared_versions)
             if (now := [tuple(each) for each in rows]) != self._followed:
-                self._behind.update(name for name, _ in self._tenants.others())
-                self._followed = now
+                waiting.update(name for name, _ in self._tenants.others())
         for name, services in self._tenants.others():
-            if name in self._behind:
+            if name in waiting:
                 services.under_way += 1
                 try:
                     following = services.broker.vocabulary_commands.changing(follows=True)
@@ -534,6 +534,7 @@ class SharedOntologies:
                         await self._bring(name, services.broker)
                 finally:
                     services.under_way -= 1
+        self._followed = now
 
     async def _bring(self, name: str, broker: Broker, *, must: bool = False) -> None:
         self._behind.discard(name)

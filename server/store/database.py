@@ -141,7 +141,8 @@ class Database:
         if found != self.schema:
             raise StoreUnreadable(
                 f"connections to {self._url.host or 'the database'} have the search path {found!r}, not"
-                f" {self.schema!r}: a connection pooler between may not drop the parameter `options`"
+                f" {self.schema!r}, perhaps because a connection pooler drops the parameter `options`: connect to"
+                f" PostgreSQL directly"
             )
 
     def _compare(self, connection: Connection, witness: Witness) -> None:

@@ -4,8 +4,6 @@ What tenants have on both kinds of database is in `test_server_tenants.py` and `
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.receiver import running_receiver
 from tests.harness.server_process import running_server
 from tests.integration.test_server_keys import Keyed, until
+from tests.integration.test_server_several import running_two
 
 HEAD = "@prefix : <http://x.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . "
 CATS = HEAD + ":Cat rdfs:subClassOf :Pet ."
@@ -31,17 +30,6 @@ DOGS = HEAD + ":Cat rdfs:subClassOf :Pet . :Dog rdfs:subClassOf :Pet ."
 def database(postgresql: PostgreSQL) -> str:
     """The URL of a database of our own."""
     return postgresql.new_database()
-
-
-@contextmanager
-def running_two(database: str, tmp_path: Path, **settings: Any) -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    """Two servers on one database, in one process."""
-    with ExitStack() as stack:
-        first, second = (
-            stack.enter_context(running_application(tmp_path / name, database=database, **settings))
-            for name in ("first", "second")
-        )
-        yield first, second
 
 
 def publish(client: httpx.Client, headers: dict[str, str], **data: Any) -> int:

@@ -48,6 +48,7 @@ LOCK_SECONDS = 60.0  # how long a start waits for the lock: another server may b
 LOCK_PAUSE_SECONDS = 0.1
 CLOSE_SECONDS = 5.0  # how long the end of a server waits for reads
 CLOSE_PAUSE_SECONDS = 0.01
+UNDEFINED_TABLE = "42P01"  # the code of PostgreSQL
 STUCK_SECONDS = 30  # then PostgreSQL ends an inactive group, so that other servers go on
 JOURNAL_BYTES = 64 << 20  # the size of the write-ahead log after a burst
 WRITER_CACHE_KIB = 65_536  # for the pages of indexes that every event uses
@@ -233,13 +234,15 @@ class Database:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` on a reader's connection, which has one snapshot and cannot write. Runs it again if the
-        connection has ended, as after a restart of PostgreSQL. Raises `StoreDamaged`, `StoreUnavailable`, and the
-        errors of `work`."""
+        connection has ended, as after a restart of PostgreSQL, or if a table of an older layout was dropped meanwhile:
+        on PostgreSQL a snapshot does not keep it. Raises `StoreDamaged`, `StoreUnavailable`, and the errors of
+        `work`."""
         try:
             try:
                 return self._read(work)
             except DBAPIError as error:
-                if self.is_sqlite or not error.connection_invalidated:
+                dropped = getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE
+                if self.is_sqlite or not (error.connection_invalidated or dropped):
                     raise
                 return self._read(work)
         except Exception as error:

@@ -3,18 +3,21 @@
 import asyncio
 import json
 import logging
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import Connection, Select, create_engine, event, inspect, text
 
 from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreInUse, StoreUnavailable
 from kindcast.server.settings import Settings
 from kindcast.server.store import database as database_module
-from kindcast.server.store import older_matches
+from kindcast.server.store import deliveries, matches, older_matches
 from tests.harness.application import running_application
 from tests.harness.older_layouts import make_layout_1, make_layout_2
 from tests.harness.postgresql import PostgreSQL, driver_url
@@ -149,6 +152,43 @@ def test_postgresql_layout_2_keeps_cursors_and_takes_what_waits_for_operators(
             until_given_up(client, 6)
 
 
+def test_postgresql_older_table_may_be_dropped_while_a_subscriber_reads(
+    postgresql: PostgreSQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot keeps rows, but not a table that is dropped before the first look into it."""
+    older = postgresql.new_database()
+    engine = create_engine(driver_url(older))
+    make_layout_2(engine, 5, acked=2)
+    reads, erase, stored = threading.Event(), matches.erase_moved, deliveries._stored
+    monkeypatch.setattr(matches, "erase_moved", lambda connection: erase(connection) if reads.is_set() else True)
+    looks: list[str] = []
+
+    def look(connection: Connection, query: Select[Any], number: int) -> Any:
+        looks.append("new" if "FROM match_lists" in str(query) else "older")
+        if looks == ["new", "older"]:
+            reads.set()
+            until(lambda: not inspect(engine).has_table("matches"))
+        return stored(connection, query, number)
+
+    with running_application(tmp_path, database=older) as client:
+        moved = "SELECT older_from > older_through AND older_from > 0 FROM ledger"
+        with engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            until(lambda: connection.execute(text(moved)).scalar_one())
+        monkeypatch.setattr(deliveries, "_stored", look)
+        page = client.get("/v1/subscriptions/s/events").json()["events"]
+        assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [("3", 3), ("4", 4), ("5", 5)]
+        assert looks == ["new", "older", "new"]
+    engine.dispose()
+
+
+def until(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30.0
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_postgresql_older_matches_are_not_all_fetched_at_once(postgresql: PostgreSQL) -> None:
     """A pass of the move, and how far it goes, are read through cursors of the server."""
     older = postgresql.new_database()
@@ -167,10 +207,7 @@ def test_postgresql_older_matches_are_not_all_fetched_at_once(postgresql: Postgr
 
 
 def until_given_up(client: httpx.Client, sequence: int) -> None:
-    deadline = time.monotonic() + 30.0
-    while client.get(f"/v1/events/{sequence}/trace").json()["undecided"][0]["state"] != "given_up":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: client.get(f"/v1/events/{sequence}/trace").json()["undecided"][0]["state"] == "given_up")
 
 
 def test_postgresql_snapshot_is_named_and_what_changed_since_is_noted(

@@ -1,10 +1,12 @@
 """The garbage collector waits while something large is built, and only then."""
 
 import gc
+from pathlib import Path
 
 import pytest
 
 from kindcast.server.broker import garbage_collection
+from kindcast.server.cli import main
 
 
 def test_building_keeps_the_collector_waiting_until_the_last_is_done() -> None:
@@ -26,6 +28,14 @@ def test_a_collector_that_was_disabled_stays_disabled() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_server_that_does_not_start_enables_the_collector_again(tmp_path: Path) -> None:
+    """Whoever calls the command in a process of their own goes on without it otherwise."""
+    assert gc.isenabled()
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "--data", str(tmp_path), "--planner", "no such planner"])
+    assert gc.isenabled()
 
 
 def test_a_server_collects_after_more_objects_than_a_group_of_events_has() -> None:

@@ -6,13 +6,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kindcast.server.settings import Settings
 from tests.documentation import Command, commands, matches, pages, targets
+from tests.harness.forked_command import write_command
+from tests.harness.forked_process import template
 from tests.harness.ports import free_port
 
 SESSIONS = (
@@ -88,13 +90,13 @@ def test_python_examples_give_what_they_show(repository: Path, page: str) -> Non
 
 
 class Session:
-    """A bash in a folder of its own, with the console script on its path."""
+    """A bash in a folder of its own, with the command `kindcast` on its path: that of `programs`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
         self.address = f"127.0.0.1:{free_port()}"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KINDCAST_")} | {
-            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
+            "PATH": os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
             "KINDCAST_PORT": self.address.rpartition(":")[2],
             "KINDCAST_SERVER": f"http://{self.address}",
             "KINDCAST_RETRY_SECONDS": str(COMMAND_SECONDS),  # a busy machine may take long to start a server
@@ -144,22 +146,21 @@ class Session:
         raise AssertionError(f"the shell ended after {text!r}:\n{''.join(seen)}")
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    """A shell, whose servers are stopped in the end."""
-    opened = Session(tmp_path)
-    yield opened
-    opened.close()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SESSIONS)
-def test_commands_of_a_page_show_what_it_says(repository: Path, session: Session, name: str) -> None:
-    """Somebody who types the page from top to bottom sees what it shows."""
+def test_commands_of_a_page_show_what_it_says(
+    repository: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    """Somebody who types the page from top to bottom sees what it shows. The commands of the README are the installed
+    ones, the others forks of one process, which imported everything once."""
     typed = commands(repository / name)
     assert typed, f"{name} has no commands"
     if any("curl " in command.text for command in typed) and shutil.which("curl") is None:
         pytest.skip("this page uses curl, which is not installed here")
-    for command in typed:
-        seen = session.run(command)
-        assert matches(command.expected, seen), f"{name} line {command.line}: {command.text}\nshows\n{seen}"
+    programs = tmp_path_factory.mktemp("programs")
+    if name != "README.md":
+        write_command(programs, template())
+    with closing(Session(tmp_path, programs)) as session:
+        for command in typed:
+            seen = session.run(command)
+            assert matches(command.expected, seen), f"{name} line {command.line}: {command.text}\nshows\n{seen}"

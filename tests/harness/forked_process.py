@@ -1,6 +1,7 @@
 """Processes that begin with everything imported: each is a fork of a template, which imports once for all tests.
 
-    test ──socket──▶ template ──fork──▶ supervisor ──fork──▶ the process: a session, a log and an environment of its own
+    test ──socket──▶ template ──fork──▶ supervisor ──fork──▶ the process: an environment of its own; a session and
+                                            │                 a log too, or the open files of a shell's command
                                             └── tells the test its number, and how it ended
 
 To import the server takes longer than all else that most tests do with one. Other tests start it as a user does.
@@ -24,12 +25,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ForkedProcess", "with_bytecode"]
+__all__ = ["ForkedProcess", "template", "with_bytecode"]
 
 MODULES = (
     "kindcast.server.app",
     "kindcast.server.cli.application",
     "kindcast.server.cli.serve",
+    "kindcast.server.client",
     "anyio._backends._asyncio",
     "pint",
     "uvloop",
@@ -56,7 +58,7 @@ class ForkedProcess:
 
     def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._connection.connect(_template())
+        self._connection.connect(template())
         asked = {"module": module, "arguments": arguments, "environment": dict(environment), "log": str(log)}
         self._connection.sendall(json.dumps({**asked, "folder": os.getcwd()}).encode() + b"\n")
         self._told = self._connection.makefile("r")
@@ -95,7 +97,7 @@ class ForkedProcess:
 
 
 @cache
-def _template() -> str:
+def template() -> str:
     """The address of this process' template. It ends when this process does."""
     place = str(Path(tempfile.mkdtemp(prefix="kindcast-template-")) / "socket")
     process = subprocess.Popen(
@@ -142,11 +144,14 @@ def _serve(place: str) -> str | None:
 def _supervise(connection: socket.socket) -> str:
     """Forks the process and returns in it what it is to run; else waits for its end, tells it, and exits."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    asked = json.loads(connection.makefile().readline())
+    first, files, _, _ = socket.recv_fds(connection, 1, 3)
+    asked = json.loads(first + connection.makefile("rb").readline())
     pid = os.fork()
     if pid == 0:
         connection.close()
-        return _become(asked)
+        return _become(asked, files)
+    for file in files:
+        os.close(file)
     with contextlib.suppress(OSError):  # the test may have ended
         connection.sendall(b"%d\n" % pid)
         _, status = os.waitpid(pid, 0)
@@ -154,16 +159,16 @@ def _supervise(connection: socket.socket) -> str:
     os._exit(0)
 
 
-def _become(asked: dict[str, Any]) -> str:
-    """A session, a folder, a log, variables and arguments of its own."""
-    os.setsid()
+def _become(asked: dict[str, Any], files: list[int]) -> str:
+    """A folder, files, variables and arguments of its own; with a log, a session too."""
     os.chdir(asked["folder"])
-    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, target in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(number, target)
-    os.close(log)
-    os.close(nothing)
+    if "log" in asked:
+        os.setsid()
+        log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        files = [os.open(os.devnull, os.O_RDONLY), log, os.dup(log)]
+    for target, file in enumerate(files):
+        os.dup2(file, target)
+        os.close(file)
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))

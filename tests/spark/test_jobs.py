@@ -6,6 +6,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,9 @@ from kindcast import Event, Matcher, Vocabulary
 from kindcast.semantic.backtest import Backtest, PastEvent
 from kindcast.semantic.ontology import read
 from kindcast.server.cli import main
+from kindcast.server.cli import spark as spark_commands
+from kindcast.server.cli.output import CommandFailed
+from kindcast.spark_jobs import commands
 from kindcast.spark_jobs.event_batch import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
 from kindcast.spark_jobs.learn import learn_archive
 from kindcast.spark_jobs.match import backtest_archive, match, match_archive
@@ -188,6 +194,25 @@ def test_command_matches_by_what_a_server_has_in_its_data_folder(
     }
 
 
+@pytest.fixture
+def jobs_in_this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run their jobs in the session of the tests: a process with a Java of its own takes some ten seconds. The
+    test before this has one."""
+
+    def run_job(arguments: Sequence[str]) -> dict[str, Any]:
+        with redirect_stdout(StringIO()) as said:
+            commands.main(arguments)
+        last = json.loads(said.getvalue().splitlines()[-1])
+        if "problem" in last:
+            raise CommandFailed(last["problem"])
+        result: dict[str, Any] = last["result"]
+        return result
+
+    monkeypatch.setattr(spark_commands, "run_job", run_job)
+    monkeypatch.setattr(commands, "_session", lambda _: spark)
+
+
+@pytest.mark.usefixtures("jobs_in_this_process")
 def test_spellings_that_a_server_declared_count_in_a_job(tmp_path: Path) -> None:
     """The declaration is part of the vocabulary, so that archives match as the server does."""
     (tmp_path / "in.ndjson").write_text('{"target": "LAP-TOPS"}\n{"target": "Lap Top"}\n', encoding="utf-8")
@@ -210,6 +235,7 @@ def test_spellings_that_a_server_declared_count_in_a_job(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("jobs_in_this_process")
 def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from kindcast import Client, Vocabulary
 from kindcast.semantic.errors import OntologyError
-from kindcast.semantic.ontology import Isolation, read_isolated
+from kindcast.semantic.ontology import read_isolated
 from kindcast.semantic.ontology.isolation import Cost
 from kindcast.semantic.ontology.records import encode
 from tests.harness.hostile import CORPUS, Canary, canary
@@ -67,7 +67,8 @@ def unharmed(tmp_path: Path) -> Iterator[Canary]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORPUS)
 def test_hostile_document_costs_little_and_opens_nothing(name: str, unharmed: Canary) -> None:
-    """It is refused by an error of its own or read, within bounds; nothing was even tried that had to be refused."""
+    """It is refused by an error of its own or read, within bounds; nothing was even tried that had to be refused. What
+    passes the reader cannot hold up the server that builds upon it: the same limits hold there."""
     document, format = CORPUS[name](unharmed)
     costs: list[Cost] = []
     shown: list[object] = []
@@ -83,18 +84,11 @@ def test_hostile_document_costs_little_and_opens_nothing(name: str, unharmed: Ca
     assert cost.cpu_seconds < CPU_SECONDS
     assert cost.peak_bytes < PEAK_BYTES
     assert unharmed.is_unharmed(*shown)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BUILT)
-def test_hostile_document_that_can_be_read_makes_a_vocabulary_within_bounds(name: str, unharmed: Canary) -> None:
-    """What passes the reader cannot hold up the server that builds upon it: the same limits hold there."""
-    document, format = CORPUS[name](unharmed)
-    ontology = read_isolated(document, format=format, name="hostile", isolation=Isolation(cpu_seconds=CPU_SECONDS))
-    began = time.process_time()
-    with suppress(OntologyError):
-        Vocabulary.from_ontologies([ontology])
-    assert time.process_time() - began < CPU_SECONDS
+    if name in BUILT:
+        began = time.process_time()
+        with suppress(OntologyError):
+            Vocabulary.from_ontologies([ontology])
+        assert time.process_time() - began < CPU_SECONDS
 
 
 def test_hostile_protege_style_entities_are_no_offence() -> None:

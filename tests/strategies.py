@@ -439,7 +439,7 @@ def atoms(draw: st.DrawFn, names: Sequence[str] = _ASKED) -> Expression:
         case "between":
             low = draw(_constants(name, ordered=True))
             high = draw(_constants(name, ordered=True))
-            high = high if _axis(high) == _axis(low) else low
+            high = high if _axis(name, high) == _axis(name, low) else low
             return Between(name, low, high, draw(st.sampled_from(["[]", "[)", "(]", "()"])))
         case "presence":
             return Presence(name, draw(st.booleans()))
@@ -451,9 +451,11 @@ def atoms(draw: st.DrawFn, names: Sequence[str] = _ASKED) -> Expression:
             return Comparison(name, draw(orders), AttributeRef(draw(st.sampled_from(names))))
 
 
-def _axis(constant: Constant) -> str:
-    """On which axis a constant lies; both ends of `between` must lie on one."""
+def _axis(attribute: str, constant: Constant) -> str:
+    """On which axis of an attribute a constant lies; both ends of `between` must lie on one."""
     value = constant.value
+    if attribute in ("due", "later") and isinstance(value, float) and value > 1e15:
+        return "beyond"  # of all date-times
     if isinstance(value, Instant) or value in _DATES:
         return "instant"
     if isinstance(value, str) and value in _DAYS:

@@ -14,6 +14,7 @@ does not have). Such an event goes through `Canonicaliser` and `Lowering`, the o
 refuses events.
 """
 
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
@@ -55,6 +56,9 @@ NAMES_ADVISED = 200
 """The number of names of one event, from the first, that are compared with known names. Each comparison costs some 50
 µs."""
 CONTEXT_DEPTH = -1
+DIFFERENT = ("ce.id", "ce.time")
+"""Attributes that have another value in each event. There are no notes about these values, unless a declaration names
+the attribute or a subscription asks about it."""
 """Used instead of a depth for the context of an event, which is not an object in its data."""
 
 Cell = Mapping[ColumnId, tuple[Key, ...]]
@@ -74,8 +78,8 @@ class _Member:
     take a number unchanged (None: not known yet, or numbers are converted); and the cells of cached values."""
 
     __slots__ = (
-        "attributes", "cells", "elements", "is_measured", "lacks_unit", "names", "noted", "numbers", "present", "raw",
-        "shapes", "sibling", "states", "strange", "texts", "units",
+        "attributes", "cells", "elements", "is_measured", "is_plain", "lacks_unit", "names", "noted", "numbers",
+        "present", "raw", "shapes", "sibling", "states", "strange", "texts", "units", "unnoted",
     )  # fmt: skip
 
     def __init__(self, raw: str, names: tuple[str, ...], attributes: Mapping[str, AttributeId]) -> None:
@@ -90,6 +94,10 @@ class _Member:
         self.is_measured = False
         """Whether a number without a unit may need a note, because the attribute has a declared unit, or is declared as
         a kind that a number may not be."""
+        self.is_plain = False
+        """Whether no declaration and no comparison of a subscription is about the attribute."""
+        self.unnoted = False
+        """Whether there are no notes about the values: see `DIFFERENT`."""
         self.lacks_unit: bool | None = None
         """Whether subscriptions compare the attribute with quantities or date-times, but not with plain numbers, so
         that a plain number satisfies none of them. None: not determined yet."""
@@ -218,7 +226,7 @@ class ReadEvent:
         """Returns at most `most` distinct notes for the publisher about all attributes of the event."""
         if self._canonical is not None or self._plans.canonicaliser.typed.notes_values:
             canonical = self.canonical()
-            found = dict.fromkeys(canonical.notes)
+            found = dict.fromkeys(each for each in canonical.notes if not self._plans.has_no_notes(each.attribute))
             for note in self._plans.advice(canonical):
                 if len(found) >= most:
                     break
@@ -315,6 +323,15 @@ class EventPlans:
         for member in islice(members, NAMES_ADVISED):
             found.update(dict.fromkeys(self._strange(member)))
         return list(found)[:most]
+
+    def has_no_notes(self, name: str) -> bool:
+        """Whether there are no notes about the values of an attribute: see `DIFFERENT`."""
+        return (
+            name in DIFFERENT
+            and self.canonicaliser.declaration(name) is None
+            and not self._lowering.readings(name)
+            and self._lowering.known(name) is None
+        )
 
     def advice(self, event: CanonicalEvent) -> Iterator[Note]:
         """Yields notes for the publisher of an event, in addition to the notes of its canonical form."""
@@ -591,6 +608,8 @@ class EventPlans:
             member.elements = frozenset(each for each in arrays if each is not None)
             declarations = [self.canonicaliser.declaration(each) for each in names]
             member.states = self.canonicaliser.is_stating(names[0])
+            member.is_plain = declarations.count(None) == len(names) and not any(map(self._lowering.readings, names))
+            member.unnoted = raw in DIFFERENT and member.is_plain and not asked
             member.is_measured = any(
                 each is not None and (each.unit is not None or each.kind in ("instant", "version", "ip"))
                 for each in declarations
@@ -743,7 +762,8 @@ class EventPlans:
             for member, value in pairs:
                 kind = type(value)
                 if kind is str:
-                    yield member, value, None
+                    if not member.unnoted:
+                        yield member, value, None
                 elif kind is TypedText:
                     yield member, value.text, None
                 elif kind is Node:
@@ -772,16 +792,34 @@ class EventPlans:
     def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
         """Returns the notes about one value."""
         notes: list[Note] = []
+        if type(value) is str and member.is_plain and self._is_any_text(value):
+            return self._remembered(member, value, ())
         vocabulary, readings = self.canonicaliser.vocabulary, self._lowering.readings
         for name in member.names:
             read = self.canonicaliser.read(name, value, unit, notes)
             if name == member.names[0] or readings(name):
                 notes.extend(advice_on_value(name, read, vocabulary, readings(name), unit))
         found = tuple(dict.fromkeys(notes))
-        if type(value) not in OBJECTS and (type(value) is not str or len(value) <= LONGEST):
+        return (
+            found
+            if type(value) in OBJECTS
+            else self._remembered(member, value if unit is None else (value, unit), found)
+        )
+
+    def _remembered(self, member: _Member, key: Any, found: tuple[Note, ...]) -> tuple[Note, ...]:
+        if type(key) is not str or len(key) <= LONGEST:
             self._count(1)
-            member.noted[value if unit is None else (value, unit)] = found
+            member.noted[key] = found
         return found
+
+    def _is_any_text(self, published: str) -> bool:
+        """Whether a text means no concept, and does not look like a quantity. Then there are no notes about it, unless
+        a declaration or a subscription expects something else. Costs a fraction of reading the text."""
+        text, vocabulary = unicodedata.normalize("NFC", published), self.canonicaliser.vocabulary
+        units = vocabulary.units
+        if units.parse(published) is not None or (text != published and units.parse(text) is not None):
+            return False
+        return not_a_quantity(text, units.knows) is None and not vocabulary.reading(text).candidates
 
     # ── bounds ──────────────────────────────────────────────────────────────────────────────────────────────────
 

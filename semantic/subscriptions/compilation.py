@@ -397,8 +397,16 @@ class _Resolver:
             detail = (
                 "both ends must have one kind: two numbers, quantities of one dimension, two date-times or two strings"
             )
+            far = [each for each in (node.low.value, node.high.value) if self.is_beyond_time(name, each)]
+            if far:
+                detail = f"{name} holds date-times, and {far[0]} is none in seconds or milliseconds since 1970"
             self.problem("mixed-ends", detail, node.at)
         return replace(node, attribute=name)
+
+    def is_beyond_time(self, name: str, value: Any) -> bool:
+        """Whether a number is no date-time, under an attribute that holds date-times."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and holds_instants(self.declared_as(name), self.vocabulary) and instant_of_epoch(value) is None
 
     def constant(self, name: str, constant: Constant) -> Constant:
         """Resolves an operand of `=`, `!=` or `in`. Terms are resolved; strings are too if the attribute holds concepts

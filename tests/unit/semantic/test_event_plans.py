@@ -143,6 +143,44 @@ def test_notes_cover_every_value_up_to_a_bound(matcher: Matcher) -> None:
     assert len(read.notes(2)) == 2
 
 
+def test_notes_leave_out_the_id_and_the_time_unless_somebody_asks() -> None:
+    """Each event has others, so to read and to keep them costs more than all else. By a plan, and read whole."""
+    two = b"@prefix : <urn:e:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+    two += b':A rdfs:subClassOf :C ; rdfs:label "spring" . :B rdfs:subClassOf :C ; rdfs:label "spring" .'
+    plain = Vocabulary.from_bytes(two, format="turtle")
+    declared = Vocabulary.from_bytes(two, format="turtle", attributes={"ce.id": {"kind": "text"}})
+    asks, silent, told = Matcher(plain), Matcher(plain), Matcher(declared)
+    asks.add("id", 'ce.id = "x"')
+    event = Event({"season": "summer"}, {"id": "spring", "subject": "spring", "source": "/s", "type": "t"})
+    for matcher, attributes in (
+        (silent, {"ce.subject"}),
+        (asks, {"ce.id", "ce.subject"}),
+        (told, {"ce.id", "ce.subject"}),
+    ):
+        assert matcher._plans.planned(event) is not None
+        for read in (matcher.read(event), matcher.read(matcher.canonicalise(event))):
+            assert {note.attribute for note in read.notes(100)} == attributes
+    assert not silent._plans._names["ce.id"].noted
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("86 F", "surprising-unit"), ("5 bananas", None), ("$5", "not-a-quantity"), ("spring", "ambiguous-term")]
+    + [
+        (text, None)
+        for text in ("summer", "5 kg", "P1D", "2026-01-31", "5e10abcd-1234-1234-1234-123456789abc", "", "12")
+    ],
+)
+def test_notes_about_texts_that_nobody_asks_about(text: str, code: str | None) -> None:
+    """Most such texts are looked at briefly; the notes are those of the whole reading."""
+    two = b"@prefix : <urn:e:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+    two += b':A rdfs:subClassOf :C ; rdfs:label "spring" . :B rdfs:subClassOf :C ; rdfs:label "spring" .'
+    matcher = Matcher(Vocabulary.from_bytes(two, format="turtle"))
+    event = {"season": text}
+    assert [note.code for note in matcher.read(event).notes(100)] == ([] if code is None else [code])
+    assert set(matcher.read(event).notes(100)) == set(matcher.read(matcher.canonicalise(event)).notes(100))
+
+
 @pytest.mark.parametrize("first", [0, 250])
 def test_misspelt_names_are_looked_for_among_the_first_ones(matcher: Matcher, first: int) -> None:
     """However many an event has: each costs more than reading its value. The same by a plan and of an event that is

@@ -197,3 +197,11 @@ def test_resolve_ends_of_different_dimensions_are_refused(vocabulary: Vocabulary
     (problem,) = problems("a between [4 kg, 5 m]", vocabulary)
     assert problem.code == "mixed-ends"
     assert resolved("a between [4 g, 5 kg]", vocabulary) == "a between [4 g, 5 kg]"
+
+
+def test_resolve_number_beyond_all_times_between_date_times_is_named() -> None:
+    """To say that both ends must be of one kind, of two numbers, helps nobody."""
+    vocabulary = Vocabulary(attributes={"due": {"kind": "instant"}})
+    (problem,) = problems("due between [0, 1e16]", vocabulary)
+    assert problem.code == "mixed-ends"
+    assert "due holds date-times, and 1e+16 is none" in str(problem)

@@ -158,6 +158,8 @@ class Tenants:
         """On PostgreSQL: up to which change of keys and tenants no data of a deleted tenant is left."""
         self._open: dict[str, _Open] = {}
         self._opening: dict[str, asyncio.Task[TenantServices]] = {}
+        self._beginning: set[str] = set()
+        """The tenants that are being opened and have, or wait for, a place among the open ones."""
         self._locks: dict[str, asyncio.Lock] = {}
         self.shared = SharedOntologies(self)
         """Distributes changes of shared ontologies to the other tenants."""
@@ -195,14 +197,18 @@ class Tenants:
             if not self._is_current(name):
                 await self._close_deleted(name)
             if name not in self._open:
-                await self._make_room()
-                opened = await self._begin(name)
+                self._beginning.add(name)
                 try:
-                    async with self.shared.opening(name, opened.services.broker):
-                        self._open[name] = opened
-                except BaseException:
-                    await opened.stack.aclose()
-                    raise
+                    await self._make_room()
+                    opened = await self._begin(name)
+                    try:
+                        async with self.shared.opening(name, opened.services.broker):
+                            self._open[name] = opened
+                    except BaseException:
+                        await opened.stack.aclose()
+                        raise
+                finally:
+                    self._beginning.discard(name)
             return self._open[name].services
 
     def _is_current(self, name: str) -> bool:
@@ -300,8 +306,8 @@ class Tenants:
         return self._settings.model_copy(update=own)
 
     async def _make_room(self) -> None:
-        """Closes the least recently used idle tenant, if too many are open."""
-        if len(self) < self._max_open:
+        """Closes the least recently used idle tenant, if too many are open or are being opened, this one among them."""
+        if len(self) + len(self._beginning - self._open.keys()) <= self._max_open:
             return
         for name, each in sorted(self._open.items(), key=lambda item: item[1].services.used_at):
             if await self._close_if_quiet(name, each.services):

@@ -3,9 +3,11 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from kindcast.server.cloudevents import EventReader
@@ -208,6 +210,24 @@ def test_tenants_close_and_open_again(tmp_path: Path, where: dict[str, Any]) -> 
         for name, headers in keys.items():
             page = client.get(f"/v1/subscriptions/{tickets[name]['id']}/events", headers=headers).json()
             assert [each["event"]["data"] for each in page["events"]] == [{name: 1}]
+
+
+def test_no_more_tenants_are_open_than_allowed_when_many_open_at_once(tmp_path: Path, where: dict[str, Any]) -> None:
+    """Those that are being opened count; who finds no place is told so, and comes again."""
+    with running_app(tmp_path, max_open_tenants=3, **where) as url, httpx.Client(base_url=url, timeout=60) as client:
+        keyed = Keyed(client)
+        keys = [keyed.key("admin", tenant=f"t{number}") for number in range(8)]
+
+        def publish(headers: dict[str, str]) -> int:
+            return httpx.post(f"{url}/v1/events", json={"a": 1}, headers=headers, timeout=60).status_code
+
+        for _ in range(3):
+            with ThreadPoolExecutor(len(keys)) as pool:
+                answers = list(pool.map(publish, keys))
+            assert set(answers) <= {202, 503}
+            assert 202 in answers
+            listed = client.get("/v1/tenants", headers=keyed.admin).json()["tenants"]
+            assert sum(each["open"] for each in listed) <= 3
 
 
 def test_a_webhook_keeps_its_tenant_awake(tmp_path: Path, where: dict[str, Any]) -> None:

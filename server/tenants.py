@@ -159,7 +159,7 @@ class Tenants:
         self._open: dict[str, _Open] = {}
         self._opening: dict[str, asyncio.Task[TenantServices]] = {}
         self._beginning: set[str] = set()
-        """The tenants that are being opened and have, or wait for, a place among the open ones."""
+        """The tenants that are being opened. They count as open ones."""
         self._locks: dict[str, asyncio.Lock] = {}
         self.shared = SharedOntologies(self)
         """Distributes changes of shared ontologies to the other tenants."""
@@ -200,13 +200,7 @@ class Tenants:
                 self._beginning.add(name)
                 try:
                     await self._make_room()
-                    opened = await self._begin(name)
-                    try:
-                        async with self.shared.opening(name, opened.services.broker):
-                            self._open[name] = opened
-                    except BaseException:
-                        await opened.stack.aclose()
-                        raise
+                    await self._begin(name)
                 finally:
                     self._beginning.discard(name)
             return self._open[name].services
@@ -285,14 +279,19 @@ class Tenants:
         for each in self.folder("").glob(f"*{DELETED}*"):
             shutil.rmtree(each, ignore_errors=True)
 
-    async def _begin(self, name: str) -> _Open:
+    async def _begin(self, name: str) -> None:
         tenant = await anyio.to_thread.run_sync(self._store.wake, name)
         stack = AsyncExitStack()
         services = await stack.enter_async_context(
             running_services(self._settings_of(tenant), self._reader, self._roles_of, first=self.default.broker)
         )
         _log.info("opened tenant %s; %d are open", name, len(self) + 1)
-        return _Open(services, stack, tenant)
+        try:
+            async with self.shared.opening(name, services.broker):
+                self._open[name] = _Open(services, stack, tenant)
+        except BaseException:
+            await stack.aclose()
+            raise
 
     def _settings_of(self, tenant: Tenant) -> Settings:
         """Returns the settings of the services of a tenant."""
@@ -306,7 +305,8 @@ class Tenants:
         return self._settings.model_copy(update=own)
 
     async def _make_room(self) -> None:
-        """Closes the least recently used idle tenant, if too many are open or are being opened, this one among them."""
+        """Closes the least recently used idle tenant, if more than `max_open_tenants` are open or being opened. Raises
+        `BrokerBusy` if none is idle."""
         if len(self) + len(self._beginning - self._open.keys()) <= self._max_open:
             return
         for name, each in sorted(self._open.items(), key=lambda item: item[1].services.used_at):

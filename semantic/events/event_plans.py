@@ -56,10 +56,10 @@ NAMES_ADVISED = 200
 """The number of names of one event, from the first, that are compared with known names. Each comparison costs some 50
 µs."""
 CONTEXT_DEPTH = -1
-DIFFERENT = ("ce.id", "ce.time")
-"""Attributes that have another value in each event. There are no notes about these values, unless a declaration names
-the attribute or a subscription asks about it."""
 """Used instead of a depth for the context of an event, which is not an object in its data."""
+UNIQUE = ("ce.id", "ce.time")
+"""Attributes with another value in each event. Reading each value for notes would take longer than matching the event.
+So there are no notes about them, unless the attribute is declared or a subscription uses it."""
 
 Cell = Mapping[ColumnId, tuple[Key, ...]]
 """Column → the keys of one value in it."""
@@ -95,9 +95,9 @@ class _Member:
         """Whether a number without a unit may need a note, because the attribute has a declared unit, or is declared as
         a kind that a number may not be."""
         self.is_plain = False
-        """Whether no declaration and no comparison of a subscription is about the attribute."""
+        """Whether the attribute is not declared, and no subscription compares it."""
         self.unnoted = False
-        """Whether there are no notes about the values: see `DIFFERENT`."""
+        """Whether there are no notes about the values: see `UNIQUE`."""
         self.lacks_unit: bool | None = None
         """Whether subscriptions compare the attribute with quantities or date-times, but not with plain numbers, so
         that a plain number satisfies none of them. None: not determined yet."""
@@ -325,13 +325,8 @@ class EventPlans:
         return list(found)[:most]
 
     def has_no_notes(self, name: str) -> bool:
-        """Whether there are no notes about the values of an attribute: see `DIFFERENT`."""
-        return (
-            name in DIFFERENT
-            and self.canonicaliser.declaration(name) is None
-            and not self._lowering.readings(name)
-            and self._lowering.known(name) is None
-        )
+        """Whether there are no notes about the values of an attribute: see `UNIQUE`."""
+        return name in UNIQUE and self.canonicaliser.declaration(name) is None and not self._lowering.may_ask(name)
 
     def advice(self, event: CanonicalEvent) -> Iterator[Note]:
         """Yields notes for the publisher of an event, in addition to the notes of its canonical form."""
@@ -609,7 +604,7 @@ class EventPlans:
             declarations = [self.canonicaliser.declaration(each) for each in names]
             member.states = self.canonicaliser.is_stating(names[0])
             member.is_plain = declarations.count(None) == len(names) and not any(map(self._lowering.readings, names))
-            member.unnoted = raw in DIFFERENT and member.is_plain and not asked
+            member.unnoted = self.has_no_notes(raw)
             member.is_measured = any(
                 each is not None and (each.unit is not None or each.kind in ("instant", "version", "ip"))
                 for each in declarations
@@ -791,30 +786,29 @@ class EventPlans:
 
     def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
         """Returns the notes about one value."""
-        notes: list[Note] = []
-        if type(value) is str and member.is_plain and self._is_any_text(value):
+        if type(value) is str and member.is_plain and self._is_plain(value):
             return self._remembered(member, value, ())
+        notes: list[Note] = []
         vocabulary, readings = self.canonicaliser.vocabulary, self._lowering.readings
         for name in member.names:
             read = self.canonicaliser.read(name, value, unit, notes)
             if name == member.names[0] or readings(name):
                 notes.extend(advice_on_value(name, read, vocabulary, readings(name), unit))
         found = tuple(dict.fromkeys(notes))
-        return (
-            found
-            if type(value) in OBJECTS
-            else self._remembered(member, value if unit is None else (value, unit), found)
-        )
+        if type(value) in OBJECTS:
+            return found
+        return self._remembered(member, value if unit is None else (value, unit), found)
 
     def _remembered(self, member: _Member, key: Any, found: tuple[Note, ...]) -> tuple[Note, ...]:
+        """Caches the notes about a value, unless it is a long text. Returns them."""
         if type(key) is not str or len(key) <= LONGEST:
             self._count(1)
             member.noted[key] = found
         return found
 
-    def _is_any_text(self, published: str) -> bool:
-        """Whether a text means no concept, and does not look like a quantity. Then there are no notes about it, unless
-        a declaration or a subscription expects something else. Costs a fraction of reading the text."""
+    def _is_plain(self, published: str) -> bool:
+        """Whether a text means no concept and does not look like a quantity. Under a plain attribute there are no notes
+        about such a text. Takes a fraction of the time of reading it."""
         text, vocabulary = unicodedata.normalize("NFC", published), self.canonicaliser.vocabulary
         units = vocabulary.units
         if units.parse(published) is not None or (text != published and units.parse(text) is not None):

@@ -399,12 +399,14 @@ class _Resolver:
             )
             far = [each for each in (node.low.value, node.high.value) if self.is_beyond_time(name, each)]
             if far:
-                detail = f"{name} holds date-times, and {far[0]} is none in seconds or milliseconds since 1970"
+                detail = (
+                    f"{name} holds date-times, but {far[0]} is not a date-time in seconds or milliseconds since 1970"
+                )
             self.problem("mixed-ends", detail, node.at)
         return replace(node, attribute=name)
 
     def is_beyond_time(self, name: str, value: Any) -> bool:
-        """Whether a number is no date-time, under an attribute that holds date-times."""
+        """Whether the attribute holds date-times, and the value is a number that is not one."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and holds_instants(self.declared_as(name), self.vocabulary) and instant_of_epoch(value) is None
 

@@ -154,8 +154,8 @@ def serve(
     """Run a server until Ctrl-C, or with --detach in the background until kindcast stop. It continues where it stopped
     before."""
     # The libraries of the server are imported only here, so that the other commands start without them. What is
-    # imported is no garbage, and searching it takes a fifth of the time. `announce` enables the collector again, or
-    # the end of the command, if no server starts.
+    # imported is no garbage, and searching it takes a fifth of the time. `announce` enables the collector again. If
+    # no server starts, it is enabled when the command ends.
     gc.disable()
     context.call_on_close(gc.enable)
     from kindcast.server.settings import unknown_variables

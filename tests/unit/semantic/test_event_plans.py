@@ -144,14 +144,14 @@ def test_notes_cover_every_value_up_to_a_bound(matcher: Matcher) -> None:
 
 
 def test_notes_leave_out_the_id_and_the_time_unless_somebody_asks() -> None:
-    """Each event has others, so to read and to keep them costs more than all else. By a plan, and read whole."""
+    """A declaration asks as well. The notes are the same for an event that is read by a plan and for one read whole."""
     two = b"@prefix : <urn:e:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
     two += b':A rdfs:subClassOf :C ; rdfs:label "spring" . :B rdfs:subClassOf :C ; rdfs:label "spring" .'
     plain = Vocabulary.from_bytes(two, format="turtle")
     declared = Vocabulary.from_bytes(two, format="turtle", attributes={"ce.id": {"kind": "text"}})
     asks, silent, told = Matcher(plain), Matcher(plain), Matcher(declared)
     asks.add("id", 'ce.id = "x"')
-    event = Event({"season": "summer"}, {"id": "spring", "subject": "spring", "source": "/s", "type": "t"})
+    event = Event({"season": "summer"}, {"id": "spring", "time": "spring", "subject": "spring", "type": "t"})
     for matcher, attributes in (
         (silent, {"ce.subject"}),
         (asks, {"ce.id", "ce.subject"}),
@@ -172,7 +172,7 @@ def test_notes_leave_out_the_id_and_the_time_unless_somebody_asks() -> None:
     ],
 )
 def test_notes_about_texts_that_nobody_asks_about(text: str, code: str | None) -> None:
-    """Most such texts are looked at briefly; the notes are those of the whole reading."""
+    """The notes are the same whether the event is read by a plan or whole."""
     two = b"@prefix : <urn:e:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
     two += b':A rdfs:subClassOf :C ; rdfs:label "spring" . :B rdfs:subClassOf :C ; rdfs:label "spring" .'
     matcher = Matcher(Vocabulary.from_bytes(two, format="turtle"))

@@ -200,8 +200,8 @@ def test_resolve_ends_of_different_dimensions_are_refused(vocabulary: Vocabulary
 
 
 def test_resolve_number_beyond_all_times_between_date_times_is_named() -> None:
-    """To say that both ends must be of one kind, of two numbers, helps nobody."""
+    """The message names the number; both ends are numbers, so their kinds explain nothing."""
     vocabulary = Vocabulary(attributes={"due": {"kind": "instant"}})
     (problem,) = problems("due between [0, 1e16]", vocabulary)
     assert problem.code == "mixed-ends"
-    assert "due holds date-times, and 1e+16 is none" in str(problem)
+    assert "due holds date-times, but 1e+16 is not a date-time" in str(problem)

@@ -31,7 +31,7 @@ def test_a_collector_that_was_disabled_stays_disabled() -> None:
 
 
 def test_a_server_that_does_not_start_enables_the_collector_again(tmp_path: Path) -> None:
-    """Whoever calls the command in a process of their own goes on without it otherwise."""
+    """Otherwise the process that called the command would go on without it."""
     assert gc.isenabled()
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--data", str(tmp_path), "--planner", "no such planner"])

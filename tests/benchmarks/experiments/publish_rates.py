@@ -40,14 +40,19 @@ MAX_LINE = 1 << 16
 
 
 def tasks(scale: Scale) -> Sequence[Task]:
-    """Singles, and batches of a hundred."""
+    """Singles, and batches of a hundred; with short answers, and with the notes that publishers get by default."""
     return [
-        Task("kindcast", str(events), {"n": SIZES[scale], "events": events, "seconds": SECONDS[scale]})
+        Task(
+            "with notes" if verbose else "kindcast",
+            str(events),
+            {"n": SIZES[scale], "events": events, "seconds": SECONDS[scale], "verbose": verbose},
+        )
+        for verbose in (False, True)
         for events in CONNECTIONS
     ]
 
 
-def measure(*, n: int, events: int, seconds: float) -> dict[str, Any]:
+def measure(*, n: int, events: int, seconds: float, verbose: bool) -> dict[str, Any]:
     """Rates of accepted events, and the CPU microseconds that the server's process takes for each. A server and a bare
     route, each a process of its own with its database on disk, get the same requests from the same clients, in turns.
     Every event matches `matches_an_event` of the `n` subscriptions."""
@@ -60,7 +65,9 @@ def measure(*, n: int, events: int, seconds: float) -> dict[str, Any]:
         for _ in range(ROUNDS):
             for side, port, process in (("kindcast", server.port, server.number), ("bare", *bare)):
                 before = cpu_seconds(process)
-                rate = asyncio.run(load(port, bodies(n, events), events, CONNECTIONS[events], seconds)) * events
+                rate = (
+                    asyncio.run(load(port, bodies(n, events), events, CONNECTIONS[events], seconds, verbose)) * events
+                )
                 rates[side].append(rate)
                 costs[side].append((cpu_seconds(process) - before) / (rate * seconds) * 1e6)
         text = httpx.get(f"{server.url}/metrics", trust_env=False).text
@@ -117,18 +124,21 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def load(port: int, bodies: Iterator[bytes], events: int, connections: int, seconds: float) -> float:
+async def load(
+    port: int, bodies: Iterator[bytes], events: int, connections: int, seconds: float, verbose: bool = False
+) -> float:
     """Requests of so many events a second that were answered 202."""
     kind = b"application/json" if events == 1 else b"application/x-ndjson"
     until = time.perf_counter() + seconds
     began = time.perf_counter()
-    done = await asyncio.gather(*(_client(port, bodies, kind, until) for _ in range(connections)))
+    done = await asyncio.gather(*(_client(port, bodies, kind, until, verbose) for _ in range(connections)))
     return sum(done) / (time.perf_counter() - began)
 
 
-async def _client(port: int, bodies: Iterator[bytes], kind: bytes, until: float) -> int:
+async def _client(port: int, bodies: Iterator[bytes], kind: bytes, until: float, verbose: bool) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=MAX_LINE)
-    head = b"POST /v1/events?verbose=false HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " + kind
+    path = b"/v1/events" if verbose else b"/v1/events?verbose=false"
+    head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " + kind
     done = 0
     while time.perf_counter() < until:
         body = next(bodies)

@@ -16,7 +16,7 @@ refuses events.
 
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import Any
 
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
@@ -45,6 +45,9 @@ __all__ = [
 REMEMBERED = 1 << 16
 """The maximum number of cached names, members of shapes and values together. When it is exceeded, the caches are
 cleared. They take some 30 MB at most, whatever is published."""
+PLAIN = 1 << 14
+"""The maximum number of cached texts about which there are no notes. They have a cache of their own, so that texts that
+never repeat do not displace the others."""
 LONGEST = 200
 """The maximum length in characters of a cached name or text."""
 LONGEST_OF_IRIS = 600
@@ -53,8 +56,8 @@ MOST_NAMES = 200
 """The maximum number of names in an object on the fast path."""
 CONTEXT, TYPE = "ce", "@type"
 NAMES_ADVISED = 200
-"""The number of names of one event, from the first, that are compared with known names. Each comparison costs some 50
-µs."""
+"""An event's names are compared with known names, object by object, until so many are compared. Each comparison costs
+some 50 µs."""
 CONTEXT_DEPTH = -1
 """Used instead of a depth for the context of an event, which is not an object in its data."""
 UNIQUE = ("ce.id", "ce.time")
@@ -149,6 +152,7 @@ class _Shape:
         "present",
         "quantities",
         "siblings",
+        "strange",
         "unit",
         "whole",
     )
@@ -172,6 +176,8 @@ class _Shape:
             unit = names[names[0] == "value"]
             self.unit = unit if unit in UNIT_KEYS else None
         self.quantities: dict[str, _Quantity] = {}
+        self.strange: tuple[Note, ...] | None = None
+        """The notes about the names. None: not determined yet."""
         self.beside = self.present - owner.present
         self.whole = self.present | owner.present if self.unit is not None else NONE
         """The attributes that a quantity makes present."""
@@ -263,6 +269,8 @@ class EventPlans:
         self._names: dict[str, _Member] = {}
         self._unions: dict[tuple[Present, ...], Present] = {}
         self._types: dict[frozenset[str], tuple[frozenset[str], bool]] = {}
+        self._plain: set[str] = set()
+        """Texts about which there are no notes under a plain attribute: see `_is_plain`."""
         self._near: tuple[int, NearNames] | None = None
         self._root = _Member("", (), {})
         self._context = _Member(CONTEXT, (), {})
@@ -311,17 +319,22 @@ class EventPlans:
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
         groups = self._groups(data, context)
         for member, value, unit in self._values(groups):
-            is_kept = type(value) not in OBJECTS  # these contain an object, which cannot be hashed
-            noted = member.noted.get(value if unit is None else (value, unit)) if is_kept else None
-            if noted is None:
-                noted = self._noted(member, value, unit)
+            noted = self._noted(member, value, unit)
             if noted:
                 found.update(dict.fromkeys(noted))
                 if len(found) >= most:
                     return list(found)[:most]
-        members = chain.from_iterable(shape.members for shape, _, depth, _, _ in groups if depth != CONTEXT_DEPTH)
-        for member in islice(members, NAMES_ADVISED):
-            found.update(dict.fromkeys(self._strange(member)))
+        left = NAMES_ADVISED
+        for shape, _, depth, array, _ in groups:
+            if left <= 0:
+                break
+            if depth == CONTEXT_DEPTH or array is not None:
+                continue
+            left -= len(shape.members)
+            if shape.strange is None:
+                shape.strange = tuple(chain.from_iterable(map(self._strange, shape.members)))
+            if shape.strange:
+                found.update(dict.fromkeys(shape.strange))
         return list(found)[:most]
 
     def has_no_notes(self, name: str) -> bool:
@@ -414,6 +427,8 @@ class EventPlans:
                     else:
                         cell = dict.fromkeys(columns, (value,))
                 elif kind is str:
+                    if not member.attributes:
+                        continue
                     known = member.texts.get(value)
                     cell = self._text(member, value) if known is None else known
                 elif kind is bool or kind is Resource or kind is TypedText:
@@ -750,14 +765,14 @@ class EventPlans:
 
     def _values(self, groups: list[_Group]) -> Iterator[tuple[_Member, Any, str | None]]:
         """Yields the values about which a note is possible, each with the unit from a sibling attribute: texts,
-        quantities, and numbers that have or lack a unit."""
-        names = self.canonicaliser.names
+        quantities, and numbers that have or lack a unit. Texts without notes are left out if that is cached."""
+        names, plain = self.canonicaliser.names, self._plain
         for shape, data, depth, array, items in groups:
             pairs = zip(shape.members, data.values(), strict=True) if array is None else zip(repeat(array), items)
             for member, value in pairs:
                 kind = type(value)
                 if kind is str:
-                    if not member.unnoted:
+                    if not member.unnoted and member.noted.get(value) != () and not (member.is_plain and value in plain):
                         yield member, value, None
                 elif kind is TypedText:
                     yield member, value.text, None
@@ -768,7 +783,7 @@ class EventPlans:
                     if stated is not None:
                         yield member, stated.scalar, None
                 elif kind is int or kind is float:
-                    unit = shape.unit_beside(member, data, names)
+                    unit = None if member.sibling is None else shape.unit_beside(member, data, names)
                     if unit or member.is_measured or self._lacks_unit(member):
                         yield member, value, unit
                 elif kind is dict:
@@ -786,8 +801,13 @@ class EventPlans:
 
     def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
         """Returns the notes about one value."""
+        is_kept = type(value) not in OBJECTS  # these contain an object, which cannot be hashed
+        key = value if unit is None else (value, unit)
+        known = member.noted.get(key) if is_kept else None
+        if known is not None:
+            return known
         if type(value) is str and member.is_plain and self._is_plain(value):
-            return self._remembered(member, value, ())
+            return ()
         notes: list[Note] = []
         vocabulary, readings = self.canonicaliser.vocabulary, self._lowering.readings
         for name in member.names:
@@ -795,13 +815,7 @@ class EventPlans:
             if name == member.names[0] or readings(name):
                 notes.extend(advice_on_value(name, read, vocabulary, readings(name), unit))
         found = tuple(dict.fromkeys(notes))
-        if type(value) in OBJECTS:
-            return found
-        return self._remembered(member, value if unit is None else (value, unit), found)
-
-    def _remembered(self, member: _Member, key: Any, found: tuple[Note, ...]) -> tuple[Note, ...]:
-        """Caches the notes about a value, unless it is a long text. Returns them."""
-        if type(key) is not str or len(key) <= LONGEST:
+        if is_kept and (type(key) is not str or len(key) <= LONGEST):
             self._count(1)
             member.noted[key] = found
         return found
@@ -813,7 +827,13 @@ class EventPlans:
         units = vocabulary.units
         if units.parse(published) is not None or (text != published and units.parse(text) is not None):
             return False
-        return not_a_quantity(text, units.knows) is None and not vocabulary.reading(text).candidates
+        if not_a_quantity(text, units.knows) is not None or vocabulary.resolve(text).candidates:
+            return False
+        if len(published) <= LONGEST:
+            if len(self._plain) >= PLAIN:
+                self._plain.clear()
+            self._plain.add(published)
+        return True
 
     # ── bounds ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -857,9 +857,9 @@ def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
     else:
         return None
     is_before = found.re is _BEFORE
-    plain = _plain(number)
     if is_before and unit not in AMBIGUOUS and unit not in CURRENCY_SIGNS and unit.upper() not in CURRENCIES:
         return None  # `Room 5`, `A4`
+    plain = _plain(number)
     if plain is None:
         return None  # `1.2.3 beta`, `10.0.0.1 x`
     if knows(unit) and plain != number:

@@ -81,6 +81,9 @@ class Resolution:
         )
 
 
+UNKNOWN = Resolution()
+
+
 class TermIndex:
     """An index of all spellings of all names. Immutable after construction. A look-up costs at most six dict accesses.
 
@@ -130,7 +133,7 @@ class TermIndex:
         if term in self._concept_of:
             return self._resolution(self._names_of(term), "iri")
         if is_iri or not term or len(term) > LONGEST_TERM:
-            return self.aliased(term) if is_iri else Resolution()
+            return self.aliased(term) if is_iri else UNKNOWN
         found = self.short_form(term, asked=asked)
         if found:
             return self._resolution(found, "short")
@@ -155,7 +158,7 @@ class TermIndex:
     def aliased(self, text: str) -> Resolution:
         """Returns what `text` means as an alias of a name (rule 24)."""
         if not self._aliases or len(text) > LONGEST_TERM:
-            return Resolution()
+            return UNKNOWN
         return self._resolution(self._names_of(text), "iri")
 
     def _names_of(self, iri: str) -> tuple[str, ...]:
@@ -177,7 +180,7 @@ class TermIndex:
             if found := self._known(table, prefix, rest):
                 return found
         found = self._local.get(f"{prefix}_{rest}" if colon else term)
-        if len({self._concept_of[iri] for iri in found}) == 1:
+        if found and len({self._concept_of[iri] for iri in found}) == 1:
             return found
         return self._known(self._own_prefixes, prefix, rest) if colon and asked else ()
 
@@ -264,6 +267,8 @@ def folded(text: str) -> str:
     >>> folded("  Temperature\\tSENSOR "), folded("Straße") == folded("STRASSE")
     ('temperature sensor', True)
     """
+    if text.isascii():  # NFKC changes nothing
+        return " ".join(text.lower().split())
     return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
 
 

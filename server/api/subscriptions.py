@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from msgspec import structs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, Row
 from starlette.responses import StreamingResponse
@@ -93,6 +94,9 @@ MOST_THROTTLING_SECONDS = 86_400.0
 
 SECRET_BYTES = 32
 """The size of a webhook secret. Standard Webhooks requires 24 to 64 bytes."""
+
+MOST_GROWTH = 8
+"""A JSON text is at most so many times as long after it was parsed and serialised again (`1e15`)."""
 
 ID_BYTES = 8
 _ID = re.compile(r"sub_[0-9a-f]{16}")
@@ -794,16 +798,19 @@ def _read_line(
     """Returns the request in a line, its ticket if that is new, and its old id; or the error of the line."""
     try:
         body = decode(line)
-        if not isinstance(body, dict) or not depth_within(body, settings.max_json_depth):
+        may_be_deep = line.count(b"{") + line.count(b"[") > settings.max_json_depth
+        if not isinstance(body, dict) or (may_be_deep and not depth_within(body, settings.max_json_depth)):
             return Problem("invalid-request", "a line must be a JSON object that is not nested too deeply")
-        check_size(body, settings)
+        if len(line) * MOST_GROWTH > settings.max_subscription_bytes:
+            check_size(body, settings)
         if isinstance(body.get("sink"), str) and body["sink"].endswith(CUT):
             raise _invalid("the export left out the path of the sink: write the whole address", "/sink")
         if body.get("start_at") is not None:
             raise _invalid("an imported subscription gets only new events: leave start_at out", "/start_at")
-        kept = read_body(_Kept, {name: body.pop(name) for name in _Kept.model_fields if name in body})
+        kept = {name: body.pop(name) for name in _KEPT if name in body}
         was = body.get("id")
-        return *_restored(*read_new(body, settings, caller, repeatable), was, kept), was
+        new, ticket = read_new(body, settings, caller, repeatable)
+        return (*_restored(new, ticket, was, read_body(_Kept, kept)), was) if kept else (new, ticket, was)
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:
         return error
 
@@ -817,23 +824,26 @@ class _Kept(_Strict):
     ticket_hash: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
 
 
+_KEPT = tuple(_Kept.model_fields)
+
+
 def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple[NewSubscription, str | None]:
     """Adds the state of the exported subscription. A ticket that is still valid is not shown. Raises `Problem`
     (422)."""
     if kept.status == "paused":
-        new = replace(new, status="paused")
+        new = structs.replace(new, status="paused")
     if kept.asked is not None:
         types = None if kept.asked.types is None else tuple(kept.asked.types)
         parts = _parts(kept.asked)
         written = Written(asked=_ways(kept.asked), types=types, source=kept.asked.source, parts=parts)
-        new = replace(new, written=written)
+        new = structs.replace(new, written=written)
     if kept.secret is not None:
-        new = replace(new, secret=kept.secret)
+        new = structs.replace(new, secret=kept.secret)
     if kept.ticket_hash is None:
         return new, ticket
     if not isinstance(was, str) or not _ID.fullmatch(was):
         raise _invalid("with ticket_hash goes the id of the subscription, as the export has it", "/id")
-    return replace(new, id=was, ticket_hash=kept.ticket_hash, repeatable=True), None
+    return structs.replace(new, id=was, ticket_hash=kept.ticket_hash, repeatable=True), None
 
 
 async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) -> AsyncIterator[bytes]:

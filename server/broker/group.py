@@ -8,11 +8,12 @@ command 3 ─┘ savepoint        a commit that fails is undone by all undo step
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from msgspec import structs
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
@@ -383,7 +384,7 @@ def set_status(group: Group, live: Live, status: str) -> Live:
         live = exclude(group, live)
     if not live.matching:
         group.on_undo(partial(live_subscriptions.keep, live))
-        live = live_subscriptions.put_aside(replace(live, status=status))
+        live = live_subscriptions.put_aside(structs.replace(live, status=status))
     group.note(live)
     group.tell_shards(before, live)
     return live
@@ -395,7 +396,7 @@ def set_expiry(group: Group, live: Live, expires_at: float) -> Live:
     group.on_undo(partial(live_subscriptions.set_end, live.id, live.expires_at))
     live_subscriptions.set_end(live.id, expires_at)
     group.note(live, told=False)
-    after = replace(live, expires_at=expires_at)
+    after = structs.replace(live, expires_at=expires_at)
     group.tell_shards(live, after)
     return after
 

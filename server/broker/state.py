@@ -9,12 +9,14 @@ import math
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import Matcher, Vocabulary
@@ -40,8 +42,7 @@ NEVER = math.inf
 """The end time of a free slot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(msgspec.Struct, frozen=True):
     """The state of a subscription that is not purged. `matching`: it is in the matcher, that is, it is neither paused
     nor expired, and its expression has a meaning under the vocabulary."""
 
@@ -124,7 +125,7 @@ class LiveSubscriptions:
 
     def put_aside(self, live: Live) -> Live:
         """Adds or changes a subscription that is not in the matcher."""
-        live = replace(live, matching=False) if live.matching else live
+        live = structs.replace(live, matching=False) if live.matching else live
         self.keep(live)
         return live
 
@@ -146,7 +147,7 @@ class LiveSubscriptions:
         self._numbers[slot] = live.number
         self._ends[slot] = live.expires_at
         self.aside.pop(live.id, None)
-        return live if live.matching else replace(live, matching=True)
+        return live if live.matching else structs.replace(live, matching=True)
 
     def leave(self, id: str) -> Live:
         """Records that a subscription leaves the matcher. Call it before the matcher removes the subscription."""
@@ -159,7 +160,7 @@ class LiveSubscriptions:
         """Sets the end time of a subscription."""
         slot = self.matcher.slots.get(id)
         if slot is None:
-            self.aside[id] = replace(self.aside[id], expires_at=expires_at)
+            self.aside[id] = structs.replace(self.aside[id], expires_at=expires_at)
         else:
             self._ends[slot] = expires_at
 
@@ -280,7 +281,7 @@ class StoredSubscriptions(LiveSubscriptions):
         return [_live(row) for row in subscriptions.expired_before(self._connection, over, at_most)]
 
     def put_aside(self, live: Live) -> Live:
-        return replace(live, matching=False) if live.matching else live
+        return structs.replace(live, matching=False) if live.matching else live
 
     def keep(self, live: Live) -> None:
         pass
@@ -289,7 +290,7 @@ class StoredSubscriptions(LiveSubscriptions):
         pass
 
     def enter(self, live: Live) -> Live:
-        return live if live.matching else replace(live, matching=True)
+        return live if live.matching else structs.replace(live, matching=True)
 
     def leave(self, id: str) -> Live:
         return self.put_aside(self[id])

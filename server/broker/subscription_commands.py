@@ -13,9 +13,11 @@ import hmac
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+from msgspec import structs
 from sqlalchemy import Connection, Row
 
 from kindcast.semantic import Compiled, InvalidSubscription, Vocabulary
@@ -84,8 +86,7 @@ class Written:
     parts: tuple[str | Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewSubscription:
+class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A checked request for a subscription. `asked` is the original expression under the name of its member. `parts`
     are the expressions to compile, all of which must hold: the original expression, and what `types` and `source`
     add."""
@@ -542,7 +543,7 @@ def describe(
     written = {number: each.written for number, each in enumerate(new) if each.written is not None}
     if not written:
         return Descriptions(results, together, places)
-    meant = [replace(new[number], parts=each.parts, written=None) for number, each in written.items()]
+    meant = [structs.replace(new[number], parts=each.parts, written=None) for number, each in written.items()]
     became = zip(written, describe(meant, vocabulary, operators, compiler).results, strict=True)
     same = (number for number, other in became if _means(other) == _means(results[number]) is not None)
     return Descriptions(results, together, places, frozenset(same))
@@ -600,14 +601,15 @@ def create_many(
         else:
             results.append(None)
             if number in described.as_written and (written := each.written) is not None:
-                each = replace(each, asked=written.asked, types=written.types, source=written.source)
+                each = structs.replace(each, asked=written.asked, types=written.types, source=written.source)
             made.append((each, became, described.places.get(number)))
             ids.add(each.id)
     rows = [new_row(group, each, became) for each, became, _ in made]
     numbers = subscriptions.insert_subscriptions(group.connection, rows)
     lives, active = [], []
     for number, (each, became, place) in zip(numbers, made, strict=True):
-        note_uses(group.connection, number, operators_of(became.tree))
+        if became.may_call:
+            note_uses(group.connection, number, operators_of(became.tree))
         live = introduce(group, Live(number, each.id, each.status, each.expires_at, matching=False))
         lives.append(live)
         if each.status == "active":

@@ -1,6 +1,7 @@
 """Stored subscriptions. The rows are authoritative; the matcher only has the subscriptions that match now."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -120,20 +121,16 @@ def _insert_numbered(connection: Connection, rows: Sequence[dict[str, Any]]) -> 
     numbers = range((last or 0) + 1, (last or 0) + 1 + len(rows))
     given = list(rows[0])
     fixed = {each.name: each.default.arg for each in subscriptions.c if isinstance(each.default, ColumnDefault)}
-    fixed = {name: value for name, value in fixed.items() if name not in rows[0]}
-    as_json = [isinstance(subscriptions.c[name].type, JSON) for name in given]
-    values = [
-        (
-            number,
-            *fixed.values(),
-            *[
-                msgspec.json.encode(value).decode() if json and value is not None else value
-                for value, json in zip(row.values(), as_json, strict=True)
-            ],
-        )
-        for number, row in zip(numbers, rows, strict=True)
-    ]
-    insert_rows(connection, subscriptions.name, (subscriptions.c.number.name, *fixed, *given), values)
+    columns: dict[str, Iterable[Any]] = {subscriptions.c.number.name: numbers}
+    columns |= {name: repeat(value) for name, value in fixed.items() if name not in given}
+    for name, values in zip(given, zip(*map(dict.values, rows), strict=True), strict=True):
+        if values.count(None) == len(rows):
+            continue  # as if it was not given: these columns have no other default
+        if isinstance(subscriptions.c[name].type, JSON):
+            columns[name] = [None if each is None else msgspec.json.encode(each).decode() for each in values]
+        else:
+            columns[name] = values
+    insert_rows(connection, subscriptions.name, tuple(columns), list(zip(*columns.values(), strict=False)))
     return numbers
 
 

@@ -772,7 +772,8 @@ class EventPlans:
             for member, value in pairs:
                 kind = type(value)
                 if kind is str:
-                    if not member.unnoted and member.noted.get(value) != () and not (member.is_plain and value in plain):
+                    is_known = member.noted.get(value) == () or (member.is_plain and value in plain)
+                    if not is_known and not member.unnoted:
                         yield member, value, None
                 elif kind is TypedText:
                     yield member, value.text, None

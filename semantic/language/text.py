@@ -531,15 +531,11 @@ def _slotted(node: Any, numbers: dict[tuple[type, Any], int], found: list[int]) 
 
 
 def _filled(node: Any, constants: list[str | int | float]) -> Any:
-    match node:
-        case dict():
-            return {name: _filled(each, constants) for name, each in node.items()}
-        case list():
-            return [_filled(each, constants) for each in node]
-        case _Slot(number):
-            return constants[number]
-        case _:
-            return node
+    if type(node) is dict:
+        return {name: _filled(each, constants) for name, each in node.items()}
+    if type(node) is list:
+        return [each if type(each) is str else _filled(each, constants) for each in node]
+    return constants[node.number] if type(node) is _Slot else node
 
 
 # ── expressions in plain words: sentences for people who do not know the subscription language ────────────────────────

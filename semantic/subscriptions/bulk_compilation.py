@@ -268,7 +268,7 @@ class Described:
     clause_count: int
     cost: float
     notes: tuple[Note, ...] = ()
-    may_call: bool = True
+    may_call: bool = field(default=True, compare=False, repr=False)
     """Whether the tree may call operators."""
 
     @classmethod

@@ -124,7 +124,7 @@ def filled(node: Any, constants: Sequence[Any]) -> Any:
             return constants[node[SLOT]]
         return {key: filled(value, constants) for key, value in node.items()}
     if type(node) is list:
-        return [filled(value, constants) for value in node]
+        return [value if type(value) is str else filled(value, constants) for value in node]
     return node
 
 

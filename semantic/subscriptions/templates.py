@@ -41,6 +41,7 @@ from kindcast.semantic.model import (
     Presence,
     Quantity,
     Term,
+    aggregate_of,
 )
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, resolve, restore_expression
@@ -274,6 +275,9 @@ class OperandReader:
         self._keys: list[Key] = []
         self._texts: list[str] = []
         self._example: Comparison | None = None
+        asked = vocabulary.attributes.asked(self._attribute, "")
+        is_known = vocabulary.attributes.declaration(asked) is not None or aggregate_of(asked) is not None
+        self._is_text = self._kind == STRING and self._how == EQUAL and not is_known
         self._plain = self._kind == NUMBER and self.sort(1) == ("number", "key")
 
     def sort(self, constant: Any) -> Sort | None:
@@ -341,6 +345,10 @@ class OperandReader:
         nothing = None, 0.0, ""
         if type(constant) is int and abs(constant) >= EXACT:
             return nothing
+        if self._is_text:  # a text is compared with an attribute that is not declared: most constants are of this kind
+            words = self._vocabulary.words(constant)
+            is_quantity = self._vocabulary.units.parse(constant) is not None
+            return nothing if is_quantity or len(words) > 1 else (("text", "key"), words[0], constant)
         try:
             resolved = resolve(self._asked(constant), self._vocabulary, stored=self._stored, operators=self._operators)
         except InvalidSubscription:

@@ -15,11 +15,12 @@ from kindcast.semantic.subscriptions import bulk_compilation as bulk_module
 from kindcast.semantic.subscriptions import bulk_compilation as repeated_module
 from kindcast.semantic.subscriptions.bulk_compilation import Restored
 from tests.oracle import World
+from tests.oracle.world import Declaration
 from tests.strategies import CLASSES, RETIRED, events, expressions, vocabulary_of, worlds
 
 _NUMBERS = [0, 1, -1, 5, 5.0, 5.5, -0.0, 0.0, 30, 5000, 1e16, 2**53]
 _ODD_NUMBERS = [2**53 + 1, 2**60, 10**400, float("nan"), float("inf")]
-_TEXTS = ["x", "y", "nb", "Laptop", "red", "high", "low", "é", "", "2026-01-01T00:00:00Z", "x" * 2000]
+_TEXTS = ["x", "y", "nb", "5 kg", "EUR 5", "Laptop", "red", "high", "low", "é", "", "2026-01-01T00:00:00Z", "x" * 2000]
 _TERMS = ["C0", "C1", "ex:C2", "i0", "Laptop"]
 _ODD_TERMS = ["no such", "Old", RETIRED]
 _INSTANTS = ["2026-01-01T00:00:00Z", "2026-01-02T06:00:00+05:00", "2026-01-01T01:00:00.5Z"]
@@ -171,6 +172,28 @@ def test_add_many_of_trees_alike_is_adding_each(
         bulk_module.CHUNK, bulk_module.LEAST = before
     assert told(ended) == told(compiled_one_by_one(single, named))
     assert_same(many, single, published)
+
+
+@pytest.mark.parametrize("name", ["free", "typed", "worded"])
+def test_texts_in_one_shape_are_read_as_the_compiler_reads_them(name: str) -> None:
+    """Quantities and date-times in quotes get a note, synonyms and aliases have other texts, whatever else is there."""
+    world = World(
+        declarations={"typed": Declaration(kind="number"), "worded": Declaration(kind="text")},
+        synonyms={"x": "why"},
+        aliases=(("iri", "red", "x"),),
+    )
+    vocabulary = vocabulary_of(world)
+    texts = ["plain", "other", "more", "yet", "5 kg", "EUR 5", "2026-01-01T00:00:00Z", "x", "red", "e\u0301", "", "C0"]
+    subscribed = [{"=": [name, text]} for text in texts]
+    found = BulkCompiler().compile(subscribed, vocabulary, {}).results
+    each = [Described.of(compile_expression(tree, vocabulary)) for tree in subscribed]
+    assert list(map(repr, found)) == list(map(repr, each))
+    assert [bool(one.notes) for one in each[:6]] == [*[False] * 4, *[name != "worded"] * 2]
+    many, single = Matcher(vocabulary), Matcher(vocabulary)
+    many.add_many([(str(number), tree) for number, tree in enumerate(subscribed)])
+    for number, tree in enumerate(subscribed):
+        single.add_compiled(str(number), single.compile(tree))
+    assert_same(many, single, [Event({name: text}) for text in (*texts, "why")])
 
 
 @given(world=worlds(), subscribed=alike())

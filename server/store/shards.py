@@ -9,6 +9,7 @@ A subscription is in the shard of its number modulo the number of shards. Its ro
 state at the place of a shard, the later changes are undone. So the change of a deleted row keeps its tree.
 """
 
+import logging
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    delete,
     insert,
     select,
     update,
@@ -33,7 +35,7 @@ from sqlalchemy import (
 from kindcast.server.errors import StoreInUse
 from kindcast.server.store import subscriptions as subscription_rows
 from kindcast.server.store.events import list_events
-from kindcast.server.store.servers import metadata, read_ledger
+from kindcast.server.store.servers import leases, metadata, read_ledger
 from kindcast.server.store.tables import insert_rows, subscriptions
 
 __all__ = [
@@ -55,6 +57,8 @@ __all__ = [
     "move",
     "page_after",
 ]
+
+_log = logging.getLogger("kindcast.store")
 
 shards = Table(
     "shards",
@@ -145,18 +149,33 @@ def lease_of(shard: int) -> int:
 
 
 def begin(connection: Connection, count: int | None, *, alone: bool) -> None:
-    """Creates the shards of a database that has none; its events were matched when they were published. Raises
-    `StoreInUse` if it has another number of shards, or if it is not `alone`, that is, if other servers use it."""
+    """Divides the subscriptions into `count` shards, or into none, if the database has another number of shards. All
+    its events must be matched: without shards that was done when they were published. Raises `StoreInUse` if a shard
+    has yet to match events, or if the server is not `alone`, that is, if other servers use the database."""
     there = len(connection.execute(select(shards.c.number)).all())
     if there == (count or 0):
         return
-    if there:
-        asked = "without shards" if count is None else f"with {count}"
-        raise StoreInUse(f"the database has {there} shards, and this server was started {asked}: use --shards {there}")
+    asked = "without shards" if count is None else f"with {count}"
+    if not alone and there:
+        raise StoreInUse(
+            f"other servers use the database with {there} shards, and this server was started {asked}: use --shards "
+            f"{there}, or stop the other servers to change the number"
+        )
     if not alone:
         raise StoreInUse("other servers use the database without shards: stop them first")
+    if there and first_unmatched(connection) is not None:
+        raise StoreInUse(
+            f"the database has {there} shards that have yet to match some events, and this server was started {asked}: "
+            f"use --shards {there} until `kindcast status` shows that no shard is behind; then change the number"
+        )
+    for table in (shard_changes, shards):
+        connection.execute(delete(table))
+    connection.execute(delete(leases).where(leases.c.subscription < 0))
     last = read_ledger(connection).sequence
-    connection.execute(insert(shards), [{"number": each, "position": last, "applied": 0} for each in range(count or 0)])
+    if count:
+        connection.execute(insert(shards), [{"number": each, "position": last, "applied": 0} for each in range(count)])
+    if there:
+        _log.warning("the subscriptions are now divided into %s shards instead of %d", count or "no", there)
 
 
 # ── the log ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -371,20 +371,57 @@ def test_a_shard_ends_although_an_event_comes_at_the_same_time(turns: int) -> No
     asyncio.run(ends())
 
 
-def test_another_number_of_shards_is_refused(database: str, tmp_path: Path) -> None:
+def test_another_number_of_shards_beside_other_servers_is_refused(database: str, tmp_path: Path) -> None:
     with running_servers(database, tmp_path):
-        for other in (2, None):
-            with pytest.raises(StoreInUse, match="has 4 shards"), running_servers(database, tmp_path / "x", 1, other):
+        for other, asked in ((2, "with 2"), (None, "without shards")):
+            with (
+                pytest.raises(StoreInUse, match=f"with 4 shards, and this server was started {asked}: use --shards 4"),
+                running_servers(database, tmp_path / "x", 1, other),
+            ):
                 pass
-    with (
-        pytest.raises(
-            StoreInUse, match="the database has 4 shards, and this server was started with 2: use --shards 4"
-        ),
-        running_servers(database, tmp_path, 1, 2),
-    ):
-        pass
-    with running_servers(database, tmp_path) as (client,):
-        assert len(shards_of(client)) == SHARDS
+
+
+def test_the_number_of_shards_changes_when_all_is_matched(database: str, tmp_path: Path) -> None:
+    """Every subscription gets every event once, in order, whatever the number of shards was when it was accepted. While
+    a shard is behind, the number stays."""
+    made, sent = [], 0
+
+    def round_of(client: httpx.Client, shards: int | None) -> None:
+        nonlocal sent
+        assert len(client.get("/v1/status").json().get("shards") or ()) == (shards or 0)
+        made.extend(subscribe(client, "n >= 0") for _ in range(3))
+        gone = subscribe(client, "n >= 0")
+        for _ in range(3):
+            assert client.post("/v1/events", json={"n": sent}).status_code == 202
+            sent += 1
+        client.delete(f"/v1/subscriptions/{gone['id']}", headers=ticket(gone))
+        paused, *_ = made
+        client.post(f"/v1/subscriptions/{paused['id']}/pause", headers=ticket(paused))
+        client.post(f"/v1/subscriptions/{paused['id']}/resume", headers=ticket(paused))
+        if shards:
+            settled(client)
+
+    for shards in (SHARDS, 2, None, 7):
+        with running_servers(database, tmp_path, shards=shards) as (client,):
+            round_of(client, shards)
+    run_sql(database, joined("elsewhere"), leased("elsewhere", *range(7)))
+    with running_servers(database, tmp_path, shards=7) as (client,):
+        send(client, n=sent)
+    run_sql(database, "DELETE FROM servers WHERE id = 'elsewhere'")
+    for other, asked in ((3, "with 3"), (None, "without shards")):
+        with (
+            pytest.raises(StoreInUse, match=f"7 shards that have yet to match .* {asked}: use --shards 7 until"),
+            running_servers(database, tmp_path, 1, other),
+        ):
+            pass
+    with running_servers(database, tmp_path, shards=7) as (client,):
+        settled(client)
+    with running_servers(database, tmp_path, 2, 3) as (client, other_client):
+        until(lambda: len({each["server"] for each in shards_of(client)} - {None}) == 2)
+        send(other_client, n=sent + 1)
+        settled(client)
+        for number, each in enumerate(made):
+            assert [got["n"] for got in waiting(client, each)] == list(range(number // 3 * 3, sent + 2))
 
 
 def test_a_database_without_shards_gets_them_and_loses_nothing(database: str, tmp_path: Path) -> None:

@@ -532,6 +532,12 @@ class Matcher:
         """The number of subscriptions that were added or removed since this matcher was made or opened."""
         return self._subscriptions.changes
 
+    @property
+    def asked(self) -> int:
+        """A number that grows whenever a subscription uses an attribute, or a reading of one, that no other used
+        before."""
+        return self._lowering.asked
+
     def __contains__(self, name: object) -> bool:
         return name in self._subscriptions.slots
 
@@ -756,7 +762,7 @@ class Matcher:
 
     def read(self, event: Published, graph: tuple[Event, tuple[Note, ...]] | None = None) -> ReadEvent:
         """Reads the attributes of `event` that subscriptions use. The result must be passed to `match_read` before
-        another subscription is added. `graph` is the result of `Canonicaliser.graph_event` for this event under the
+        `asked` grows. `graph` is the result of `Canonicaliser.graph_event` for this event under the
         same vocabulary, if the caller has it. Raises `InvalidEvent`."""
         return self._plans.read(event, graph)
 

@@ -181,12 +181,12 @@ def _next_size(size: int, least: int, matches: int, subscriptions: int) -> int:
 class Ahead:
     """Events of waiting requests, read and matched before their group begins, while another server may hold the lock of
     the database. The matches are used only if the matcher has not changed since; otherwise they are found again under
-    the lock."""
+    the lock. Then the events are read again only if a new subscription uses what no other used before."""
 
     def __init__(self, state: State, publications: Sequence[Publication]) -> None:
         """Reads and matches the events like `publish`."""
         matcher = self._matcher = state.matcher
-        self._changes = matcher.changes
+        self._changes, self._asked = matcher.changes, matcher.asked
         self._reads: dict[int, ReadEvent | InvalidEvent] = {}
         self._tables: dict[tuple[int, ...], MatchTable] = {}
         self.seconds = 0.0
@@ -209,9 +209,13 @@ class Ahead:
         table = self._tables[tuple(map(id, reads))] = self._matcher.match_read(reads)
         return table
 
-    def holds(self, state: State) -> bool:
+    def reads_hold(self, state: State) -> bool:
+        """Whether the events as they were read can still be matched."""
+        return state.matcher is self._matcher and self._matcher.asked == self._asked
+
+    def matches_hold(self, state: State) -> bool:
         """Whether the matcher has not changed."""
-        return state.matcher is self._matcher and self._matcher.changes == self._changes
+        return self.reads_hold(state) and self._matcher.changes == self._changes
 
     def read(self, event: DecodedEvent) -> ReadEvent | InvalidEvent | None:
         """Returns an event as it was read; None if it was not read."""
@@ -248,7 +252,7 @@ def _published(
     repeated: list[tuple[int, int]] = []  # (index, index of the first event with this key)
     first: dict[tuple[str, str], int] = {}
     began = started = time.perf_counter()
-    if ahead is not None and not ahead.holds(state):
+    if ahead is not None and not ahead.reads_hold(state):
         ahead = None
     reads = _Reading(state, group.now)
     for index, (each, number) in enumerate(zip(events, asked_by, strict=True)):
@@ -275,7 +279,7 @@ def _published(
         found = _as_given([given[index] for index, *_ in fresh])
     else:
         matching = [read for _, _, read, _ in fresh]
-        known_table = None if ahead is None else ahead.table(matching)
+        known_table = ahead.table(matching) if ahead is not None and ahead.matches_hold(state) else None
         table = known_table if known_table is not None else state.matcher.match_read(matching)
         seconds = time.perf_counter() - started
         if ahead is not None:

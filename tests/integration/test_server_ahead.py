@@ -16,7 +16,8 @@ from tests.harness.postgresql import PostgreSQL
 
 
 def test_what_was_found_ahead_counts_until_the_matcher_changes(tmp_path: Path) -> None:
-    """The matches of the same events, in the same order; none for others; nothing after a change."""
+    """The matches of the same events, in the same order; none for others. After a change the matches count no more, and
+    what was read counts until a subscription uses another attribute or another reading."""
 
     async def body() -> None:
         async with running(tmp_path) as broker:
@@ -30,17 +31,23 @@ def test_what_was_found_ahead_counts_until_the_matcher_changes(tmp_path: Path) -
             assert np.diff(table.offsets).tolist() == [0, 1, 1]
             assert ahead.table(reads[1:]) is None
             assert ahead.read(event(n=0)) is None
-            assert ahead.holds(broker.state)
-            await broker.create_subscription(new("two", "n >= 1"))
-            assert not ahead.holds(broker.state)
+            assert ahead.matches_hold(broker.state)
+            await broker.create_subscription(new("two", "n >= 2"))
+            assert ahead.reads_hold(broker.state)
+            assert not ahead.matches_hold(broker.state)
+            later = Ahead(broker.state, [Publication(published)])
+            await broker.create_subscription(new("three", 'n = "1"'))
+            assert not later.reads_hold(broker.state)
 
     run(body)
 
 
+@pytest.mark.parametrize("asked", [("n >= 1", "n <= 1"), ("m = 2", 'n = 1 and word = "x"')])
 def test_a_subscription_that_came_after_the_look_ahead_matches(
-    postgresql: PostgreSQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: tuple[str, str], postgresql: PostgreSQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between matching ahead and the lock another server makes a subscription, and deletes one."""
+    """Between matching ahead and the lock another server makes subscriptions, and deletes one. They use the same
+    attribute as before, or others, which were not read."""
     database = postgresql.new_database()
     with (
         running_application(tmp_path / "first", database=database) as first,
@@ -57,12 +64,12 @@ def test_a_subscription_that_came_after_the_look_ahead_matches(
                     told.append(True)
                     path, headers = f"/v1/subscriptions/{gone['id']}", {"Kindcast-Ticket": gone["ticket"]}
                     assert first.delete(path, headers=headers).status_code == 200
-                    subscribe(first, "n >= 1")
-                    subscribe(first, "n <= 1")
+                    for expression in asked:
+                        subscribe(first, expression)
 
         monkeypatch.setattr(writer_thread, "Ahead", Slow)
         for _ in range(20):  # nothing is matched ahead where another command stands before the publication
-            matched = publish(second, n=1)
+            matched = publish(second, n=1, m=2, word="x")
             if told:
                 break
         assert (matched, told) == (2, [True])

@@ -8,14 +8,15 @@ them, so each distinct part is judged once, and 100,000 subscriptions on 50 term
 their trees. A concept gains a value when an event with that value did not reach its subscribers before and does now.
 
 `impact_of_rules` is the same for new rules: what the present rules change for subscriptions that were made under
-meaning 1 or 2. The active documents and declarations are read by the former rules too, where these differ, and the two
-vocabularies are compared like those of two versions of an ontology. docs/matching-semantics.md:
+meaning 1, 2 or 3. The active documents and declarations are read by the former rules too, where these differ, and the
+two vocabularies are compared like those of two versions of an ontology. docs/matching-semantics.md:
 
     rule 9    the root word stood in place of the published text, and a term was read by its root word first; two
               attributes with quantities or date-times as texts were compared as texts
     rule 10   every `skos:exactMatch` merged two concepts
     rule 26   (since meaning 3) a date was a text: dates compare with date-times now, and, where they are declared so,
-              quoted dates and numbers since 1970
+              quoted dates and numbers since 1970; (since meaning 4) a sum of date-times and an aggregate of versions
+              or addresses were compared as such: they are plain numbers
     rule 12   individuals that share a name with one class stayed candidates in events
 """
 
@@ -29,7 +30,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from kindcast.index.clause import ConceptId
-from kindcast.semantic.conditions.predicates import checks_of, holds_instants, text_test
+from kindcast.semantic.conditions.predicates import checks_of, holds_instants, is_plain_number, text_test
 from kindcast.semantic.errors import SemanticError
 from kindcast.semantic.language import parse_tree, to_text
 from kindcast.semantic.model import AGGREGATES, AttributeRef, Comparison
@@ -105,12 +106,13 @@ class PairPart(NamedTuple):
 
 
 class DatesPart(NamedTuple):
-    """An attribute that is compared with a date-time, a text that is a date, or a number. `array` is as in
-    `TextPart`."""
+    """An attribute that is compared with a date-time, a text that is a date, or a number. `array` is as in `TextPart`.
+    `function` is set if an aggregate of the attribute is compared, with whatever constant."""
 
     attribute: str
     constant: Literal["date-time", "date", "number"]
     array: str = ""
+    function: str = ""
 
 
 class NamePart(NamedTuple):
@@ -188,6 +190,8 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
                 kind = _dated(each)
                 if kind is not None and isinstance(attribute, str) and (key not in EQUALS or kind != "date-time"):
                     yield DatesPart(attribute, kind)
+            if isinstance(attribute, Mapping):
+                yield from (DatesPart(attribute[each], "number", "", each) for each in AGGREGATES if each in attribute)
             if (
                 isinstance(operand, Mapping)
                 and isinstance(operand.get("attribute"), str)
@@ -730,7 +734,14 @@ class Impact:
 
     def _judge_dates(self, part: DatesPart, change: Change) -> None:
         """Notes the effect of rule 26 of meaning 3: published dates are compared with date-times. If the attribute is
-        declared to hold date-times, constants that are dates or numbers are compared with date-times, too."""
+        declared to hold date-times, constants that are dates or numbers are compared with date-times, too. Of meaning
+        4: a sum of date-times and an aggregate of versions or addresses are plain numbers."""
+        if part.function:
+            if self.before.meaning < 4 <= self.after.meaning and is_plain_number(
+                part.function, part.attribute, self.after, part.array
+            ):
+                change.details["compared"] = f"its {part.function} as a plain number"
+            return
         if self.before.meaning >= 3 or self.after.meaning < 3:
             return
         scheme = self.after.attributes
@@ -746,7 +757,7 @@ class Impact:
         numbers, or one as a boolean. Rule 26 of meaning 3: if an attribute is declared as a date-time, dates are no
         longer compared as texts, either."""
         predicate = parse_tree(json.loads(part.predicate))
-        if self.before.meaning >= self.after.meaning or not isinstance(predicate, Comparison):
+        if self.before.meaning >= 3 or not isinstance(predicate, Comparison):
             return
         scheme = self.after.attributes
         right = predicate.operand.name if isinstance(predicate.operand, AttributeRef) else ""

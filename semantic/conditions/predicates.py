@@ -72,6 +72,7 @@ __all__ = [
     "checks_of",
     "enumeration_of",
     "holds_instants",
+    "is_plain_number",
     "read_as",
     "readings_of",
     "text_test",
@@ -169,9 +170,9 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
         return None
     name = getattr(predicate, "attribute", "")
     aggregate = aggregate_of(name)
-    if aggregate is not None:  # numbers have the unit of the attribute, but for `count`
-        predicate = replace(predicate, attribute=NO_ATTRIBUTE if aggregate[0] == "count" else aggregate[1])  # type: ignore[arg-type]
-        return checks_of(predicate, vocabulary, array)
+    if aggregate is not None:
+        like = _compared_like(*aggregate, vocabulary, array)
+        return checks_of(replace(predicate, attribute=like), vocabulary, array)  # type: ignore[arg-type]  # it has one
     declared_as = vocabulary.attributes.declared_as(name, array)
     if declared_as != name:
         predicate = replace(predicate, attribute=declared_as)  # type: ignore[arg-type]  # it has one
@@ -231,6 +232,22 @@ def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> 
             return ((lowest[0], interval),)
         case _:
             return None
+
+
+def _compared_like(function: str, inner: str, vocabulary: Vocabulary, array: str) -> str:
+    """Returns the attribute like which an aggregate is compared: numbers have the unit of the `inner` attribute, and if
+    that holds date-times, so do `min` and `max`."""
+    is_plain = function == "count" or is_plain_number(function, inner, vocabulary, array)
+    return NO_ATTRIBUTE if is_plain else inner
+
+
+def is_plain_number(function: str, inner: str, vocabulary: Vocabulary, array: str = "") -> bool:
+    """Returns whether an aggregate is a plain number although the `inner` attribute is declared as something else: a
+    sum of date-times, and any aggregate of versions or addresses."""
+    declared_as = vocabulary.attributes.declared_as(inner, array)
+    return read_as(declared_as, vocabulary) is not None or (
+        function == "sum" and holds_instants(declared_as, vocabulary)
+    )
 
 
 def readings_of(value: Value) -> Iterator[tuple[Reading, Key]]:

@@ -26,6 +26,7 @@ DECLARED: dict[str, Any] = {
         "width": {"kind": "number"},
         "done": {"kind": "boolean"},
         "due": {"kind": "instant"},
+        "release": {"kind": "version"},
         "colour": {"enum": ["grün", "red"], "order": "listed"},
     },
 }
@@ -97,6 +98,21 @@ def test_rules_of_meaning_3_change_dates_alone(vocabulary: Vocabulary, text: str
     """Rule 26, for who had the rules of meaning 2; what those changed is not told again."""
     tree = compile_expression(text, vocabulary).tree
     report = impact_report(impact_of_rules(vocabulary, DECLARED, [("s", tree)], former=2))
+    assert [each for listed in report["subscriptions"]["listed"] for each in listed["changes"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sum(due) > 10", ["due: compares its sum as a plain number"]),
+        ("some lines (max(release) = 5)", ["release: compares its max as a plain number"]),
+        ("max(due) > 10 and sum(size) > 3 and count(due) = 2 and due > 5 and due < made", []),
+    ],
+)
+def test_rules_of_meaning_4_change_aggregates_alone(vocabulary: Vocabulary, text: str, expected: list[str]) -> None:
+    """Rule 26, for who had the rules of meaning 3."""
+    tree = compile_expression(text, vocabulary).tree
+    report = impact_report(impact_of_rules(vocabulary, DECLARED, [("s", tree)], former=3))
     assert [each for listed in report["subscriptions"]["listed"] for each in listed["changes"]] == expected
 
 

@@ -366,7 +366,7 @@ def explain(
 def _advice(compiled: Compiled, event: CanonicalEvent, vocabulary: Vocabulary) -> Iterator[Note]:
     """Yields notes besides the verdicts: for the subscriber about the subscription, and for the publisher about the
     values of its attributes."""
-    names = NearNames((*vocabulary.attributes.declarations, *event.attributes))
+    names = NearNames((*vocabulary.declared_names, *event.attributes))
     yield from advise(compiled, vocabulary, SeenAttributes({}, names))
     for name in dict.fromkeys(name for clause in compiled.clauses for atom in clause for name in atom.attributes):
         for value in event.attributes.get(name, ())[:MOST_ADVISED]:

@@ -1001,12 +1001,12 @@ def _keys(kind: str, text: str) -> tuple[tuple[str, str | float], ...]:
 def _unread(name: str, published: Any, kind: str) -> Note:
     """Returns the note for a value that cannot be read as the declared kind of its attribute. It is never silently
     false."""
-    shown = repr(published)[:60]
-    return Note(
-        "not-of-kind",
-        name,
-        f"{name} is declared as {KINDS_IN_WORDS[kind]}, but {shown} is none: it is compared as a text",
-    )
+    if kind != "instant":
+        effect = "no comparison with it holds"
+    else:
+        effect = f"it is compared as a {'text' if isinstance(published, str) else 'number'}"
+    detail = f"{name} is declared as {KINDS_IN_WORDS[kind]}, but {repr(published)[:60]} is not one: {effect}"
+    return Note("not-of-kind", name, detail)
 
 
 def range_of(declaration: AttributeDeclaration | None, vocabulary: Vocabulary) -> tuple[ConceptId, ...]:

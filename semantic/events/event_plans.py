@@ -16,7 +16,7 @@ refuses events.
 
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
@@ -58,6 +58,9 @@ CONTEXT, TYPE = "ce", "@type"
 NAMES_ADVISED = 200
 """An event's names are compared with known names, object by object, until so many are compared. Each comparison costs
 some 50 µs."""
+VALUES_ADVISED = 1_000
+"""The number of values of one event, from the first, that are looked at for notes. Texts that are known to have none do
+not count. A look costs 5 to 50 µs if the value is not cached, and publishers wait for each other."""
 CONTEXT_DEPTH = -1
 """Used instead of a depth for the context of an event, which is not an object in its data."""
 UNIQUE = ("ce.id", "ce.time")
@@ -318,7 +321,7 @@ class EventPlans:
         found = dict.fromkeys(first)
         data, context = (event.data, event.context) if type(event) is Event else (event, None)
         groups = self._groups(data, context)
-        for member, value, unit in self._values(groups):
+        for member, value, unit in islice(self._values(groups), VALUES_ADVISED):
             noted = self._noted(member, value, unit)
             if noted:
                 found.update(dict.fromkeys(noted))
@@ -343,14 +346,16 @@ class EventPlans:
 
     def advice(self, event: CanonicalEvent) -> Iterator[Note]:
         """Yields notes for the publisher of an event, in addition to the notes of its canonical form."""
+        left = VALUES_ADVISED
         for number, (name, values) in enumerate(event.attributes.items()):
             if name.startswith(f"{CONTEXT}."):
                 continue
             if number < NAMES_ADVISED and not self._lowering.may_ask(name):
                 yield from advice_on_name(name, self._known_names())
             readings = self._lowering.readings(name)
-            for value in values:
+            for value in values[:left]:
                 yield from advice_on_value(name, value, self.canonicaliser.vocabulary, readings)
+            left -= min(left, len(values))
 
     def _strange(self, member: _Member) -> tuple[Note, ...]:
         """Returns the notes about a name."""
@@ -370,7 +375,7 @@ class EventPlans:
         """Returns the names in declarations, the vocabulary and subscriptions."""
         asked = self._lowering.asked
         if self._near is None or self._near[0] != asked:
-            declared = self.canonicaliser.vocabulary.attributes.declarations
+            declared = self.canonicaliser.vocabulary.declared_names
             self._near = asked, NearNames((*declared, *self._lowering.numbered[0]))
         return self._near[1]
 
@@ -828,7 +833,8 @@ class EventPlans:
         units = vocabulary.units
         if units.parse(published) is not None or (text != published and units.parse(text) is not None):
             return False
-        if not_a_quantity(text, units.knows) is not None or vocabulary.resolve(text).candidates:
+        wrong = not_a_quantity(text, units.knows)
+        if (wrong is not None and ": " in wrong) or vocabulary.resolve(text).candidates:
             return False
         if len(published) <= LONGEST:
             if len(self._plain) >= PLAIN:

@@ -933,14 +933,14 @@ class SeenAttributes:
                     for kind in _kinds(value):
                         kinds.setdefault(kind, value)
         ordered = {name: found[name] for name in sorted(found, key=lambda name: -count[name])}
-        return cls(ordered, NearNames((*vocabulary.attributes.declarations, *ordered)))
+        return cls(ordered, NearNames((*vocabulary.declared_names, *ordered)))
 
 
 def advise(compiled: Compiled, vocabulary: Vocabulary, seen: SeenAttributes | None = None) -> tuple[Note, ...]:
     """Returns advice for the author of a subscription, in addition to its notes. Costs some µs per predicate. The first
     unknown attribute of a vocabulary costs some ms at thousands of properties."""
     found: dict[Note, None] = {}
-    known = vocabulary.attributes.near_names if seen is None else seen.names
+    known = vocabulary.near_names if seen is None else seen.names
     for atom in _atoms(compiled):
         found.update(dict.fromkeys(_of_names(atom, known)))
         found.update(dict.fromkeys(_of_constants(atom, vocabulary, seen)))

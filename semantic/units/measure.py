@@ -46,8 +46,10 @@ from kindcast.semantic.units.codes import (
     LARGEST_EXPONENT,
     LEVELS,
     NOT_UNITS,
+    PREFIXES,
     QUDT_ATOMS,
     SYMBOLS,
+    WORD_PREFIXES,
     Factor,
     UnitSyntaxError,
     factors,
@@ -705,7 +707,6 @@ MEANT = {
     "dollar": ("USD", "CAD", "AUD"),
     "dollars": ("USD", "CAD", "AUD"),
     "bucks": ("USD",),
-    "cents": ("USD",),
     "euro": ("EUR",),
     "euros": ("EUR",),
     "yen": ("JPY",),
@@ -726,6 +727,8 @@ MEANT = {
     "real": ("BRL",),
     "zloty": ("PLN",),
     "kmh": ("km/h",),
+    "gb": ("GB",),
+    "tb": ("TB",),
     "c": ("degC",),
     "f": ("degF",),
     "deg c": ("degC",),
@@ -768,7 +771,7 @@ KINDS = {
 MOST_CASES = 5
 """The maximum length of a unit whose other cases of letters are tried: 32 spellings."""
 
-_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
+_GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NUMBER = r"[+-]?[0-9][0-9.,]*"
 _BEHIND = re.compile(rf"\s*({_NUMBER})(\s*)([^\W\d_][^\W\d]{{0,15}}|[%°$£¥€]\w?)\.?\s*")
@@ -810,6 +813,8 @@ def meant_units(unit: str, knows: Callable[[str], bool]) -> tuple[str, ...]:
     (('USD', 'CAD', 'AUD'), ('USD',))
     """
     name = unit.strip()
+    if name == "KB":  # `kb` is a unit too, but bits are seldom meant
+        return ("kB",)
     said = MEANT.get(" ".join(name.casefold().split()))
     if said is not None:
         return said
@@ -824,11 +829,26 @@ def _other_cases(name: str, knows: Callable[[str], bool]) -> Iterator[str]:
     if not name.isalpha() or not name.isascii() or len(name) > MOST_CASES:
         return
     small = name.lower()
+    if not _may_be_a_unit(small):  # nearly all words; trying 32 spellings takes a millisecond
+        return
     cases = sorted(
         {"".join(letters) for letters in itertools.product(*((letter, letter.upper()) for letter in small))} - {name},
         key=lambda case: (case != small, case != name[0].lower() + name[1:], sum(map(str.isupper, case)), case),
     )
     yield from filter(knows, cases)
+
+
+def _may_be_a_unit(small: str) -> bool:
+    """Whether a word in small letters has the letters of a unit, perhaps with a prefix or as a plural."""
+    names, prefixes = _in_small_letters()
+    rests = [small, *(small[length:] for length in range(1, len(small)) if small[:length] in prefixes)]
+    return any(rest in names or rest.removesuffix("s") in names for rest in rests)
+
+
+@cache
+def _in_small_letters() -> tuple[frozenset[str], frozenset[str]]:
+    """Returns all names of units, and all prefixes, in small letters."""
+    return frozenset(map(str.lower, _every_name())), frozenset(map(str.lower, chain(PREFIXES, WORD_PREFIXES)))
 
 
 def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
@@ -857,14 +877,17 @@ def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
     else:
         return None
     is_before = found.re is _BEFORE
-    if is_before and unit not in AMBIGUOUS and unit not in CURRENCY_SIGNS and unit.upper() not in CURRENCIES:
-        return None  # `Room 5`, `A4`
+    is_sign = unit in AMBIGUOUS or unit in CURRENCY_SIGNS
+    if is_before and not is_sign and (unit.upper() not in CURRENCIES or unit.istitle()):
+        return None  # `Room 5`, `A4`, `Top 10`
     plain = _plain(number)
     if plain is None:
         return None  # `1.2.3 beta`, `10.0.0.1 x`
     if knows(unit) and plain != number:
         reason = "numbers have no commas" if _GROUPED.fullmatch(number) else "the decimal separator is a point"
         return f"{reason}: write {plain} {unit}"
+    if knows(unit) and text.endswith("."):
+        return f"a quantity ends with its unit: write {plain} {unit}"
     if unit in AMBIGUOUS:
         choices = AMBIGUOUS[unit]
         return f"{unit} may be {', '.join(choices[:-1])} or {choices[-1]}: write {plain} {choices[0]}"

@@ -36,7 +36,7 @@ from kindcast.semantic.vocabulary.event_types import (
     quantity_members,
 )
 from kindcast.semantic.vocabulary.identifiers import IdentifierPattern, attribute_readings
-from kindcast.semantic.vocabulary.labels import CURIE, NearNames, folded, label_in
+from kindcast.semantic.vocabulary.labels import CURIE, folded, label_in
 
 __all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumeration", "enumeration", "segments_of"]
 
@@ -641,11 +641,6 @@ class AttributeScheme:
             return True
         found = self.declaration(name)
         return found is not None and found.quantity is not None
-
-    @cached_property
-    def near_names(self) -> NearNames:
-        """The index of the declared names, for suggestions. Built at the first use."""
-        return NearNames(self.declarations)
 
     @cached_property
     def hides(self) -> bool:

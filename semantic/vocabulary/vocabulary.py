@@ -17,6 +17,7 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from functools import cached_property
 from itertools import chain, combinations
 from pathlib import Path
@@ -35,7 +36,15 @@ from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.event_types import Splits
 from kindcast.semantic.vocabulary.identifiers import CodeSystems
-from kindcast.semantic.vocabulary.labels import FoundLabel, LabelIndex, Names, Resolution, TermIndex, best_label
+from kindcast.semantic.vocabulary.labels import (
+    FoundLabel,
+    LabelIndex,
+    Names,
+    NearNames,
+    Resolution,
+    TermIndex,
+    best_label,
+)
 from kindcast.semantic.vocabulary.relations import Hierarchy, Relations
 from kindcast.semantic.vocabulary.synonyms import Aliases, main_forms, root_words
 from kindcast.semantic.vocabulary.visibility import View, view_of_roles
@@ -383,6 +392,23 @@ class Vocabulary:
     def derivations(self) -> Derivations:
         """The derived attributes; false if there are none."""
         return self._derivations
+
+    @cached_property
+    def declared_names(self) -> tuple[str, ...]:
+        """The names of the declared attributes, and the names that their declarations use: of a unit beside a number,
+        of the members of quantities and codes, and of what derived attributes are computed from."""
+        names: dict[str | None, None] = dict.fromkeys(self._attributes.declarations)
+        for each in self._attributes.declarations.values():
+            members = (*(astuple(each.quantity) if each.quantity else ()), *(astuple(each.code) if each.code else ()))
+            names.update(dict.fromkeys((each.unit_from, *members)))
+        for derivation in self._derivations:
+            names.update(dict.fromkeys(derivation.reads))
+        return tuple(name for name in names if name)
+
+    @cached_property
+    def near_names(self) -> NearNames:
+        """The index of the declared names, for suggestions. Built at the first use."""
+        return NearNames(self.declared_names)
 
     @property
     def contexts(self) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from kindcast import Event, InvalidEvent, Matcher, Vocabulary
 from kindcast.semantic.events import event_plans
 from kindcast.semantic.flatten import EventLimits
+from kindcast.semantic.units.measure import not_a_quantity
 
 TREE = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -264,3 +265,40 @@ def test_events_from_nested_objects_that_are_filled_again_are_verified_as_they_w
 
     found = [[match.subscription for match in matches] for matches in matcher.match_batch(published())]
     assert found == [["in"], ["in"], [], [], ["in"], ["in"]]
+
+
+def test_notes_look_at_a_bounded_number_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever one event holds, by a plan or read whole; notes about its first values are there."""
+    looks = 0
+
+    def looked(*arguments: Any) -> str | None:
+        nonlocal looks
+        looks += 1
+        return not_a_quantity(*arguments)
+
+    monkeypatch.setattr(event_plans, "VALUES_ADVISED", 20)
+    monkeypatch.setattr(event_plans, "not_a_quantity", looked)
+    data = {"names": ["$5", *(f"{number} qwxyz" for number in range(100))]}
+    matcher = Matcher(Vocabulary())
+    for event in (Event(data), matcher.canonicalise(data)):
+        looks = 0
+        assert [note.code for note in matcher.read(event).notes(100)] == ["not-a-quantity"]
+        assert 10 <= looks <= 22
+
+
+def test_names_that_declarations_use_are_known() -> None:
+    """Of the unit beside a number, of members of quantities, and of what derived attributes are computed from."""
+    attributes = {
+        "slope": {"derived": "rise / span"},
+        "risen": {"kind": "number"},
+        "offer.value": {"kind": "number", "unit_from": "offer.currency"},
+        "currencies": {"kind": "text"},
+        "draught": {"quantity": {"number": "reading", "unit": "scale"}},
+        "readings": {"kind": "number"},
+    }
+    matcher = Matcher(Vocabulary(attributes=attributes))
+    data = {"rise": 6, "span": 2, "offer": {"value": 5, "currency": "EUR"}, "draught": {"reading": 1, "scale": "m"}}
+    for event in (Event(data), matcher.canonicalise(data)):
+        assert matcher.read(event).notes(100) == []
+    (note,) = matcher.read(Event({"risse": 6})).notes(100)
+    assert note.detail.endswith("did you mean rise?")

@@ -12,7 +12,7 @@ import pytest
 from kindcast.semantic.errors import UnknownUnit
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.codes import AMBIGUOUS, CODES_REC20, CURRENCIES, LEVELS, NOT_UNITS, QUDT_ATOMS, SYMBOLS
-from kindcast.semantic.units.measure import KINDS, MEANT, SURPRISING, known_names
+from kindcast.semantic.units.measure import KINDS, MEANT, SURPRISING, known_names, meant_units, not_a_quantity
 
 QUDT = "http://qudt.org/vocab/unit/"
 OM = "http://www.ontology-of-units-of-measure.org/resource/om-2/"
@@ -162,3 +162,26 @@ def test_tables_of_mistakes_name_units_that_are_and_units_that_are_not(units: Un
     assert [unit for meant in MEANT.values() for unit in meant if not units.knows(unit)] == []
     measured = {units.dimension(name) for name in (*SYMBOLS, *CODES_REC20, "degC", "mol") if name not in AMBIGUOUS}
     assert set(KINDS) - measured == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "advised"),
+    [
+        ("5 kg.", "write 5 kg"), ("5 min.", "write 5 min"), ("5 USD.", "write 5 USD"), ("1,5 kg.", "write 1.5 kg"),
+        ("0,500 kg", "write 0.500 kg"), ("-0,999 USD", "write -0.999 USD"), ("1,000 kg", "write 1000 kg"),
+        ("50 cents", "'cents' is not a unit"), ("1 KB", "write 1 kB"), ("16 gb", "write 16 GB"), ("5 Kg", "write 5 kg"),
+        ("usd 5", "write 5 USD"), ("Pen 12", None), ("Top 10", None),
+    ],
+)  # fmt: skip
+def test_what_is_advised_for_a_text_like_a_quantity_has_its_value(units: Units, text: str, advised: str | None) -> None:
+    """A point or a comma changes no value by a thousand, and no unit becomes another of the same letters."""
+    told = not_a_quantity(text, units.knows)
+    assert told is None if advised is None else told is not None and told.endswith(advised)
+
+
+def test_words_that_have_the_letters_of_no_unit_are_not_tried_in_all_cases() -> None:
+    """A publisher may send thousands of them."""
+    asked = []
+    assert meant_units("qwxyz", lambda name: bool(asked.append(name))) == ()
+    assert asked == []
+    assert meant_units("KPA", {"kPa"}.__contains__) == ("kPa",)

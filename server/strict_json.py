@@ -4,6 +4,7 @@ If a name occurs twice in one object, the last value counts, as in nearly every 
 again from the parsed value, so later readers cannot interpret it differently.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,8 @@ import msgspec
 __all__ = ["MalformedJson", "decode", "depth_within"]
 
 _BOM = b"\xef\xbb\xbf"
+_LONE_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
+"""An escaped character that is no character without the one after it."""
 
 
 class MalformedJson(ValueError):
@@ -27,7 +30,10 @@ def decode(data: bytes) -> Any:
     except msgspec.DecodeError as error:
         if not data.removeprefix(_BOM).strip():
             raise MalformedJson("the text is empty; JSON is expected") from None
-        raise MalformedJson(str(error)) from None
+        detail = str(error)
+        if "truncated" in detail and (found := _LONE_SURROGATE.search(data)) is not None:
+            detail = f"{found[1].decode()} at byte {found.start(1)} is half of a surrogate pair"
+        raise MalformedJson(detail) from None
     except UnicodeDecodeError as error:
         raise MalformedJson(f"the text is not UTF-8 ({error.reason})") from None
     except RecursionError:

@@ -46,6 +46,7 @@ from kindcast.semantic.units.kinds import (
     parse_instant,
     parse_version,
 )
+from kindcast.semantic.units.measure import is_number
 from kindcast.semantic.units.patterns import STEPS, compile_pattern
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
 from kindcast.semantic.vocabulary.derivation import derive
@@ -468,6 +469,7 @@ CACHED_STRINGS = 1 << 16
 """The maximum number of strings whose readings are cached. Streams repeat names, rooms and classes, and a reading costs
 several look-ups."""
 KINDS_IN_WORDS = {
+    "number": "a number",
     "instant": "a date-time, a date or a time since 1970",
     "version": "a version",
     "ip": "an IP address",
@@ -950,6 +952,8 @@ class Canonicaliser:
         dates = parse_dates(published, year=holds_instants) if instant is None else None
         if holds_instants and instant is None and dates is None:
             notes.append(_unread(name, published, "instant"))
+        if kind == "number" and amount is None and not is_number(text):
+            notes.append(_unread(name, published, "number"))
         return Value(
             published,
             text,
@@ -1001,7 +1005,7 @@ def _keys(kind: str, text: str) -> tuple[tuple[str, str | float], ...]:
 def _unread(name: str, published: Any, kind: str) -> Note:
     """Returns the note for a value that cannot be read as the declared kind of its attribute. It is never silently
     false."""
-    if kind != "instant":
+    if kind in ("version", "ip"):
         effect = "no comparison with it holds"
     else:
         effect = f"it is compared as a {'text' if isinstance(published, str) else 'number'}"

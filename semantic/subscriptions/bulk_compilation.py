@@ -339,11 +339,11 @@ def _compile_many(expressions: Sequence[str | Mapping[str, Any]], known: _Known)
     bulk.take(trees)
     for piece in bulk.pieces():
         part, template = piece.part, piece.template
-        told = template.clause_count, template.cost, (), False
+        properties = template.clause_count, template.cost, (), False
         for place, among in enumerate(piece.numbers.tolist()):
             constants = [column[place] for column in part.columns]
             text, tree = template.text.filled(constants), filled(part.skeleton, constants)
-            results[int(bulk.name(among))] = Described(text, tree, *told)  # trees with a shape call no operators
+            results[int(bulk.name(among))] = Described(text, tree, *properties)  # trees with a shape call no operators
     for among, compiled in bulk.singles.items():
         results[int(bulk.name(among))] = Described.of(compiled)
     told = [

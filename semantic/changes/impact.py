@@ -107,7 +107,7 @@ class PairPart(NamedTuple):
 
 class DatesPart(NamedTuple):
     """An attribute that is compared with a date-time, a text that is a date, or a number. `array` is as in `TextPart`.
-    `function` is set if an aggregate of the attribute is compared, with whatever constant."""
+    `function` is set if its sum, minimum or maximum is compared, with whatever constant."""
 
     attribute: str
     constant: Literal["date-time", "date", "number"]
@@ -191,7 +191,8 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
                 if kind is not None and isinstance(attribute, str) and (key not in EQUALS or kind != "date-time"):
                     yield DatesPart(attribute, kind)
             if isinstance(attribute, Mapping):
-                yield from (DatesPart(attribute[each], "number", "", each) for each in AGGREGATES if each in attribute)
+                functions = (each for each in AGGREGATES if each in attribute and each != "count")
+                yield from (DatesPart(attribute[each], "number", "", each) for each in functions)
             if (
                 isinstance(operand, Mapping)
                 and isinstance(operand.get("attribute"), str)

@@ -106,7 +106,7 @@ def test_rules_of_meaning_3_change_dates_alone(vocabulary: Vocabulary, text: str
     [
         ("sum(due) > 10", ["due: compares its sum as a plain number"]),
         ("some lines (max(release) = 5)", ["release: compares its max as a plain number"]),
-        ("max(due) > 10 and sum(size) > 3 and count(due) = 2 and due > 5 and due < made", []),
+        ("max(due) > 10 and sum(size) > 3 and count(due) = 2 and count(release) > 1 and due > 5 and due < made", []),
     ],
 )
 def test_rules_of_meaning_4_change_aggregates_alone(vocabulary: Vocabulary, text: str, expected: list[str]) -> None:

@@ -17,7 +17,6 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
 from functools import cached_property
 from itertools import chain, combinations
 from pathlib import Path
@@ -399,8 +398,11 @@ class Vocabulary:
         of the members of quantities and codes, and of what derived attributes are computed from."""
         names: dict[str | None, None] = dict.fromkeys(self._attributes.declarations)
         for each in self._attributes.declarations.values():
-            members = (*(astuple(each.quantity) if each.quantity else ()), *(astuple(each.code) if each.code else ()))
-            names.update(dict.fromkeys((each.unit_from, *members)))
+            names[each.unit_from] = None
+            if each.quantity is not None:
+                names.update(dict.fromkeys((each.quantity.number, each.quantity.unit)))
+            if each.code is not None:
+                names.update(dict.fromkeys((each.code.code, each.code.system)))
         for derivation in self._derivations:
             names.update(dict.fromkeys(derivation.reads))
         return tuple(name for name in names if name)

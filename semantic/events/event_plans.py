@@ -833,8 +833,7 @@ class EventPlans:
         units = vocabulary.units
         if units.parse(published) is not None or (text != published and units.parse(text) is not None):
             return False
-        wrong = not_a_quantity(text, units.knows)
-        if (wrong is not None and ": " in wrong) or vocabulary.resolve(text).candidates:
+        if _says_what_to_write(not_a_quantity(text, units.knows)) or vocabulary.resolve(text).candidates:
             return False
         if len(published) <= LONGEST:
             if len(self._plain) >= PLAIN:
@@ -945,8 +944,14 @@ def advice_on_value(
         yield Note("numeric-text", name, detail)
     elif value.instant is None and value.dates is None:
         wrong = not_a_quantity(value.text, vocabulary.units.knows)
-        if wrong is not None and (": " in wrong or amounts or "number" in readings or kind == "number"):
+        if wrong is not None and (_says_what_to_write(wrong) or amounts or "number" in readings or kind == "number"):
             yield Note("not-a-quantity", name, f"{value.text!r} is a text, not a quantity: {wrong}")
+
+
+def _says_what_to_write(wrong: str | None) -> bool:
+    """Whether a message of `not_a_quantity` says what to write instead. Other messages are given only if subscriptions
+    or a declaration expect a number."""
+    return wrong is not None and ": " in wrong
 
 
 def advice_on_unit(name: str, unit: str, vocabulary: Vocabulary, written: str) -> Iterator[Note]:

@@ -125,7 +125,7 @@ def _insert_numbered(connection: Connection, rows: Sequence[dict[str, Any]]) -> 
     columns |= {name: repeat(value) for name, value in fixed.items() if name not in given}
     for name, values in zip(given, zip(*map(dict.values, rows), strict=True), strict=True):
         if values.count(None) == len(rows):
-            continue  # as if it was not given: these columns have no other default
+            continue  # the default of these columns is NULL
         if isinstance(subscriptions.c[name].type, JSON):
             columns[name] = [None if each is None else msgspec.json.encode(each).decode() for each in values]
         else:

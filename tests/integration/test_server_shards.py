@@ -51,7 +51,7 @@ def running_servers(
     database: str, tmp_path: Path, count: int = 1, shards: int | None = SHARDS, **settings: Any
 ) -> Iterator[list[httpx.Client]]:
     """So many servers on one database, in one process."""
-    settings = {"lease_seconds": 1.0, "shards": shards, **settings}
+    settings = {"lease_seconds": 10.0, "shards": shards, **settings}
     with ExitStack() as stack:
         yield [
             stack.enter_context(running_application(tmp_path / str(number), database=database, **settings))
@@ -130,7 +130,7 @@ def test_a_random_history_is_matched_as_its_order_says(database: str, tmp_path: 
     """Four shards at two servers. Subscriptions come, pause, go on and go, and the words change; each event is for
     those that were there when it was accepted, in the words of then, once, and in order."""
     chance = random.Random(11)
-    with running_servers(database, tmp_path, 2, lease_seconds=5.0) as servers:
+    with running_servers(database, tmp_path, 2) as servers:
         put_ontology(servers[0], LATER)
         put_ontology(servers[1], TURTLE)
         slate_is_computer = False

@@ -19,8 +19,9 @@ import secrets
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -207,7 +208,8 @@ NOT_DIGESTED = NAMES | {"traceparent", "tracestate"}
 class DecodedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A decoded event for the broker. `body` is the whole CloudEvent as JSON. `digest` covers everything except
     `NOT_DIGESTED`. `id_is_ours`: the id was generated here, so the event cannot have been accepted before. `enveloped`:
-    the publisher gave the id. `graph`: the event as it was read, if it is linked data."""
+    the publisher gave the id. `graph`: the event as it was read, if it is linked data. `data_at`: the JSON pointer to
+    the data in what the publisher sent."""
 
     source: str
     id: str
@@ -219,6 +221,35 @@ class DecodedEvent(msgspec.Struct, frozen=True, kw_only=True):
     enveloped: bool = True
     notes: tuple[Note, ...] = ()
     graph: ReadGraph | None = None
+    data_at: str = ""
+
+    def as_sent(self, error: InvalidEvent) -> InvalidEvent:
+        """Returns a fault of the data with its places in what the publisher sent."""
+        return below(error, self.data_at)
+
+
+def below(error: InvalidEvent, pointer: str) -> InvalidEvent:
+    """Returns an error about a part of a document with its places in the document. `pointer` is the place of the
+    part."""
+    if not pointer:
+        return error
+    return InvalidEvent(
+        [
+            problem
+            if problem.at is None
+            else replace(problem, at=Position(pointer=pointer + (problem.at.pointer or "")))
+            for problem in error.problems
+        ]
+    )
+
+
+@contextmanager
+def event_at(pointer: str) -> Iterator[None]:
+    """Errors about an event that is at `pointer` in the body of a request get their places in the body."""
+    try:
+        yield
+    except InvalidEvent as error:
+        raise below(error, pointer) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +367,8 @@ class EventReader:
         began = time.thread_time()
         try:
             return self._parts_of(document, vocabulary, budget.seconds)
+        except InvalidEvent as error:
+            raise document.as_sent(error) from None
         finally:
             budget.seconds -= time.thread_time() - began
 
@@ -478,7 +511,7 @@ class EventReader:
             members = {"data": value["data"]}
             if media_type and not _is_json(media_type) and media_type not in RDF_TYPES:
                 notes = (_NO_ATTRIBUTES,) if not isinstance(value["data"], str) else ()
-        return self._made(context, members, notes)
+        return self._made(context, members, notes, data_at="/data")
 
     def _from_data(self, data: Any, plain: _Plain, notes: tuple[Note, ...] = (), id: str | None = None) -> DecodedEvent:
         """Makes an event from plain data, like `_made` but faster. Without `id` it gets a new one."""
@@ -507,7 +540,13 @@ class EventReader:
         return f"{self._prefix}-{next(self._numbers):010x}"
 
     def _made(
-        self, context: dict[str, Any], members: Mapping[str, Any], notes: tuple[Note, ...], *, enveloped: bool = True
+        self,
+        context: dict[str, Any],
+        members: Mapping[str, Any],
+        notes: tuple[Note, ...],
+        *,
+        enveloped: bool = True,
+        data_at: str = "",
     ) -> DecodedEvent:
         ours = "id" not in context
         if ours:
@@ -528,6 +567,7 @@ class EventReader:
             id_is_ours=ours,
             enveloped=enveloped and not ours,
             notes=notes,
+            data_at=data_at,
         )
 
     def check_count(self, count: int) -> None:

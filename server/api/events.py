@@ -152,6 +152,8 @@ async def _accepted(request: Request, decoded: Decoded, broker: Broker, reader: 
     rejected: list[Rejected] = []
     for index, each in enumerate(decoded.events):
         result = each if isinstance(each, InvalidEvent) else next(results)
+        if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent):
+            result = each.as_sent(result)
         if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and says_several(result):
             budget = budget or broker.reading_budget()
             try:

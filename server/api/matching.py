@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -29,7 +30,15 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.publishing import EventMatches
-from kindcast.server.cloudevents import DecodedEvent, EventReader, ReadingBudget, arrived, says_several
+from kindcast.server.cloudevents import (
+    DecodedEvent,
+    EventReader,
+    ReadingBudget,
+    arrived,
+    below,
+    event_at,
+    says_several,
+)
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.pending import LateMatchingService
 from kindcast.server.pending.decision import blocking_answers, decide_now
@@ -105,11 +114,12 @@ async def _matched(
     """`sight` is the reader who sent the request. Subscriptions with attributes that are hidden from it are left
     out."""
     if "event" in body:
-        decoded_event = reader.from_object(_without(body["event"], sight.view, explained=False))
-        (found,) = await broker.match([decoded_event.event])
-        told = await _of_document(decoded_event, found, broker, reader, late_matching, broker.reading_budget(), sight)
-        if found.problem is not None and "problem" in told:
-            raise found.problem
+        with event_at("/event"):
+            document = reader.from_object(_without(body["event"], sight.view, explained=False))
+            (found,) = await broker.match([document.event])
+            told = await _of_document(document, found, broker, reader, late_matching, broker.reading_budget(), sight)
+            if found.problem is not None and "problem" in told:
+                raise document.as_sent(found.problem)
         return answer(told | {"vocabulary_version": broker.vocabulary.version})
     items = body["events"]
     if not isinstance(items, list):
@@ -151,14 +161,16 @@ async def explain_verdict(
         if name not in body:
             raise Problem("invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
     view = reader_of(caller, broker).view
-    document = reader.from_object(_without(body["event"], view, explained=True))
+    with event_at("/event"):
+        document = reader.from_object(_without(body["event"], view, explained=True))
     asked = body["subscription"]
     if not isinstance(asked, str | dict):
         detail = "`subscription` must be the id of a subscription, or an expression as text or tree"
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
-    parts = await reader.take_apart(document, vocabulary, broker.reading_budget())
+    with event_at("/event"):
+        parts = await reader.take_apart(document, vocabulary, broker.reading_budget())
     now = time.time()
     published = [arrived(each.event, now) for each in parts]
     if len(parts) > MOST_EXPLAINED:
@@ -178,6 +190,8 @@ async def explain_verdict(
 
     try:
         told = await while_wanted(request, settings, asyncio.to_thread(tell))
+    except InvalidEvent as error:
+        raise below(parts[0].as_sent(error) if len(parts) == 1 else error, "/event") from None
     except TooCostlyNow:
         detail = "testing the text takes too long to explain: send a shorter text"
         raise Problem("too-costly", detail) from None
@@ -233,6 +247,8 @@ async def _of_document(
     """Returns the result of an event. For a document with several events, returns the result of each, and all matches
     together."""
     if not says_several(found.problem):
+        if found.problem is not None:
+            found = replace(found, problem=document.as_sent(found.problem))
         return await _with_operators(await _seen(found, broker, sight), broker, late_matching)
     parts = await reader.take_apart(document, broker.vocabulary, budget)
     of_parts = await broker.match([each.event for each in parts])

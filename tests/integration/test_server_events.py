@@ -190,6 +190,33 @@ def test_publish_bad_input_is_refused_and_stored_nowhere(
     assert stored(client) == []
 
 
+def test_a_fault_has_its_place_in_what_was_sent(client: httpx.Client) -> None:
+    """In a CloudEvent that is one JSON document the data is its member `data`; else the body is the data."""
+    data = {"a": {"b/c": [1, 10**400]}}
+    inside = "/a/b~1c/1"
+    whole = {**EVENT, "data": data}
+
+    def places(answer: httpx.Response) -> list[str]:
+        told = answer.json()
+        told = told["rejected"][-1]["problem"] if "rejected" in told else told
+        return [each["pointer"] for each in told["errors"]]
+
+    assert places(publish(client, data)) == [inside]
+    assert places(publish(client, data, ce_id="1", ce_source="s", ce_type="t", ce_specversion="1.0")) == [inside]
+    assert places(publish(client, whole, STRUCTURED)) == ["/data" + inside]
+    assert places(publish(client, [{**EVENT, "id": "2"}, whole], BATCH)) == ["/data" + inside]
+    assert places(publish(client, json.dumps(whole), LINES)) == ["/data" + inside]
+    assert places(publish(client, json.dumps(data), LINES)) == [inside]
+    assert places(publish(client, {**EVENT, "time": "noon"}, STRUCTURED)) == ["/time"]
+    expression = {"subscription": "n = 1"}
+    for path, more in (("/v1/match", {}), ("/v1/explain", expression)):
+        assert places(client.post(path, json={"event": data, **more})) == ["/event" + inside]
+        assert places(client.post(path, json={"event": whole, **more})) == ["/event/data" + inside]
+        assert places(client.post(path, json={"event": {**EVENT, "time": "noon"}, **more})) == ["/event/time"]
+    listed = client.post("/v1/match", json={"events": [EVENT, whole]}).json()["results"]
+    assert [each["pointer"] for each in listed[1]["problem"]["errors"]] == ["/data" + inside]
+
+
 def test_publish_compressed_body_is_refused_in_words(client: httpx.Client) -> None:
     """Content-Encoding is not silently ignored."""
     answer = publish(client, b"\x1f\x8b", "application/json", Content_Encoding="gzip")

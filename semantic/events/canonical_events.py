@@ -802,6 +802,9 @@ class Canonicaliser:
             notes.extend(found[1])
             return found[0]
         if isinstance(scalar, bool):
+            declaration = self._declaration(name)
+            if declaration is not None and declaration.kind in KINDS_IN_WORDS:
+                notes.append(_unread(name, scalar, declaration.kind))
             return Value(scalar, boolean=scalar)
         if isinstance(scalar, TypedText):
             return self._read_typed(name, scalar, notes)
@@ -1007,9 +1010,12 @@ def _unread(name: str, published: Any, kind: str) -> Note:
     false."""
     if kind in ("version", "ip"):
         effect = "no comparison with it holds"
+    elif isinstance(published, bool):
+        effect = "it is compared as true or false"
     else:
         effect = f"it is compared as a {'text' if isinstance(published, str) else 'number'}"
-    detail = f"{name} is declared as {KINDS_IN_WORDS[kind]}, but {repr(published)[:60]} is not one: {effect}"
+    written = str(published).lower() if isinstance(published, bool) else repr(published)[:60]
+    detail = f"{name} is declared as {KINDS_IN_WORDS[kind]}, but {written} is not one: {effect}"
     return Note("not-of-kind", name, detail)
 
 

@@ -23,7 +23,7 @@ from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
-from kindcast.semantic.events.canonical_events import OBJECTS, Canonicaliser
+from kindcast.semantic.events.canonical_events import KINDS_IN_WORDS, OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
 from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Quantity, Resource, TypedText, Value
@@ -84,8 +84,8 @@ class _Member:
     take a number unchanged (None: not known yet, or numbers are converted); and the cells of cached values."""
 
     __slots__ = (
-        "attributes", "cells", "elements", "is_measured", "is_plain", "lacks_unit", "names", "noted", "numbers",
-        "present", "raw", "shapes", "sibling", "states", "strange", "texts", "units", "unnoted",
+        "attributes", "cells", "elements", "is_measured", "is_plain", "lacks_unit", "names", "no_booleans", "noted",
+        "numbers", "present", "raw", "shapes", "sibling", "states", "strange", "texts", "units", "unnoted",
     )  # fmt: skip
 
     def __init__(self, raw: str, names: tuple[str, ...], attributes: Mapping[str, AttributeId]) -> None:
@@ -100,6 +100,8 @@ class _Member:
         self.is_measured = False
         """Whether a number without a unit may need a note, because the attribute has a declared unit, or is declared as
         a kind that a number may not be."""
+        self.no_booleans = False
+        """Whether a boolean needs a note, because of the declared kind."""
         self.is_plain = False
         """Whether the attribute is not declared, and no subscription compares it."""
         self.unnoted = False
@@ -116,7 +118,7 @@ class _Member:
         self.texts: dict[str, Cell] = {}
         self.cells: dict[tuple[type, Any, str | None], Cell] = {}
         self.noted: dict[Any, tuple[Note, ...]] = {}
-        """A value or (number, unit) → the notes about it."""
+        """A text, or the type, the value and the unit beside it → the notes about it."""
         self.strange: tuple[Note, ...] | None = None
         """The notes about the name itself. None: not determined yet."""
         self.shapes: dict[tuple[Any, ...], _Shape] = {}
@@ -629,6 +631,7 @@ class EventPlans:
                 each is not None and (each.unit is not None or each.kind in ("instant", "version", "ip"))
                 for each in declarations
             )
+            member.no_booleans = any(each is not None and each.kind in KINDS_IN_WORDS for each in declarations)
             declared = declarations[0]
             if declared is not None and declared.unit_from is not None:
                 member.sibling = declared.unit_from.rpartition(".")[2]
@@ -770,7 +773,8 @@ class EventPlans:
 
     def _values(self, groups: list[_Group]) -> Iterator[tuple[_Member, Any, str | None]]:
         """Yields the values about which a note is possible, each with the unit from a sibling attribute: texts,
-        quantities, and numbers that have or lack a unit. Texts without notes are left out if that is cached."""
+        booleans, quantities, and numbers that have or lack a unit. Texts without notes are left out if that is
+        cached."""
         names, plain = self.canonicaliser.names, self._plain
         for shape, data, depth, array, items in groups:
             pairs = zip(shape.members, data.values(), strict=True) if array is None else zip(repeat(array), items)
@@ -782,6 +786,9 @@ class EventPlans:
                         yield member, value, None
                 elif kind is TypedText:
                     yield member, value.text, None
+                elif kind is bool:
+                    if member.no_booleans:
+                        yield member, value, None
                 elif kind is Node:
                     inner = self._shape(member, value)
                     groups.append((inner, value, depth + 1, None, ()))
@@ -808,7 +815,7 @@ class EventPlans:
     def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
         """Returns the notes about one value."""
         is_kept = type(value) not in OBJECTS  # these contain an object, which cannot be hashed
-        key = value if unit is None else (value, unit)
+        key = value if unit is None and type(value) is str else (type(value), value, unit)  # True equals 1
         known = member.noted.get(key) if is_kept else None
         if known is not None:
             return known

@@ -182,6 +182,20 @@ def test_notes_about_texts_that_nobody_asks_about(text: str, code: str | None) -
     assert set(matcher.read(event).notes(100)) == set(matcher.read(matcher.canonicalise(event)).notes(100))
 
 
+@pytest.mark.parametrize("kind", ["number", "instant", "version", "ip"])
+def test_true_and_false_are_no_numbers_dates_versions_or_addresses(kind: str) -> None:
+    """The notes about true are not those about 1, which equals it in Python, whichever comes first."""
+    matcher = Matcher(Vocabulary(attributes={"x": {"kind": kind}, "y": {"kind": "text"}}))
+    of_number = ["not-of-kind"] if kind in ("version", "ip") else []
+    for value, expected in ((1, of_number), (True, ["not-of-kind"]), (1.0, of_number), (False, ["not-of-kind"])):
+        event = {"x": value, "y": value}
+        assert matcher._plans.planned(event) is not None
+        for read in (matcher.read(event), matcher.read(matcher.canonicalise(event))):
+            assert [note.code for note in read.notes(100)] == expected
+    (note,) = matcher.read({"x": True}).notes(100)
+    assert "but true is not one" in note.detail
+
+
 @pytest.mark.parametrize("first", [0, 250])
 def test_misspelt_names_are_looked_for_among_the_first_ones(matcher: Matcher, first: int) -> None:
     """However many an event has: each costs more than reading its value. The same by a plan and of an event that is

@@ -46,10 +46,14 @@ from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.subscriptions import find_subscription
 from kindcast.server.strict_json import decode
+from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = ["router"]
 
 T = TypeVar("T")
+
+EVENTS_AT_A_TIME = 200
+"""The number of results that are written before the event loop turns to other requests."""
 
 router = APIRouter(prefix="/v1", tags=["matching"])
 
@@ -128,15 +132,17 @@ async def _matched(
         )
     if len(items) > settings.max_events_per_request:
         raise Problem("too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
-    decoded = await asyncio.to_thread(lambda: [_decoded(reader, item, sight.view) for item in items])
+    decoded = await run_to_the_end(lambda: [_decoded(reader, item, sight.view) for item in items])
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
     budget = broker.reading_budget()
-    listed = [
-        await _of_document(each, next(results), broker, reader, late_matching, budget, sight)
-        if isinstance(each, DecodedEvent)
-        else _result(EventMatches([], problem=each), broker)
-        for each in decoded
-    ]
+    listed: list[dict[str, Any]] = []
+    for each in decoded:
+        if isinstance(each, DecodedEvent):
+            listed.append(await _of_document(each, next(results), broker, reader, late_matching, budget, sight))
+        else:
+            listed.append(_result(EventMatches([], problem=each), broker))
+        if not len(listed) % EVENTS_AT_A_TIME:
+            await asyncio.sleep(0)
     return answer({"results": listed, "vocabulary_version": broker.vocabulary.version})
 
 

@@ -95,7 +95,7 @@ _log = logging.getLogger("kindcast.broker")
 MATCHED_OUTSIDE = 200
 """The maximum number of events in one command of `accept_matches`. One command takes some hundredths of a second."""
 
-SLICE_SECONDS = 0.01
+SLICE_SECONDS = 0.003
 """The approximate time for which `match` may occupy the broker's thread in one command."""
 SPREAD_SECONDS = 0.02
 """The pause between two checks of what other servers have applied."""
@@ -444,7 +444,8 @@ class Broker:
 
     async def match(self, events: Sequence[Event]) -> list[EventMatches]:
         """Returns what each event would match now, all under one vocabulary. Nothing is stored. The events are matched
-        in slices, and other commands are executed in between. A cancelled call stops after the current slice."""
+        in slices, and all other commands that wait are executed in between. A cancelled call stops after the current
+        slice."""
 
         def work(
             group: Group, some: Sequence[Event], read: Sequence[ReadGraph | None]
@@ -460,7 +461,7 @@ class Broker:
             now = slice(len(found), len(found) + size)
             some = events[now]
             matched, seconds, under = await self._submit(
-                partial(work, some=some, read=graphs[now]), weight=len(some), reads_only=True
+                partial(work, some=some, read=graphs[now]), weight=len(some), reads_only=True, patient=True
             )
             if under != version:
                 found, version = [], under  # the vocabulary has changed: begin again with the first event
@@ -814,6 +815,7 @@ class Broker:
         *,
         weight: int = 1,
         reads_only: bool = False,
+        patient: bool = False,
         publication: Publication | None = None,
     ) -> T:
         if self._thread is None:
@@ -824,7 +826,14 @@ class Broker:
         self._waiting += weight
         self._since[answer] = time.monotonic()
         try:
-            command = Command(work=work, answer=answer, weight=weight, reads_only=reads_only, publication=publication)
+            command = Command(
+                work=work,
+                answer=answer,
+                weight=weight,
+                reads_only=reads_only,
+                patient=patient,
+                publication=publication,
+            )
             self._thread.submit(command)
             return await answer
         finally:

@@ -24,6 +24,8 @@ from kindcast.server.worker_threads import run_to_the_end
 __all__ = ["GraphReading"]
 
 SLICE_SECONDS = 0.02
+EVENTS_AT_A_TIME = 500
+"""The number of events that the event loop looks at before it turns to other requests."""
 """How long a request reads before it is the turn of another one."""
 SMALL = 1 << 12
 """A document of up to this many characters is read at once if nobody else is reading, because a thread costs more."""
@@ -86,7 +88,11 @@ class GraphReading:
     async def read_events(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph | None]:
         """Reads the events that are graphs under `vocabulary`. Returns None for the others."""
         reader = self._quick.reader(vocabulary)
-        graphs = [number for number, each in enumerate(events) if reader.may_hold_graph(each)]
+        graphs: list[int] = []
+        for start in range(0, len(events), EVENTS_AT_A_TIME):
+            some = enumerate(events[start : start + EVENTS_AT_A_TIME], start)
+            graphs += [number for number, each in some if reader.may_hold_graph(each)]
+            await asyncio.sleep(0)
         found = await self._read([events[number] for number in graphs], vocabulary, self.budget()) if graphs else []
         known = dict(zip(graphs, found, strict=True))
         return [known.get(number) for number in range(len(events))]

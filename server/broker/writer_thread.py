@@ -14,6 +14,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby, takewhile
@@ -41,12 +42,14 @@ _log = logging.getLogger("kindcast.broker")
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Work for the thread, and the future for its result. `weight` is its size in events. Work with `reads_only` must
-    not use `Group.connection`. Consecutive commands with a `publication` are executed as one."""
+    not use `Group.connection`. Consecutive commands with a `publication` are executed as one. `patient` work waits
+    until everything else is answered, and then one such command is executed at a time."""
 
     work: Callable[[Group], Any]
     answer: "asyncio.Future[Any]"
     weight: int = 1
     reads_only: bool = False
+    patient: bool = False
     publication: Publication | None = None
 
 
@@ -89,6 +92,7 @@ class BrokerThread:
         self._observe_matching = observe_matching
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._patient: deque[Command] = deque()
         self._door = threading.Lock()
         self._closed = False
         self._doubtful: Group | None = None
@@ -135,12 +139,11 @@ class BrokerThread:
             stopping = False
             while not stopping:
                 commands, stopping = self._take()
-                try:
-                    self._serve(commands)
-                except BaseException:
-                    self._refuse(commands)
-                    raise
-                if not commands or stopping:
+                if commands or not self._patient:
+                    self._serve_or_refuse(commands)
+                if self._patient and not stopping:
+                    self._serve_or_refuse([self._patient.popleft()])
+                elif not commands or stopping:
                     self._keep(stopping)
         except BaseException:
             _log.exception("the broker stopped because of an error: restart the server")
@@ -151,22 +154,33 @@ class BrokerThread:
                 self._connection.close()
 
     def _take(self) -> tuple[list[Command], bool]:
-        """Takes the waiting commands, up to the size of a group. Waits for the first command or the next sweep. Returns
-        also whether the thread must stop."""
+        """Takes the waiting commands, up to the size of a group, and moves patient ones to their own queue. If nothing
+        waits, waits for the first command or the next sweep. Returns also whether the thread must stop."""
         commands: list[Command] = []
         weight = 0
-        patience = max(0.0, self._sweeper.due_at() - CLOCK.now())
+        patience = 0.0 if self._patient else max(0.0, self._sweeper.due_at() - CLOCK.now())
         try:
             command = self._queue.get(timeout=patience)
             while command is not None:
-                commands.append(command)
-                weight += command.weight
+                if command.patient:
+                    self._patient.append(command)
+                else:
+                    commands.append(command)
+                    weight += command.weight
                 if weight >= self._max_group_events:
                     return commands, False
                 command = self._queue.get_nowait()
         except queue.Empty:
             return commands, False
         return commands, True
+
+    def _serve_or_refuse(self, commands: list[Command]) -> None:
+        """Executes commands as one group. After an error that ends the thread they are refused."""
+        try:
+            self._serve(commands)
+        except BaseException:
+            self._refuse(commands)
+            raise
 
     def _keep(self, stopping: bool) -> None:
         """Called when the queue is empty: updates the witness and writes a snapshot if one is due."""
@@ -360,14 +374,12 @@ class BrokerThread:
         """Refuses the waiting commands after the thread has ended."""
         with self._door:
             self._closed = True
-        refused: list[Answer] = []
-        try:
+        waiting = list(self._patient)
+        self._patient.clear()
+        with contextlib.suppress(queue.Empty):
             while True:
-                command = self._queue.get_nowait()
-                if command is not None:
-                    refused.append((command, None, StoreUnavailable("the server is stopping")))
-        except queue.Empty:
-            self._answer(refused)
+                waiting.extend(each for each in (self._queue.get_nowait(),) if each is not None)
+        self._answer([(command, None, StoreUnavailable("the server is stopping")) for command in waiting])
 
 
 def _match_ahead(state: State, commands: Sequence[Command]) -> Ahead | None:

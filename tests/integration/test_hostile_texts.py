@@ -3,13 +3,17 @@
 import asyncio
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 
+from kindcast.semantic import Event
 from kindcast.server.api.health import readyz
 from kindcast.server.api.problem_types import Problem
+from kindcast.server.broker import broker as broker_module
+from kindcast.server.broker.publishing import EventMatches
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.broker import event, matched, new, run, running
 
@@ -82,6 +86,39 @@ def test_events_that_are_only_matched_let_publishers_in_between(tmp_path: Path) 
             left.cancel()
             assert await matched(broker, a="abbc") == 1
             assert broker.waiting == 0
+
+    run(body)
+
+
+def test_other_commands_do_not_wait_for_each_request_that_only_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those wait until everything else is answered. Then one slice of one of them is matched at a time."""
+    done: list[str] = []
+
+    def matching(state: object, now: float, events: Sequence[Event], *more: object) -> list[EventMatches]:
+        done.extend("matched" for _ in events)
+        return [EventMatches([]) for _ in events]
+
+    monkeypatch.setattr(broker_module, "match_events", matching)
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            gate, held = threading.Event(), threading.Event()
+
+            def hold(connection: object) -> None:
+                held.set()
+                gate.wait()
+
+            holding = asyncio.ensure_future(broker.execute(hold))
+            await asyncio.to_thread(held.wait)  # what is sent from now on waits together
+            asked = [asyncio.ensure_future(broker.match([event(a=1).event])) for _ in range(5)]
+            writing = asyncio.ensure_future(broker.execute(lambda connection: done.append("written")))
+            while broker.waiting < 1 + len(asked) + 1:
+                await asyncio.sleep(0.001)
+            gate.set()
+            await asyncio.gather(holding, writing, *asked)
+            assert done == ["written", *["matched"] * len(asked)]
 
     run(body)
 

@@ -81,7 +81,7 @@ def test_what_an_archive_taught_is_where_a_fresh_matcher_begins(tmp_path: Path, 
     )
     assert done.returncode == 0, done.stdout[-1_000:]
     assert json.loads(done.stdout.splitlines()[-1])["result"]["operator_predicates"] >= 2
-    records = read_priors(tmp_path / "out" / "priors.json")
+    records = [each | {"seconds": 0.0} for each in read_priors(tmp_path / "out" / "priors.json")]  # no matter how long
     known = {each["operator"]: each for each in records if each["predicate"] is None}
     assert known["rare"]["held"] / known["rare"]["asked"] < 0.3
     swapped = [each | {"operator": {"rare": "usual", "usual": "rare"}[each["operator"]]} for each in records]

@@ -48,7 +48,7 @@ from kindcast.server.store import shards, system
 from kindcast.server.store.database import ADVISORY_LOCK, enter_schema, in_schema, normalised
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
-from kindcast.server.store.ledger import LAYOUT, Totals, read_totals
+from kindcast.server.store.ledger import LAYOUT, Totals, read_totals, uncounted
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.servers import SNAPSHOT
 from kindcast.server.store.servers import metadata as of_servers
@@ -393,7 +393,7 @@ def _look(connection: Connection, checked: Checked) -> None:
             after, found = look(connection, after, ROWS_CHECKED_AT_ONCE)
             checked.damage += [f"damaged: {each}" for each in found]
     totals = checked.totals = read_totals(connection)
-    if totals.matches != totals.delivered + totals.pending + totals.dead + totals.discarded:
+    if uncounted(connection):
         checked.damage.append("the ledger does not add up: matches = delivered + pending + dead + discarded")
     decided = totals.parked_matched + totals.parked_unmatched + totals.parked_given_up + totals.parked_withdrawn
     if totals.parked != decided + totals.parked_waiting:

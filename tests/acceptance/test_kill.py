@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kindcast import Client
+from kindcast.server.store.backup import MAIN, check
 from tests.harness.crash_history import broken_promises
 from tests.harness.crash_run import CrashRun
 from tests.harness.killed_server import VARIABLE
@@ -52,11 +53,13 @@ def test_server_killed_again_and_again_keeps_every_promise(tmp_path: Path) -> No
         for request in receiver.requests():
             arrived[request.path].append((request.headers["webhook-id"], request.message))
         stored, books = run.stored(), run.books()
+        checked = check(f"sqlite:///{tmp_path / 'data' / MAIN}")
         broken = broken_promises(run.history, stored, pulled, arrived)
     folder = Path(os.environ.get("KINDCAST_KILL_HISTORY", tmp_path))
     where = "" if not broken else run.history.write(folder / f"kill-{SEED}.ndjson")
     assert broken == [], f"seed {SEED}, history in {where}"
     assert run.history.in_doubt() == {}
+    assert checked.damage == []  # counts what waits, and compares it with the ledger
     parts = ("matches_delivered", "matches_pending", "dead_letters", "matches_discarded")
     assert books["events_accepted"] == len(stored)
     assert books["matches"] == sum(books[part] for part in parts)

@@ -144,6 +144,7 @@ def seen(connection: Connection) -> Seen:
             found.got[pair] = (each.position != sequence, max(bound, default=None))
     assert not found.got.keys() & found.waits.keys()
     totals = ledger.read_totals(connection)
+    assert ledger.uncounted(connection) == 0
     found.totals = {name: getattr(totals, name) for name in TOTALS}
     decided = sum(found.totals.values()) - totals.parked
     assert totals.parked == decided + totals.parked_waiting, totals

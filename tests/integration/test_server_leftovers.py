@@ -23,6 +23,7 @@ async def counted(broker: Broker) -> tuple[int, int, ledger.Totals]:
     def read(connection: Any) -> tuple[int, int, ledger.Totals]:
         rows = connection.execute(select(func.count()).select_from(attempts)).scalar_one()
         left = connection.execute(select(func.count()).select_from(leftovers)).scalar_one()
+        assert ledger.uncounted(connection) == 0
         return rows, left, ledger.read_totals(connection)
 
     rows, left, totals = await broker.read(read)

@@ -6,9 +6,8 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.ontology.formats import CONTENT_TYPES, syntax_of_extension
-    from kindcast.semantic.ontology.isolated_reading import read_encoded, read_isolated
     from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
-    from kindcast.semantic.ontology.loader import read, read_several
+    from kindcast.semantic.ontology.loader import read, read_encoded, read_isolated, read_several
     from kindcast.semantic.ontology.reasoning.owl import Reasoner, find_java
     from kindcast.semantic.ontology.records import (
         ConceptRecord,
@@ -52,9 +51,8 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.semantic.ontology.isolated_reading": ("read_encoded", "read_isolated"),
         "kindcast.semantic.ontology.isolation": ("Cancelled", "Cost", "Isolation"),
-        "kindcast.semantic.ontology.loader": ("read", "read_several"),
+        "kindcast.semantic.ontology.loader": ("read", "read_encoded", "read_isolated", "read_several"),
         "kindcast.semantic.ontology.reasoning.owl": ("Reasoner", "find_java"),
         "kindcast.semantic.ontology.records": (
             "ConceptRecord",

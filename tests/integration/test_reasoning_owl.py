@@ -11,8 +11,8 @@ import pytest
 from kindcast import Vocabulary
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import Ontology, read
-from kindcast.semantic.ontology.isolated_reading import read_isolated
 from kindcast.semantic.ontology.isolation import Cancelled, Cost
+from kindcast.semantic.ontology.loader import read_isolated
 from kindcast.semantic.ontology.reasoning import axioms as axioms_module
 from kindcast.semantic.ontology.reasoning.owl import Reasoner
 from tests.harness.hard_ontology import HARD

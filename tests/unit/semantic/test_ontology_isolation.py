@@ -18,8 +18,8 @@ import pytest
 
 from kindcast.semantic.errors import OntologyError, TooCostly, UnsupportedFormat
 from kindcast.semantic.ontology import framing, records
-from kindcast.semantic.ontology.isolated_reading import read_task
 from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation, run_isolated
+from kindcast.semantic.ontology.loader import read_task
 from kindcast.semantic.ontology.records import Limits
 
 MIB = 1 << 20

@@ -4,7 +4,7 @@ import pytest
 
 from kindcast.semantic.errors import OntologyError, UnknownRelation
 from kindcast.semantic.ontology import Limits, RelationRecord, read
-from kindcast.semantic.ontology.isolated_reading import read_isolated
+from kindcast.semantic.ontology.loader import read_isolated
 from kindcast.semantic.ontology.records import decode, encode
 
 HEAD = """@prefix : <http://e/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .

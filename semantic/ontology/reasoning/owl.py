@@ -22,7 +22,7 @@ from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
 from kindcast.semantic.ontology.records import Ontology, Progress, decode, encode
 
 if TYPE_CHECKING:
-    from kindcast.semantic.ontology.reasoning.axioms import Axioms
+    from kindcast.semantic.ontology.reasoning.hermit import Axioms
 
 __all__ = ["Reasoner", "available", "classified", "classified_encoded", "find_java", "hermit_classpath"]
 

@@ -10,7 +10,7 @@ from kindcast.semantic.ontology import extraction as known
 from kindcast.semantic.ontology.extraction import Known
 from kindcast.semantic.ontology.loader import read_with_axioms
 from kindcast.semantic.ontology.reasoning import hermit, owl
-from kindcast.semantic.ontology.reasoning.axioms import Axioms
+from kindcast.semantic.ontology.reasoning.hermit import Axioms
 from kindcast.semantic.ontology.reasoning.owl import Reasoner
 
 PREFIXES = """

@@ -49,7 +49,6 @@ __all__ = [
     "read_with_axioms",
 ]
 
-
 # ── `reason="rdfs"`: the RDFS entailments of a document ───────────────────────────────────────────────────────────────
 
 #     p subPropertyOf q, x p y  ⇒  x q y         where q is the nearest predicate that reading uses: skos:broader, …

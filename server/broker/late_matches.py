@@ -30,8 +30,8 @@ from kindcast.server.broker.publishing import (
     as_bindings,
     keep_parked_vocabulary,
     publish_matched,
+    retract_late,
 )
-from kindcast.server.broker.retractions import retract_late
 from kindcast.server.broker.state import LiveSubscriptions
 from kindcast.server.cloudevents import EventReader, arrived
 from kindcast.server.errors import BackfillTooLarge, TooManyMatches

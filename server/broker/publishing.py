@@ -6,11 +6,14 @@ decoded ──known?──▶ duplicate
 
 No operator is called here. Candidates that need an operator are stored with the event, and `kindcast.server.pending`
 decides them. From the index to the list of matches, subscriptions are slots of the matcher; no name is looked up.
+
+Retractions: subscribers who got a withdrawn event get one message about that, no matter which of the two events came
+first.
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -20,20 +23,32 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Note
-from kindcast.semantic.events import Correction, ReadEvent, correction_of
+from kindcast.semantic.events import Correction, ReadEvent, correction_of, is_newer
 from kindcast.semantic.explanations import as_json
 from kindcast.semantic.matching import Failures, MatchTable
 from kindcast.semantic.model import SubscriptionSlot
 from kindcast.semantic.operators import Failure
 from kindcast.server.broker.group import Group
-from kindcast.server.broker.retractions import tell_corrections
 from kindcast.server.broker.state import State
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, arrived
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches
-from kindcast.server.store.events import EventRow, Known, correction_key, find_known, insert_events
-from kindcast.server.store.matches import MatchList, insert_matches, pack_bindings
+from kindcast.server.store.events import (
+    EventRow,
+    Known,
+    add_correction,
+    add_retraction,
+    correction_key,
+    find_about,
+    find_known,
+    find_recipients,
+    find_withdrawing,
+    insert_events,
+    mark_withdrawn,
+    withdrawn_among,
+)
+from kindcast.server.store.matches import MatchList, insert_matches, pack_bindings, packed
 from kindcast.server.store.ontologies import active_versions
-from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary
+from kindcast.server.store.pending import ParkedRow, insert_parked, keep_vocabulary, note_late
 from kindcast.server.store.postings import Numbers, pack_lists
 from kindcast.server.store.shards import first_unmatched
 
@@ -57,6 +72,8 @@ __all__ = [
     "publish",
     "publish_matched",
     "publish_together",
+    "retract_late",
+    "tell_corrections",
     "together",
 ]
 
@@ -604,3 +621,64 @@ def as_bindings(bindings: tuple[tuple[tuple[str, Any], ...], ...]) -> str | None
         return None
     rows = [{name: as_json(value) for name, value in binding} for binding in bindings]
     return msgspec.json.encode(rows).decode()
+
+
+# ── retractions ──────────────────────────────────────────────────────────────────────────────────────────────────────
+#
+#     an event that withdraws ──▶ events about its subject ──┐
+#     an event about a subject that was withdrawn before ────┴──▶ for each a message to all who have it
+#     a late match of an event that is withdrawn ───────────────▶ the same, to those who have it now
+#
+# The message has its own position. Its event is the withdrawing one, and it names the withdrawn one.
+
+
+def tell_corrections(group: Group, told: Sequence[tuple[int, str, Correction]]) -> None:
+    """Handles events that were stored in this command, each (sequence number, source, correction), in order: stores the
+    correction, and sends the retractions. Cost: a few statements per event."""
+    connection = group.connection
+    for sequence, source, said in told:
+        withdrawn: set[int] = set()
+        for subject in said.withdraws:
+            for about in find_about(connection, source, subject):
+                if about.event not in withdrawn and not is_newer(about.revision, said.revision):
+                    withdrawn.add(about.event)
+                    _retract(group, about.event, by=sequence)
+            add_correction(connection, source, subject, sequence, said.revision, withdraws=True)
+        if said.subject in said.withdraws:
+            continue  # its subject is what it withdraws, so it is no event about it
+        before = find_withdrawing(connection, source, said.subject)
+        add_correction(connection, source, said.subject, sequence, said.revision, withdraws=False)
+        by = next((each.event for each in before if not is_newer(said.revision, each.revision)), None)
+        if by is not None:
+            _retract(group, sequence, by=by)
+
+
+def retract_late(group: Group, matched: dict[int, list[int]]) -> None:
+    """Sends retractions at once for late matches of this command whose event is already withdrawn. `matched` maps
+    sequence numbers to subscriptions."""
+    for withdrawn, by in withdrawn_among(group.connection, matched).items():
+        _send_retraction(group, withdrawn, by, matched[withdrawn])
+
+
+def _retract(group: Group, withdrawn: int, *, by: int) -> None:
+    mark_withdrawn(group.connection, withdrawn, by)
+    _send_retraction(group, withdrawn, by, find_recipients(group.connection, withdrawn, group.now))
+
+
+def _send_retraction(group: Group, withdrawn: int, by: int, recipients: Collection[int]) -> None:
+    """Sends one message to each recipient."""
+    if not recipients:
+        return
+    connection, state = group.connection, group.state
+    before = state.sequence
+
+    def undo() -> None:
+        state.sequence = before
+
+    group.on_undo(undo)
+    state.sequence += 1
+    first = note_late(connection, [(state.sequence, by, len(recipients))], state.last_accepted_at)
+    add_retraction(connection, state.sequence, withdrawn)
+    insert_matches(connection, [packed(state.sequence, by, dict.fromkeys(recipients))])
+    group.totals.update(matches=len(recipients), matched=first)
+    group.touched.update(recipients)

@@ -15,7 +15,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
 from kindcast.server import console, tracing
-from kindcast.server.api import backtests as backtest_routes
 from kindcast.server.api import (
     checks,
     cloudevents_subscriptions,
@@ -116,7 +115,7 @@ def _routes() -> list[BaseRoute]:
         matching.router,
         operators.router,
         operators.data_router,
-        backtest_routes.router,
+        matching.backtest_router,
         health.router,
         keys.router,
         deliveries.router,

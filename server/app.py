@@ -29,7 +29,6 @@ from kindcast.server.api import (
     notifications,
     ontologies,
     operators,
-    outside_matches,
     problem_types,
     subscriptions,
 )
@@ -110,7 +109,7 @@ def _routes() -> list[BaseRoute]:
         subscriptions.router,
         deliveries.live_router,
         events.router,
-        outside_matches.router,
+        events.matches_router,
         notifications.router,
         matching.router,
         operators.router,

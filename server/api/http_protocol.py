@@ -1,5 +1,5 @@
-"""HTTP connections with limits, used by uvicorn. No client can exhaust the server's memory or file descriptors with
-requests that it never finishes.
+"""HTTP connections with limits, used by uvicorn, and the TLS certificate. No client can exhaust the server's memory or
+file descriptors with requests that it never finishes.
 
     bytes ──▶ HttpConnection ──head, body, answer──▶ ConnectionLimits: how many, whose, since when, how many bytes
                    │                                     │ every moment: too slow ──▶ 408, closed
@@ -11,7 +11,10 @@ At a limit, a new connection is not refused while another one can be closed inst
 complete and being executed is never closed, because its client could not know the result. The bytes of a body count
 from their arrival until the answer is complete, because the application holds them until then.
 
-With a certificate, `TlsHandshake` precedes `HttpConnection`, within the same limits.
+With a certificate, `TlsHandshake` precedes `HttpConnection`, within the same limits. The certificate is read from its
+files again whenever they change:
+
+    tls_certificate, tls_key ──▶ ServerCertificate.context() ──▶ the next handshake
 
 A WebSocket counts like the connection over which it was opened, and has the same limits.
 """
@@ -19,15 +22,18 @@ A WebSocket counts like the connection over which it was opened, and has the sam
 import asyncio
 import ipaddress
 import logging
+import os
 import resource
 import socket
+import ssl
 import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from pathlib import Path
+from typing import Any, Literal, NoReturn, cast
 
 import msgspec
 import uvicorn
@@ -38,10 +44,17 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 
 from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES, title_of
-from kindcast.server.security.certificate import ServerCertificate
+from kindcast.server.errors import CertificateUnusable
 from kindcast.server.settings import Settings
 
-__all__ = ["WEBSOCKET_PATH", "ConnectionLimits", "HttpConnection", "WebSocketConnection", "uvicorn_config"]
+__all__ = [
+    "WEBSOCKET_PATH",
+    "ConnectionLimits",
+    "HttpConnection",
+    "ServerCertificate",
+    "WebSocketConnection",
+    "uvicorn_config",
+]
 
 WEBSOCKET_PATH = "/v1/subscriptions/{id}/ws"
 """The only path where a connection becomes a WebSocket. Elsewhere the request to upgrade is ignored."""
@@ -310,6 +323,86 @@ class ConnectionLimits:
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
         self._looked_at = time.monotonic()
         self._timer = loop.call_later(self._tick, self._look, loop)
+
+
+LOOK_SECONDS = 1.0
+"""The shortest interval between two checks of the files of the certificate, which are made when a connection begins."""
+
+_tls_log = logging.getLogger("kindcast.tls")
+
+
+class ServerCertificate:
+    """The certificate of the server. For one event loop. Existing connections keep the certificate with which they
+    began."""
+
+    def __init__(self, certificate: Path, key: Path | None) -> None:
+        """`certificate` is a PEM file with the server's certificate first and then the intermediate certificates. `key`
+        is a PEM file without a passphrase; None if it is in the same file. Raises `CertificateUnusable`."""
+        self._certificate = certificate
+        self._key = key
+        self._seen = self._state()
+        self._context = self._load()
+        self._looked_at = time.monotonic()
+
+    def context(self) -> ssl.SSLContext:
+        """Returns the context for the next handshake. If changed files cannot be used, this is logged once and the
+        previous certificate is kept."""
+        now = time.monotonic()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            state = self._state()
+            if state != self._seen:
+                self._seen = state
+                try:
+                    self._context = self._load()
+                    _tls_log.info("the certificate %s was loaded again", self._certificate)
+                except CertificateUnusable as error:
+                    _tls_log.error("the old certificate stays in use: %s", error)
+        return self._context
+
+    def _files(self) -> list[Path]:
+        return [self._certificate, *([] if self._key is None else [self._key])]
+
+    def _state(self) -> list[tuple[int, int, int] | None]:
+        """Returns a value that changes when a file is replaced or written."""
+        found: list[tuple[int, int, int] | None] = []
+        for each in self._files():
+            try:
+                status = os.stat(each)
+                found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+            except OSError:
+                found.append(None)
+        return found
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 or newer
+        context.set_alpn_protocols(["http/1.1"])
+        for each in self._files():
+            try:
+                each.read_bytes()
+            except OSError as error:
+                raise CertificateUnusable(f"{each} cannot be read: {error.strerror or error}") from error
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=_no_passphrase)
+        except ssl.SSLError as error:
+            key = self._key or self._certificate
+            if error.reason == "KEY_VALUES_MISMATCH":
+                detail = f"the key in {key} does not belong to the first certificate in {self._certificate}"
+            else:
+                detail = f"{self._certificate} and {key} must contain a certificate and its key, as PEM"
+            raise CertificateUnusable(detail) from error
+        except _Encrypted as error:
+            detail = f"the key in {self._key or self._certificate} has a passphrase: store the key without one"
+            raise CertificateUnusable(detail) from error
+        return context
+
+
+class _Encrypted(Exception):
+    """The key needs a passphrase."""
+
+
+def _no_passphrase() -> NoReturn:
+    raise _Encrypted
 
 
 class TlsHandshake(asyncio.Protocol):

@@ -15,9 +15,9 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from kindcast.server.api.http_protocol import ServerCertificate
 from kindcast.server.client import Client, ServerUnreachable
 from kindcast.server.errors import CertificateUnusable
-from kindcast.server.security.certificate import ServerCertificate
 from tests.harness.certificates import Authority
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, make_url
 
 from kindcast.server.broker import Broker
 from kindcast.server.errors import ServerError
-from kindcast.server.pending import LateMatchingService
+from kindcast.server.late_matching import LateMatchingService
 from kindcast.server.store.deliveries import webhooks_wait_since
 from kindcast.server.store.ledger import Totals, read_totals
 from kindcast.server.store.subscriptions import count_by_status

@@ -52,7 +52,7 @@ from kindcast.server.errors import (
     TenantInUse,
 )
 from kindcast.server.history import History, running_history
-from kindcast.server.pending import LateMatchingService, running_late_matching
+from kindcast.server.late_matching import LateMatchingService, running_late_matching
 from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.security.permissions import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings

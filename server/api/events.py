@@ -48,8 +48,8 @@ from kindcast.server.cloudevents import (
     says_several,
 )
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
+from kindcast.server.late_matching import blocking_answers
 from kindcast.server.operators.answers import answering_from
-from kindcast.server.pending.decision import blocking_answers
 from kindcast.server.security.keys import Repeatable
 from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings

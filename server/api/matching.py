@@ -46,9 +46,8 @@ from kindcast.server.cloudevents import (
     event_at,
     says_several,
 )
+from kindcast.server.late_matching import LateMatchingService, blocking_answers, decide_now
 from kindcast.server.operators.answers import answering_from
-from kindcast.server.pending import LateMatchingService
-from kindcast.server.pending.decision import blocking_answers, decide_now
 from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.subscriptions import find_subscription

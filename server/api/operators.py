@@ -19,9 +19,9 @@ from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.broker.operator_commands import forget_data, keep_data, register, unregister
 from kindcast.server.errors import UnknownOperator
+from kindcast.server.late_matching import LateMatchingService
 from kindcast.server.operators.registry import DataKind as Kind
 from kindcast.server.operators.registry import Entry, Key, OwnData, piece_size, read_piece, read_registration
-from kindcast.server.pending import LateMatchingService
 from kindcast.server.store import declarations as store
 
 __all__ = ["AppLateMatching", "data_router", "router"]

@@ -48,8 +48,8 @@ from kindcast.server.cloudevents import EventReader, filters_to_tree
 from kindcast.server.delivery.message import EXPIRY_NOTICE, parse_cursor
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import HiddenAttribute, ServerError, UnknownSubscription
+from kindcast.server.late_matching import subscription_plan
 from kindcast.server.observation import recent_attributes
-from kindcast.server.pending.decision import subscription_plan
 from kindcast.server.security.callers import ANYBODY, Caller
 from kindcast.server.security.egress import SinkRefused
 from kindcast.server.security.keys import Claim, Repeatable, hashed, new_ticket, random_bytes

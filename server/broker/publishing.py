@@ -4,8 +4,9 @@ decoded ──known?──▶ duplicate
     └─▶ read ──▶ match_read ──slots──▶ rows of events, lists of matches, parked candidates ──▶ one insert for many
           └─where somebody wants notes: all values
 
-No operator is called here. Candidates that need an operator are stored with the event, and `kindcast.server.pending`
-decides them. From the index to the list of matches, subscriptions are slots of the matcher; no name is looked up.
+No operator is called here. Candidates that need an operator are stored with the event, and
+`kindcast.server.late_matching` decides them. From the index to the list of matches, subscriptions are slots of the
+matcher; no name is looked up.
 
 Retractions: subscribers who got a withdrawn event get one message about that, no matter which of the two events came
 first.

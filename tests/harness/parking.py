@@ -18,8 +18,8 @@ from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.broker.operator_commands import register, unregister
 from kindcast.server.cloudevents import DecodedEvent
+from kindcast.server.late_matching import LateMatchingService, running_late_matching
 from kindcast.server.operators.registry import Registration
-from kindcast.server.pending import LateMatchingService, running_late_matching
 from kindcast.server.settings import Settings
 from kindcast.server.store import ledger
 from kindcast.server.store.matches import recipients_of

@@ -17,12 +17,12 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from kindcast.semantic import Matcher, Vocabulary
+from kindcast.server import late_matching
 from kindcast.server.broker import Broker
 from kindcast.server.broker.membership import PreparedVocabulary, ReadTrees
 from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.broker.vocabulary_commands import unpacked
 from kindcast.server.errors import StoreInUse
-from kindcast.server.pending import decision as pending_decision
 from kindcast.server.settings import Settings
 from kindcast.server.store import servers
 from kindcast.server.store.servers import (
@@ -269,7 +269,7 @@ def test_statistics_of_operators_are_those_of_the_server_that_decides(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No lease ends meanwhile: a server that loses its lease reads what was stored, and forgets what was not."""
-    monkeypatch.setattr(pending_decision, "KEEP_SECONDS", 0.2)
+    monkeypatch.setattr(late_matching, "KEEP_SECONDS", 0.2)
     with running_service() as service:
         settings = {"allow_private_sinks": True, "plugins": False, "lease_seconds": 60.0}
         with running_two(database, tmp_path, **settings) as (first, second):

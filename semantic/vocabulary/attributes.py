@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, get_args
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError, property_in_words
 from kindcast.semantic.flatten import UNIT_KEYS
 from kindcast.semantic.ontology.records import Label, PropertyRecord, local_name
-from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
+from kindcast.semantic.vocabulary.derivation import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import (
     CodeMembers,
     Domain,

@@ -27,8 +27,8 @@ from urllib.parse import unquote
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
 from kindcast.semantic.flatten import problem_at
 from kindcast.semantic.units.patterns import compile_pattern
-from kindcast.semantic.vocabulary.arithmetic import parse_arithmetic
 from kindcast.semantic.vocabulary.attributes import MOST_MEMBERS, enumeration
+from kindcast.semantic.vocabulary.derivation import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import (
     STATED,
     Correctable,

@@ -7,7 +7,7 @@ import pytest
 from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.subscriptions.compilation import restore_expression
-from kindcast.semantic.vocabulary.arithmetic import MOST_ATTRIBUTES, MOST_NODES, names_in, parse_arithmetic
+from kindcast.semantic.vocabulary.derivation import MOST_ATTRIBUTES, MOST_NODES, names_in, parse_arithmetic
 
 OFFER: dict[str, Any] = {
     "required": ["price"],

@@ -1,17 +1,42 @@
-"""Metrics for /metrics: counters of this process, and totals and gauges read from the store on request.
+"""Metrics for /metrics, and the measurements of one day for /v1/series.
 
-No metric has a label for a subscription, a concept or an event type, because users decide how many there are.
+/metrics has counters of this process, and totals and gauges read from the store on request. No metric has a label for a
+subscription, a concept or an event type, because users decide how many there are.
+
+    totals of the store, metrics of the process ──a sample──▶ rings ──▶ GET /v1/series
+
+The measurements of one day are in memory: 2,880 samples, one every 30 seconds. They take some 400 KB, and 46 KB for
+each of at most 20 operators. They are lost at a restart. Rates are differences of totals divided by the time between
+two samples.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import asyncio
+import logging
+import resource
+import sys
+import time
+from array import array
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
+from sqlalchemy import Connection, make_url
 
-from kindcast.server.store.ledger import Totals
+from kindcast.server.errors import ServerError
+from kindcast.server.store.deliveries import webhooks_wait_since
+from kindcast.server.store.ledger import Totals, read_totals
+from kindcast.server.store.subscriptions import count_by_status
 
-__all__ = ["Metrics"]
+if TYPE_CHECKING:
+    from kindcast.server.broker import Broker
+    from kindcast.server.late_matching import LateMatchingService
+
+__all__ = ["History", "Metrics", "running_history"]
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # each series would come twice, once with its birthday
 
@@ -143,3 +168,207 @@ def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> I
         by_status.add_metric([status], subscriptions.get(status, 0))
     yield by_status
     yield InfoMetricFamily("kindcast_ontology_version", "The vocabulary in force", value={"version": version})
+
+
+# ── the measurements of one day ──────────────────────────────────────────────────────────────────────────────────────
+
+STEP_SECONDS = 30.0
+KEPT = 2_880
+"""The number of samples of one day."""
+
+SERIES: Final[dict[str, str]] = {
+    "events_per_second": "events accepted a second",
+    "matches_per_second": "matches a second",
+    "deliveries_per_second": "matches acknowledged, or accepted by a sink, a second",
+    "failures_per_second": "failed webhook attempts a second",
+    "match_seconds": "mean seconds to read and match an event",
+    "match_p99_seconds": "99 of 100 events were read and matched in less (upper end of the bucket)",
+    "commit_seconds": "mean seconds of a commit",
+    "matches_pending": "matches not yet delivered",
+    "webhook_lag_seconds": "age of the oldest event that waits for a webhook",
+    "dead_letters": "matches that wait for a disabled webhook",
+    "queue_waiting": "commands that wait for the broker",
+    "subscriptions": "active subscriptions",
+    "index_bytes": "bytes of index and caches",
+    "index_segments": "segments of the index",
+    "index_clusters": "clusters of the segments",
+    "index_segment_rows": "clauses in segments",
+    "index_memtable_rows": "clauses in memtables, not yet in a segment",
+    "memory_bytes": "largest memory of the process so far, in bytes",
+    "database_bytes": "bytes of the database file",
+}
+"""Name → description. An unknown value is null."""
+ENCODED = 8
+"""The number of different answers that are kept until the next sample. All pages of the console request the same."""
+SHARED = ("memory_bytes",)
+"""The series of the whole process."""
+
+MOST_OPERATORS = 20
+"""The number of most frequently called operators whose cost and selectivity are kept."""
+
+_log = logging.getLogger(__name__)
+
+
+class History:
+    """The measurements of one application. For its event loop."""
+
+    def __init__(self, broker: "Broker", late_matching: "LateMatchingService") -> None:
+        self._broker = broker
+        self._late_matching = late_matching
+        self._times: array[float] = array("d")
+        self._rings: dict[str, array[float]] = {name: array("d") for name in SERIES}
+        self._operators: dict[str, tuple[array[float], array[float]]] = {}
+        self._before: tuple[float, Totals, Mapping[str, float]] | None = None
+        self._encoded: dict[tuple[int, bool], bytes] = {}
+
+    async def run(self) -> None:
+        """Takes a sample every 30 seconds until it is cancelled."""
+        while True:
+            try:
+                await self.sample()
+            except ServerError as error:
+                _log.warning("no sample for the history: %s", error)
+            await asyncio.sleep(STEP_SECONDS)
+
+    async def sample(self) -> None:
+        """Takes a sample now. Raises `StoreUnavailable`."""
+
+        def read(connection: Connection) -> tuple[Totals, dict[str, int], float | None]:
+            totals = read_totals(connection)
+            return totals, count_by_status(connection), webhooks_wait_since(connection) if totals.pending else None
+
+        totals, subscriptions, waits_since = await self._broker.read(read)
+        index_bytes = await self._broker.index_bytes()
+        structure = await self._broker.index_structure()
+        learned = await self._learned()
+        now, counted = time.time(), self._broker.metrics.counted()
+        values: dict[str, float | None] = {
+            "matches_pending": totals.pending,
+            "webhook_lag_seconds": 0.0 if waits_since is None else max(0.0, now - waits_since),
+            "dead_letters": totals.dead,
+            "queue_waiting": self._broker.waiting,
+            "subscriptions": subscriptions.get("active", 0),
+            "index_bytes": index_bytes,
+            "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            * (1 if sys.platform == "darwin" else 1024),
+            "database_bytes": _database_bytes(self._broker),
+            **{f"index_{name}": count for name, count in structure.items()},
+        }
+        if self._before is not None and now > self._before[0]:
+            values |= _rates(now - self._before[0], self._before[1], totals, self._before[2], counted)
+        self._before = now, totals, counted
+        unknown = [float("nan")] * len(self._times)
+        self._operators = {
+            name: self._operators.get(name) or (array("d", unknown), array("d", unknown)) for name in learned
+        }
+        self._times.append(now)
+        for name, ring in self._rings.items():
+            value = values.get(name)
+            ring.append(float("nan") if value is None else value)
+        for name, rings in self._operators.items():
+            for ring, value in zip(rings, learned[name], strict=True):
+                ring.append(value)
+        for ring in (self._times, *self._rings.values(), *(each for pair in self._operators.values() for each in pair)):
+            del ring[:-KEPT]
+        self._encoded.clear()
+
+    async def _learned(self) -> dict[str, tuple[float, float]]:
+        """Returns cost and selectivity of the most frequently called operators, and of those that were among them
+        before."""
+        matchers = self._late_matching.late_matchers
+        records = await matchers.run(lambda: dict(matchers.experience.operators))
+        known = self._broker.state.operators.entries
+        called = sorted((each for each in records if each in known), key=lambda each: -records[each].evaluations)
+        shown = list(dict.fromkeys([*(each for each in called if each in self._operators), *called]))[:MOST_OPERATORS]
+        declared = {name: known[name].operator for name in shown}
+        return {
+            name: (records[name].cost(each.cost), records[name].selectivity(each.selectivity))
+            for name, each in declared.items()
+        }
+
+    def encoded(self, points: int, *, whole_process: bool) -> bytes:
+        """Returns the result of `as_json` encoded. It is encoded once for all equal requests between two samples."""
+        key = points, whole_process
+        if key not in self._encoded:
+            if len(self._encoded) >= ENCODED:
+                self._encoded.clear()
+            self._encoded[key] = msgspec.json.encode(self.as_json(points, whole_process=whole_process))
+        return self._encoded[key]
+
+    def as_json(self, points: int, *, whole_process: bool) -> dict[str, Any]:
+        """Returns at most `points` samples, evenly spread and including the newest. Without `whole_process`, values
+        that several tenants share are left out."""
+        count = len(self._times)
+        every = max(1, -(-count // points))
+        places = range((count - 1) % every, count, every)
+        return {
+            "step_seconds": STEP_SECONDS * every,
+            "times": [round(self._times[each], 3) for each in places],
+            "series": {
+                name: {
+                    "description": SERIES[name],
+                    "values": [_known(ring[each]) if whole_process or name not in SHARED else None for each in places],
+                }
+                for name, ring in self._rings.items()
+            },
+            "operators": {
+                name: {
+                    "cost": [_known(cost[each]) for each in places],
+                    "selectivity": [_known(selectivity[each]) for each in places],
+                }
+                for name, (cost, selectivity) in sorted(self._operators.items())
+            },
+        }
+
+
+@asynccontextmanager
+async def running_history(broker: "Broker", late_matching: "LateMatchingService") -> AsyncIterator[History]:
+    """A context manager that takes samples while its block runs."""
+    history = History(broker, late_matching)
+    sampling = asyncio.create_task(history.run(), name="history")
+    try:
+        yield history
+    finally:
+        sampling.cancel()
+        await asyncio.gather(sampling, return_exceptions=True)
+
+
+def _rates(
+    seconds: float, was: Totals, totals: Totals, counted_before: Mapping[str, float], counted: Mapping[str, float]
+) -> dict[str, float | None]:
+    gone = {name: value - counted_before.get(name, 0.0) for name, value in counted.items()}
+    return {
+        "events_per_second": (totals.accepted - was.accepted) / seconds,
+        "matches_per_second": (totals.matches - was.matches) / seconds,
+        "deliveries_per_second": (totals.delivered - was.delivered) / seconds,
+        "failures_per_second": (totals.attempts_failed - was.attempts_failed) / seconds,
+        "match_seconds": _mean(gone["match_sum"], gone["match_count"]),
+        "match_p99_seconds": _quantile({name: value for name, value in gone.items() if name.startswith("match_le_")}),
+        "commit_seconds": _mean(gone["commit_sum"], gone["commit_count"]),
+    }
+
+
+def _mean(total: float, count: float) -> float | None:
+    return total / count if count else None
+
+
+def _quantile(buckets: Mapping[str, float], share: float = 0.99) -> float | None:
+    """Returns the upper bound of the bucket with the quantile; None if nothing was observed or the quantile is above
+    all bounds."""
+    bounds = sorted((float(name.removeprefix("match_le_")), value) for name, value in buckets.items())
+    total = bounds[-1][1] if bounds else 0.0
+    found = next((bound for bound, value in bounds if total and value >= share * total), None)
+    return None if found is None or found == float("inf") else found
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _database_bytes(broker: "Broker") -> int | None:
+    """Returns the size of a SQLite file; None for another database."""
+    url = make_url(broker.settings.database_url)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return None
+    path = Path(url.database)
+    return path.stat().st_size if path.exists() else None

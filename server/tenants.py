@@ -51,8 +51,8 @@ from kindcast.server.errors import (
     StoreUnreadable,
     TenantInUse,
 )
-from kindcast.server.history import History, running_history
 from kindcast.server.late_matching import LateMatchingService, running_late_matching
+from kindcast.server.metrics import History, running_history
 from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.security.permissions import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings

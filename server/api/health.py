@@ -16,7 +16,7 @@ from kindcast.server.api.requests import JSON, AppBroker, AppCaller, AppSettings
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
-from kindcast.server.history import History
+from kindcast.server.metrics import History
 from kindcast.server.store.deliveries import webhooks_wait_since
 from kindcast.server.store.ledger import Totals, read_totals
 from kindcast.server.store.servers import members

@@ -14,7 +14,7 @@ from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.server import observation
 from kindcast.server.app import create_app
 from kindcast.server.console import CONTENT_SECURITY_POLICY
-from kindcast.server.history import ENCODED, History
+from kindcast.server.metrics import ENCODED, History
 from kindcast.server.settings import Settings
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.server_thread import running_app

@@ -1,8 +1,293 @@
-"""The entry point of `python -m kindcast.spark_jobs`, and the file for spark-submit."""
+"""The command line of the jobs: `python -m kindcast.spark_jobs match …`, started by `kindcast spark` or spark-submit.
 
+spark-submit is given this file. Progress and summary are reported as JSON lines on standard output
+(`kindcast.spark_jobs.report`). The exit status is 2 for invalid arguments, and 1 if the job fails.
+"""
+
+import argparse
+import json
+import re
+import signal
 import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from kindcast.spark_jobs.commands import main
+from kindcast.semantic.errors import IndexingError, SemanticError
+from kindcast.spark_jobs.report import JobFailed, NoArchive, UnusableOutput, as_lines, tell_problem, tell_result
+
+if TYPE_CHECKING:
+    from kindcast.spark_jobs.snapshot import Inputs
+
+__all__ = ["main"]
+
+MASTERS = re.compile(r"local(\[|-cluster\[|$)|spark://|k8s://|yarn$")
+MISSING = "pyspark is not installed: pip install 'kindcast[spark]' (and Java 17 or newer)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. Returns the exit status."""
+    given = _parser().parse_args(arguments)
+    try:
+        import pyspark  # noqa: F401  only to check that it is installed
+    except ImportError:
+        tell_problem(MISSING)
+        return 1
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    run: Callable[[argparse.Namespace], dict[str, Any]] = given.run
+    try:
+        _check_output(given.output)
+        tell_result(_with_reasons(run(given), given))
+    except (JobFailed, SemanticError, IndexingError, OSError) as error:
+        tell_problem(str(error))
+        return 1
+    except PySparkException as error:
+        tell_problem(f"Spark refuses: {str(error).partition(chr(10))[0]}")
+        return 1
+    except Py4JJavaError as error:
+        tell_problem(f"Spark refuses: {str(error.java_exception.getMessage()).partition(chr(10))[0]}")
+        return 1
+    return 0
+
+
+def _check_output(output: Path | None) -> None:
+    """Raises `UnusableOutput` if `output` exists and is not a folder."""
+    if output is not None and output.exists() and not output.is_dir():
+        raise UnusableOutput(f"{output} is a file: --output must name a folder")
+
+
+def _with_reasons(result: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
+    """Returns the result of a job, with the most frequent reasons for rejected events."""
+    from kindcast.spark_jobs.output import quarantine_reasons
+
+    if not result.get("quarantined"):
+        return result
+    told: dict[str, Any] = {}
+    for name, value in result.items():
+        told[name] = value
+        if name == "quarantined":
+            told["quarantine_reasons"] = quarantine_reasons(Path(given.output))
+    return told
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="spark_jobs", description="Archives and streams through the matcher.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, about in (
+        ("match", _match, "an archive against all subscriptions"),
+        ("normalise", _normalise, "a raw archive to canonical events"),
+        ("learn", _learn, "statistics of predicates and values"),
+        ("stream", _stream, "a stream against all subscriptions"),
+        ("backtest", _backtest, "one expression over an archive"),
+    ):
+        command = commands.add_parser(name, help=about)
+        command.set_defaults(run=run)
+        command.add_argument("--archive", metavar="PATH", help="a file or folder: JSON lines, CSV, Parquet")
+        command.add_argument("--output", type=Path, required=name != "backtest", metavar="DIR")
+        command.add_argument("--ontology", type=Path, action="append", default=[], metavar="FILE")
+        command.add_argument(
+            "--relations", default="", metavar="NAMES", help="relations to keep as hierarchies, separated by commas"
+        )
+        command.add_argument(
+            "--declarations", type=Path, metavar="FILE", help="JSON: attributes, synonyms, rates, schemas, contexts, …"
+        )
+        command.add_argument(
+            "--subscriptions", type=Path, metavar="FILE", help="NDJSON: an object with id and expression on each line"
+        )
+        command.add_argument("--inputs", type=Path, metavar="DIR", help="records as fetched from a server")
+        command.add_argument("--shards", type=int, metavar="N", help="number of parts of the subscriptions")
+        command.add_argument(
+            "--master", metavar="MASTER", help="the Spark master; default: local[*], or that of spark-submit"
+        )
+        command.add_argument("--time", metavar="NAME", help="the member of plain data with the time of the event")
+        command.add_argument("--numbers", default="", metavar="NAMES", help="columns of CSV that hold numbers")
+        if name in ("match", "stream"):
+            command.add_argument("--explode", action="store_true", help="one row per match instead of per event")
+            command.add_argument("--matched-only", action="store_true", help="no rows for events without matches")
+        if name == "match":
+            command.add_argument(
+                "--distinct", action="store_true", help="only the first event with the same source and id"
+            )
+        if name == "stream":
+            command.add_argument("--source", default="files", metavar="NAME", help="files, socket, kafka, …")
+            command.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the source")
+            command.add_argument(
+                "--window",
+                default="1 hour",
+                help="how long a second event with the same source and id counts as a repetition",
+            )
+            command.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="between micro-batches")
+            command.add_argument("--once", action="store_true", help="stop when all present data is matched")
+            command.add_argument("--outbox", action="store_true", help="write matches for POST /v1/matches, too")
+        if name == "backtest":
+            command.add_argument("--expression", required=True, metavar="TEXT")
+            command.add_argument("--language", default="en", metavar="TAG", help="language of labels in explanations")
+    return parser
+
+
+def _match(given: argparse.Namespace) -> dict[str, Any]:
+    from kindcast.spark_jobs.match import Chosen, match_archive
+
+    chosen = Chosen(explode=given.explode, matched_only=given.matched_only)
+    archive = _archive(given)
+    _check_subscriptions(given)
+    snapshot = _snapshot(given)
+    session = _session(given)
+    return match_archive(
+        session,
+        archive,
+        given.output,
+        snapshot,
+        chosen=chosen,
+        read=_read(given),
+        distinct=given.distinct,
+        progress=as_lines,
+    )
+
+
+def _normalise(given: argparse.Namespace) -> dict[str, Any]:
+    from kindcast.spark_jobs.normalise import normalise_archive
+
+    archive = _archive(given)
+    snapshot = _snapshot(given)
+    return normalise_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
+
+
+def _learn(given: argparse.Namespace) -> dict[str, Any]:
+    from kindcast.spark_jobs.learn import learn_archive
+
+    archive = _archive(given)
+    snapshot = _snapshot(given)
+    return learn_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
+
+
+def _backtest(given: argparse.Namespace) -> dict[str, Any]:
+    from kindcast.spark_jobs.match import backtest_archive
+
+    archive = _archive(given)
+    expression = json.loads(given.expression) if given.expression.startswith("{") else given.expression
+    with tempfile.TemporaryDirectory(prefix="kindcast-") as below:
+        snapshot = _inputs(given).snapshot(Path(below))
+        read = _read(given)
+        return backtest_archive(
+            *(_session(given), archive, snapshot, expression), read=read, progress=as_lines, language=given.language
+        )
+
+
+def _stream(given: argparse.Namespace) -> dict[str, Any]:
+    from kindcast.spark_jobs.match import Chosen
+    from kindcast.spark_jobs.stream import FILES, start_stream, stream_events
+
+    for each in given.option:
+        if "=" not in each:
+            raise JobFailed(f"--option {each}: write name=value")
+    options = dict(each.partition("=")[::2] for each in given.option)
+    if given.source == FILES:
+        options.setdefault("path", _needed(given.archive, "--archive"))
+        if "://" not in options["path"] and not Path(options["path"]).is_dir():
+            raise NoArchive(f"there is no folder {options['path']}: name the folder where files arrive")
+    _check_subscriptions(given)
+    inputs, below = _inputs(given), given.output / "_kindcast" / "snapshots"
+    counts = {"batches": 0, "events": 0, "matches": 0}
+
+    def told(batch: int, events: int, matches: int) -> None:
+        counts["batches"] += 1
+        counts["events"] += events
+        counts["matches"] += matches
+        as_lines(f"batch {batch}: {events} events, {matches} matches", counts["events"], None)
+
+    inputs.snapshot(below)  # reports errors in the inputs before Java is started
+    session = _session(given)
+    query = start_stream(
+        stream_events(session, given.source, options, _read(given)),
+        given.output,
+        lambda: inputs.snapshot(below),
+        window=given.window,
+        trigger_seconds=None if given.once else given.every,
+        chosen=Chosen(explode=given.explode, matched_only=given.matched_only),
+        outbox=given.outbox,
+        told=told,
+    )
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    as_lines("waiting for events", 0, None)
+    while query.isActive and not stopping.wait(0.2):
+        pass
+    query.stop()
+    failure = query.exception()
+    if failure is not None and not stopping.is_set():
+        reason = str(failure).partition("\n=== Streaming Query")[0].strip()
+        raise JobFailed(f"the stream ended: {reason}")
+    return counts
+
+
+# ── what the commands share ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _session(given: argparse.Namespace) -> Any:
+    from kindcast.spark_jobs.session import spark_session
+
+    as_lines("start", 0, None)
+    if given.master is not None and not MASTERS.match(given.master):
+        raise JobFailed(
+            f"--master {given.master} is not a Spark master: write local[2], spark://host:7077, k8s://… or yarn"
+        )
+    return spark_session(master=given.master)
+
+
+def _snapshot(given: argparse.Namespace) -> Any:
+    as_lines("compile", 0, None)
+    return _inputs(given).snapshot(given.output / "_kindcast" / "snapshots")
+
+
+def _inputs(given: argparse.Namespace) -> "Inputs":
+    from kindcast.spark_jobs.snapshot import Inputs
+
+    return Inputs(
+        ontologies=tuple(given.ontology),
+        relations=_names(given.relations),
+        declarations=given.declarations,
+        subscriptions=given.subscriptions,
+        folder=given.inputs,
+        shards=given.shards,
+    )
+
+
+def _check_subscriptions(given: argparse.Namespace) -> None:
+    """Raises `JobFailed` if neither subscriptions nor inputs are given."""
+    if given.subscriptions is None and given.inputs is None:
+        raise JobFailed("--subscriptions is missing: name the file of subscriptions")
+
+
+def _read(given: argparse.Namespace) -> Any:
+    from kindcast.spark_jobs.reading import ReadOptions
+
+    return ReadOptions(time_from=given.time, numbers=_names(given.numbers))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def _archive(given: argparse.Namespace) -> str:
+    """Returns the path or URI of the archive. Raises `JobFailed`."""
+    from kindcast.spark_jobs.reading import check_archive
+
+    archive = _needed(given.archive, "--archive")
+    check_archive(archive)
+    return archive
+
+
+def _needed(value: str | None, option: str) -> str:
+    if value is None:
+        raise JobFailed(f"{option} is missing")
+    return value
+
 
 if __name__ == "__main__":
     sys.exit(main())

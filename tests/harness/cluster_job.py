@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from kindcast.spark_jobs.commands import main
+from kindcast.spark_jobs.__main__ import main
 from kindcast.spark_jobs.match import match
 from kindcast.spark_jobs.session import spark_session
 from kindcast.spark_jobs.snapshot import Inputs

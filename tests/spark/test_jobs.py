@@ -22,7 +22,7 @@ from kindcast.semantic.ontology import read
 from kindcast.server.cli import main
 from kindcast.server.cli import spark as spark_commands
 from kindcast.server.cli.output import CommandFailed
-from kindcast.spark_jobs import commands
+from kindcast.spark_jobs import __main__ as commands
 from kindcast.spark_jobs.event_batch import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
 from kindcast.spark_jobs.learn import learn_archive
 from kindcast.spark_jobs.match import backtest_archive, match, match_archive
@@ -295,7 +295,7 @@ def test_command_that_cannot_begin_says_what_to_do(
 def test_job_without_pyspark_says_what_to_install(tmp_path: Path) -> None:
     """The server and its commands run without it."""
     code = "import sys; sys.modules['pyspark'] = None; "
-    code += "from kindcast.spark_jobs.commands import main; sys.exit(main(sys.argv[1:]))"
+    code += "from kindcast.spark_jobs.__main__ import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "match", "--archive", "x", "--output", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -379,16 +379,6 @@ class DescribedProperty(TypedDict):
     path: NotRequired[list[str]]
 
 
-class ExplainedValue(TypedDict):
-    """An explained value. `converted` is its `amount` in the `unit` of the subscription."""
-
-    published: Any
-    converted: NotRequired[Json]
-    canonical: NotRequired[Any]
-    path: NotRequired[list[Any]]
-    verdict: NotRequired[Any]
-
-
 class ExplainedPredicate(TypedDict):
     text: str
     reason: str

@@ -111,10 +111,6 @@ class View:
             if "^" in each:  # an inverse property: its values are those of the property itself
                 yield from self.scheme.broader(each.replace("^", ""))
 
-    def hides_value(self, name: str) -> bool:
-        """Whether the values of an attribute may neither be read nor matched on."""
-        return self._hides(name, self.unreadable | self.unmatchable) or self.rests_on_hidden(name)
-
     def rests_on_hidden(self, name: str) -> bool:
         """Whether a predicate on this attribute could reveal a value that may not be matched on."""
         return self._rests(name, self._telling(self.unmatchable))

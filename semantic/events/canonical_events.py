@@ -477,6 +477,9 @@ KINDS_IN_WORDS = {
 LONGEST_CACHED = 1_000
 """The maximum length in characters of a cached string or name, so that published texts cannot fill the memory."""
 
+OF_CONTEXT = "ce."
+"""The names of context attributes begin with it."""
+
 OBJECTS = (QuantityObject, StatedCode)
 """Objects that are read as one value."""
 _StatedWithin = Callable[[str], StatedIn]
@@ -622,7 +625,7 @@ class Canonicaliser:
 
     def names(self, raw: str, array: str = "") -> tuple[str, ...]:
         """Returns the attribute that a published name means, and every attribute above it (rule 2). Inside elements of
-        `array`, the names are relative to the element."""
+        `array`, the names are relative to the element. A name of the data never means a context attribute (rule 1)."""
         attributes = self._vocabulary.attributes
         if len(attributes.asked_curies) != self._curies:  # a new subscription uses a CURIE: cached names may change
             self._curies = len(attributes.asked_curies)
@@ -630,6 +633,8 @@ class Canonicaliser:
         found = self._names.get((array, raw))
         if found is None:
             found = attributes.broader(attributes.resolve_within(raw, array))
+            if not raw.startswith(OF_CONTEXT):
+                found = tuple(each for each in found if not each.startswith(OF_CONTEXT)) or (raw,)
             if len(raw) + len(array) > LONGEST_CACHED:
                 return found
             if len(self._names) >= CACHED_STRINGS:

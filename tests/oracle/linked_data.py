@@ -102,7 +102,8 @@ def names_of(path: tuple[str, ...], world: Any) -> list[tuple[str, str]]:
             found[f"{mark}<{form}>"] = mark + local
         found |= {each: each for each in world.curies(iri) if not mark}
         choices.append(list(found.items()))
-    return [(".".join(name for name, _ in each), ".".join(known for _, known in each)) for each in product(*choices)]
+    found = [(".".join(name for name, _ in each), ".".join(known for _, known in each)) for each in product(*choices)]
+    return [pair for pair in found if not pair[0].startswith("ce.")]  # the data has no context attributes (rule 1)
 
 
 def _items(path: tuple[str, ...], value: Any, around: Thing) -> Iterator[Item]:

@@ -103,7 +103,7 @@ def attributes_of(
         flat = list(_flat("", data, None, world, everywhere=everywhere))
         pairs += flat + [("ce.type", value, None) for name, value, _ in flat if name == "@type" and type(value) is str]
     for raw, value, unit in pairs:
-        for name in world.broader(world.attribute(raw)):
+        for name in _broader(raw, world):
             attributes.setdefault(name, []).append(_read(name, value, unit, world))
     return attributes
 
@@ -125,7 +125,15 @@ def elements_of(data: Any, attribute: str, world: World) -> list[Any]:
     if isinstance(data, Thing):
         return [thing for path, thing in things_of(data) if attribute in dict(names_of(path, world))]
     found = _objects("", data, inside_array=False)
-    return [element for raw, element in found if attribute in world.broader(world.attribute(raw))]
+    return [element for raw, element in found if attribute in _broader(raw, world)]
+
+
+def _broader(raw: str, world: World) -> list[str]:
+    """The attributes that a published name means; one of the data never means one of the context (rule 1)."""
+    found = list(world.broader(world.attribute(raw)))
+    if raw.startswith("ce."):
+        return found
+    return [each for each in found if not each.startswith("ce.")] or [raw]
 
 
 def measure(number: int | float, unit: str) -> tuple[str, float] | None:

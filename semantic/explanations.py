@@ -542,9 +542,16 @@ class _Teller:
         sentences = self._sentences(atom, attribute, values)
         if sentences:
             return sentences
-        said = [each for each in values if each["verdict"]] or values
+        holds = verdict != atom.negated
+        if isinstance(predicate, EveryValue):
+            said = values if holds else [each for each in values if not each["verdict"]]
+            asked: Any = predicate.item
+        else:
+            said = [each for each in values if each["verdict"]] or values
+            asked = predicate
         shown = ", ".join(_shown(each) for each in said[:3]) + (" …" if len(said) > 3 else "")
-        return f"{text}: {shown} {'satisfies' if verdict != atom.negated else 'does not'}"
+        one, several = ("satisfies", "satisfy") if holds else ("does not satisfy", "do not satisfy")
+        return f"{text}: {shown} {one if len(said) == 1 else several} {self._text(Atom(asked))}"
 
     def _sentences(self, atom: Atom, attribute: str, told: list[dict[str, Any]]) -> str:
         """Returns sentences about the values that satisfy the predicate, or about all values if none does; at most

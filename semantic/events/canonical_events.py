@@ -46,7 +46,7 @@ from kindcast.semantic.units.kinds import (
     parse_instant,
     parse_version,
 )
-from kindcast.semantic.units.measure import is_number
+from kindcast.semantic.units.measure import is_exact, is_number
 from kindcast.semantic.units.patterns import STEPS, compile_pattern
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration
 from kindcast.semantic.vocabulary.derivation import derive
@@ -920,7 +920,7 @@ class Canonicaliser:
         text, root = unicodedata.normalize("NFC", published), vocabulary.root_word(published)
         if declaration is not None and declaration.kind == "number" and JSON_NUMBER.fullmatch(published):
             number = float(published)
-            if math.isfinite(number):
+            if math.isfinite(number) and is_exact(published, number):
                 value = self._read_number(name, published, number, None, notes)
                 return Value(published, text, root, number, amount=value.amount, dimension=value.dimension)
         scope = range_of(declaration, vocabulary)
@@ -960,8 +960,13 @@ class Canonicaliser:
         dates = parse_dates(published, year=holds_instants) if instant is None else None
         if holds_instants and instant is None and dates is None:
             notes.append(_unread(name, published, "instant"))
-        if kind == "number" and amount is None and not is_number(text):
-            notes.append(_unread(name, published, "number"))
+        if kind == "number" and amount is None:
+            if JSON_NUMBER.fullmatch(published):
+                written = repr(published)[:60]
+                detail = f"{name} is declared as a number, but no double is exactly {written}: it is compared as a text"
+                notes.append(Note("not-of-kind", name, detail))
+            elif not is_number(text):
+                notes.append(_unread(name, published, "number"))
         return Value(
             published,
             text,

@@ -65,6 +65,7 @@ __all__ = [
     "Measure",
     "Units",
     "in_words",
+    "is_exact",
     "is_number",
     "known_names",
     "meant_units",
@@ -900,6 +901,13 @@ def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:
 def is_number(text: str) -> bool:
     """Returns whether a text is a number without a unit."""
     return _DECIMAL.fullmatch(text) is not None
+
+
+def is_exact(text: str, number: float) -> bool:
+    """Returns whether `number`, the finite double nearest to a numeric text, is the integer in the text. True for texts
+    with a fraction or an exponent (rule 4)."""
+    digits = text.strip()
+    return abs(number) < 2**53 or not digits.lstrip("-").isdigit() or int(digits) == number
 
 
 def _plain(number: str) -> str | None:

@@ -131,17 +131,20 @@ def expiring(subscriber: Subscriber) -> str | None:
 
 def chosen(body: str, attributes: Sequence[str] | None) -> str:
     """Returns the event with the chosen members of its data and all context attributes. A dotted name selects in nested
-    objects, and in each object of a list. Other data than objects and lists of objects is left out.
+    objects, and in each object of a list; the dots may also be part of the names of members (rule 1). Data that is no
+    object and no list of objects is left out.
 
-    >>> chosen('{"id":"1","data":{"a":1,"b":{"c":2,"d":3}}}', ["b.c", "x"])
-    '{"id":"1","data":{"b":{"c":2}}}'
+    >>> chosen('{"id":"1","data":{"a":1,"b":{"c":2,"d":3},"b.c":4}}', ["b.c", "x"])
+    '{"id":"1","data":{"b":{"c":2},"b.c":4}}'
     """
     if attributes is None:
         return body
     event = msgspec.json.decode(body)
     event.pop("data_base64", None)
-    if "data" in event:
+    if isinstance(event.get("data"), dict | list):
         event["data"] = _chosen_of(event["data"], [each.split(".") for each in attributes])
+    else:
+        event.pop("data", None)
     return msgspec.json.encode(event).decode()
 
 
@@ -152,7 +155,8 @@ def _chosen_of(data: Any, paths: list[list[str]]) -> Any:
         return {}
     found = {}
     for name, value in data.items():
-        rests = [path[1:] for path in paths if path[0] == name]
+        own = name.split(".")
+        rests = [path[len(own) :] for path in paths if path[: len(own)] == own[: len(path)]]
         if not all(rests):
             found[name] = value
         elif rests and isinstance(value, dict | list):
@@ -191,6 +195,10 @@ def message_id(subscription: str, match: StoredMatch) -> str:
     return f"msg_{subscription}_{match.sequence if match.retracted is None else match.position}"
 
 
+MEMBERS = ("kindcastcursor", "kindcastsubscription", "kindcastbindings")
+"""The extension attributes with the members of a message."""
+
+
 def as_cloudevent(
     subscription: str,
     match: StoredMatch,
@@ -198,15 +206,19 @@ def as_cloudevent(
     shown: Callable[[str], str] = str,
 ) -> str:
     """Returns the stored event, a JSON object, with the members of the message as extension attributes at its
-    beginning.
+    beginning. If the publisher sent attributes with these names, they are left out.
 
     >>> as_cloudevent("s1", StoredMatch(9, 9, '{"specversion":"1.0"}', None, "v"))
     '{"kindcastcursor":"9","kindcastsubscription":"s1","specversion":"1.0"}'
     """
-    more = {"kindcastcursor": str(match.position), "kindcastsubscription": subscription}
+    cursor, number, bindings = MEMBERS
+    more = {cursor: str(match.position), number: subscription}
     if match.bindings is not None:
-        more["kindcastbindings"] = match.bindings
+        more[bindings] = match.bindings
     body = chosen(shown(match.body), attributes)
+    if any(each in body for each in MEMBERS):
+        event = msgspec.json.decode(body)
+        body = msgspec.json.encode({name: value for name, value in event.items() if name not in MEMBERS}).decode()
     return msgspec.json.encode(more).decode()[:-1] + "," + body.lstrip().removeprefix("{")
 
 

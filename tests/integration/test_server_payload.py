@@ -1,5 +1,6 @@
 """What a subscription gets of an event, and two secrets while one takes the place of the other."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,7 +78,33 @@ def test_choice_is_changed_and_taken_away(client: httpx.Client, receiver: Receiv
 
 
 def test_data_that_is_no_object_has_nothing_to_choose() -> None:
-    assert chosen('{"id":"1","data":"text"}', ["a"]) == '{"id":"1","data":{}}'
+    assert chosen('{"id":"1","data":"text"}', ["a"]) == '{"id":"1"}'
+    turtle = '{"id":"1","datacontenttype":"text/turtle","data":"<urn:a> <urn:p> 5 ."}'
+    assert chosen(turtle, ["p"]) == '{"id":"1","datacontenttype":"text/turtle"}'
+
+
+@pytest.mark.parametrize("attributes", [["a.b"], ["a.b.c"], ["a"]])
+@pytest.mark.parametrize("data", [{"a.b": {"c": 1}}, {"a.b.c": 1}, {"a": {"b.c": 1}}, {"a": {"b": {"c": 1}}}])
+def test_dots_in_names_of_members_are_as_good_as_nested_objects(attributes: list[str], data: dict[str, Any]) -> None:
+    """`{"a.b": 1}` and `{"a": {"b": 1}}` are the same attribute (rule 1)."""
+    whole = json.dumps({"data": {**data, "ab": 2, "x": {"a.b": 3}}})
+    assert json.loads(chosen(whole, attributes)) == {"data": data}
+    assert json.loads(chosen(whole, ["b", "ab.c", "aa.b"])) == {"data": {}}
+
+
+def test_publishers_cannot_forge_the_members_of_a_message(receiver: Receiver, client: httpx.Client) -> None:
+    """Neither the cursor, nor the subscription, nor the bindings of a message in the format of CloudEvents."""
+    sink = {"sink": f"{receiver.url}/forged", "protocolsettings": {"format": "cloudevents"}}
+    made = subscribe(client, "forged exists", **sink)
+    names = ("kindcastcursor", "kindcastsubscription", "kindcastbindings")
+    headers = {"ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}
+    headers |= {f"ce-{name}": "forged" for name in names} | {"ce-other": "kept"}
+    assert client.post("/v1/events", json={"forged": 1}, headers=headers).status_code == 202
+    body = received(receiver, "/forged", 1)[0].body
+    for name in names:
+        assert body.count(name.encode()) == (name != "kindcastbindings"), body
+    told = json.loads(body)
+    assert (told["kindcastsubscription"], told["other"], told["data"]) == (made["id"], "kept", {"forged": 1})
     assert chosen('{"id":"1","data_base64":"AA=="}', ["a"]) == '{"id":"1"}'
     assert chosen('{"id":"1","data":[{"a":1,"b":2},3,[{"a":4}]]}', ["a"]) == '{"id":"1","data":[{"a":1},[{"a":4}]]}'
 

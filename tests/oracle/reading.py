@@ -136,6 +136,11 @@ def _broader(raw: str, world: World) -> list[str]:
     return [each for each in found if not each.startswith("ce.")] or [raw]
 
 
+def _is_exact(number: str) -> bool:
+    """An integer is rounded nowhere (rule 4)."""
+    return not re.fullmatch(r"\s*-?[0-9]+\s*", number) or Fraction(float(number)) == Fraction(number.strip())
+
+
 def measure(number: int | float, unit: str) -> tuple[str, float] | None:
     """The quantity in base units, exact until it is rounded once (rule 15); None for an unknown unit."""
     if unit not in UNITS:
@@ -404,7 +409,7 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         moment = of_epoch(value) if declared.kind == "instant" else None
         return Reading(number=value, instant=moment, amount=measure(value, unit) if unit else None)
     text, root = unicodedata.normalize("NFC", value), world.root_word(value)
-    if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value):
+    if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value) and _is_exact(value):
         amount = measure(float(value), declared.unit) if declared.unit else None
         return Reading(text, root, number=float(value), amount=amount)
     within = declared.code.get("in") if isinstance(declared.code, Mapping) else None

@@ -132,3 +132,18 @@ def test_explain_values_are_said_in_the_unit_that_is_asked_for() -> None:
     assert converted("value between [30 degC, 33 degC]") == [in_celsius, None, None]
     assert converted("value < 4 ft") == [None, {"amount": pytest.approx(9.84252, abs=1e-3), "unit": "ft"}, None]
     assert converted("value = 5") == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "said"),
+    [
+        ("every a > 5", [10, 1, 7], "1 does not satisfy a > 5"),
+        ("every a > 5", [1, 10, 2], "1, 2 do not satisfy a > 5"),
+        ("every a > 5", [10, 7], "10, 7 satisfy a > 5"),
+        ("not every a > 5", [10, 1], "1 does not satisfy a > 5"),
+        ("not every a > 5", [10], "10 satisfies a > 5"),
+    ],
+)
+def test_explain_every_names_the_values_that_decide(text: str, values: list[int], said: str) -> None:
+    summary = explain(Vocabulary(), text, {"a": values})["summary"]
+    assert summary.endswith(f"{text}: {said}.")

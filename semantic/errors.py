@@ -22,9 +22,9 @@ The errors of the index that callers of this package may see are exported, too: 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kindcast.index.errors import IndexFull, IndexingError, UnusableIndex
 from kindcast.semantic.model import Position
@@ -68,6 +68,12 @@ class Problem:
     detail: str
     at: Position | None = None
     suggestions: tuple[dict[str, Any], ...] = field(default=())
+
+    def below(self, pointer: str) -> "Problem":
+        """Returns this problem with its place in the document that has its part at `pointer`."""
+        if self.at is None or self.at.line is not None:
+            return self
+        return replace(self, at=Position(pointer=pointer + (self.at.pointer or "")))
 
     def __str__(self) -> str:
         text = f"{self.at}: {self.detail}" if self.at else self.detail
@@ -147,6 +153,11 @@ class _Problems(SemanticError):
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = problems
+
+    def below(self, pointer: str) -> Self:
+        """Returns this error about a part of a document with its places in the document. `pointer` is the place of the
+        part. Places in a text stay."""
+        return type(self)([each.below(pointer) for each in self.problems]) if pointer else self
 
 
 class InvalidEvent(_Problems):

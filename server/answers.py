@@ -266,6 +266,7 @@ class MessagePage(TypedDict):
     events: list[Message]
     cursor: str
     expiring: NotRequired[str]
+    expired: NotRequired[bool]
 
 
 class Cursor(TypedDict):

@@ -21,7 +21,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -225,22 +225,7 @@ class DecodedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_sent(self, error: InvalidEvent) -> InvalidEvent:
         """Returns a fault of the data with its places in what the publisher sent."""
-        return below(error, self.data_at)
-
-
-def below(error: InvalidEvent, pointer: str) -> InvalidEvent:
-    """Returns an error about a part of a document with its places in the document. `pointer` is the place of the
-    part."""
-    if not pointer:
-        return error
-    return InvalidEvent(
-        [
-            problem
-            if problem.at is None
-            else replace(problem, at=Position(pointer=pointer + (problem.at.pointer or "")))
-            for problem in error.problems
-        ]
-    )
+        return error.below(self.data_at)
 
 
 @contextmanager
@@ -249,7 +234,7 @@ def event_at(pointer: str) -> Iterator[None]:
     try:
         yield
     except InvalidEvent as error:
-        raise below(error, pointer) from None
+        raise error.below(pointer) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,8 +325,9 @@ class EventReader:
             )
         if not given and not _is_json(media_type) and media_type not in RDF_TYPES:
             raise UnknownContent(
-                f"events come as application/json, application/x-ndjson, {STRUCTURED}, {BATCH}, or as any content with "
-                f"ce-* headers; not as {media_type or 'content without a Content-Type'}"
+                f"events come as application/json, application/x-ndjson, {STRUCTURED}, {BATCH}, "
+                f"{', '.join(sorted(GRAPH_TYPES))}, or as any content with ce-* headers; not as "
+                f"{media_type or 'content without a Content-Type'}"
             )
         id = None if prefix is None else f"{prefix}-1"
         return Decoded(events=[self._binary(content_type or "", media_type, given, body, id)], single=True)

@@ -26,7 +26,8 @@ def decode(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data.removeprefix(_BOM))
     except msgspec.ValidationError as error:  # "Number out of range"
-        raise MalformedJson(f"a number is too large for a double ({error})") from None
+        at = str(error).rpartition("`")[0].rpartition("`")[2].removeprefix("$")
+        raise MalformedJson(f"a number is too large for a double{f', at {at}' if at else ''}") from None
     except msgspec.DecodeError as error:
         if not data.removeprefix(_BOM).strip():
             raise MalformedJson("the text is empty; JSON is expected") from None

@@ -63,10 +63,11 @@ async def check(
     that place. Nothing is stored, and a mistake is no error of this request: see `valid`."""
     body = await json_object(request, settings)
     text, position = body.get("expression"), body.get("position")
-    if not isinstance(text, str) or len(text) > MAX_TEXT or not set(body) <= {"expression", "position"}:
-        raise Problem(
-            "invalid-request", "send `expression`, a text of at most 65,536 characters, and `position` at most"
-        )
+    if unknown := [name for name in body if name not in ("expression", "position")]:
+        errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
+        raise Problem("invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
+    if not isinstance(text, str) or len(text) > MAX_TEXT:
+        raise Problem("invalid-request", f"send `expression`, a text of at most {MAX_TEXT:,} characters")
     if position is not None and (type(position) is not int or not 0 <= position <= len(text)):
         raise Problem("invalid-request", "`position` must be a number of characters within the text")
     vocabulary, operators = broker.vocabulary, broker.state.operators.available

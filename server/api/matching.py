@@ -4,6 +4,7 @@ A backtest evaluates an expression over the stored events. Each backtest is a jo
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
-from kindcast.semantic import InvalidEvent, Note
+from kindcast.semantic import InvalidEvent, InvalidSubscription, Note
 from kindcast.semantic.explanations import as_json, explain
 from kindcast.semantic.ontology import Progress
 from kindcast.semantic.subscriptions import compile_expression, restore_expression
@@ -42,10 +43,10 @@ from kindcast.server.cloudevents import (
     EventReader,
     ReadingBudget,
     arrived,
-    below,
     event_at,
     says_several,
 )
+from kindcast.server.errors import UnknownSubscription
 from kindcast.server.late_matching import LateMatchingService, blocking_answers, decide_now
 from kindcast.server.operators.answers import answering_from
 from kindcast.server.security.permissions import Reader, check_visible
@@ -58,6 +59,8 @@ __all__ = ["backtest_router", "router"]
 
 T = TypeVar("T")
 
+IDS = re.compile("sub_[0-9a-f]{16,}")
+"""What can only be the id of a subscription, and no expression."""
 EVENTS_AT_A_TIME = 200
 """The number of results that are written before the event loop turns to other requests."""
 
@@ -180,6 +183,8 @@ async def explain_verdict(
         detail = "`subscription` must be the id of a subscription, or an expression as text or tree"
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
+    if row is None and isinstance(asked, str) and IDS.fullmatch(asked):
+        raise UnknownSubscription(asked)
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
     with event_at("/event"):
         parts = await reader.take_apart(document, vocabulary, broker.reading_budget())
@@ -202,8 +207,10 @@ async def explain_verdict(
 
     try:
         told = await while_wanted(request, settings, asyncio.to_thread(tell))
+    except InvalidSubscription as error:
+        raise error.below("/subscription") from None
     except InvalidEvent as error:
-        raise below(parts[0].as_sent(error) if len(parts) == 1 else error, "/event") from None
+        raise (parts[0].as_sent(error) if len(parts) == 1 else error).below("/event") from None
     except TooCostlyNow:
         detail = "testing the text takes too long to explain: send a shorter text"
         raise Problem("too-costly", detail) from None
@@ -392,7 +399,10 @@ async def start(
     reported at once."""
     body = await json_object(request, settings)
     asked = replace(_asked(body, lang), roles=caller.roles)
-    await backtests.check(asked)
+    try:
+        await backtests.check(asked)
+    except InvalidSubscription as error:
+        raise error.below("/where") from None
 
     async def work(progress: Progress) -> dict[str, Any]:
         return await backtests.run(asked, progress)

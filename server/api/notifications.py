@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from kindcast.semantic import InvalidEvent
+from kindcast.semantic import InvalidEvent, Position
 from kindcast.semantic import Problem as Fault
 from kindcast.semantic.units import parse_instant
 from kindcast.server.api.access import caller_of, count_events
 from kindcast.server.api.events import Accepted, matched_by
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, body_schema
-from kindcast.server.cloudevents import SPECVERSION, DecodedEvent, EventReader, at_member
+from kindcast.server.cloudevents import SPECVERSION, DecodedEvent, EventReader
 from kindcast.server.strict_json import decode
 
 __all__ = ["CORE_CONTEXT", "ngsi_ld_events", "one_record_events", "router"]
@@ -61,7 +61,7 @@ def ngsi_ld_events(
     entities = list(_entities(body["data"]))
     for index, entity in enumerate(entities):
         if not isinstance(entity, Mapping):
-            raise _refused("an entity must be a JSON object", f"data/{index}")
+            raise _refused("an entity must be a JSON object", f"/data/{index}")
     subscription, notification = _text(body, "subscriptionId"), _text(body, "id", "@id") or digest
     shared = {
         "specversion": SPECVERSION,
@@ -246,8 +246,8 @@ def _local(name: Any) -> str:
     return re.split(r"[:#/]", name)[-1] if isinstance(name, str) else ""
 
 
-def _refused(detail: str, at: str = "") -> InvalidEvent:
-    return InvalidEvent([Fault("no-notification", detail, at_member(at) if at else None)])
+def _refused(detail: str, pointer: str | None = None) -> InvalidEvent:
+    return InvalidEvent([Fault("no-notification", detail, None if pointer is None else Position(pointer=pointer))])
 
 
 # ── routes ────────────────────────────────────────────────────────────────────────────────────────────────────────────

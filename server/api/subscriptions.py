@@ -281,6 +281,8 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
 
     Raises `Problem`, `RequestValidationError`, `SinkRefused`.
     """
+    for name in body.keys() & (SubscriptionBody.model_fields.keys() - SubscriptionChange.model_fields.keys()):
+        raise _invalid(f"{name} cannot be changed: create another subscription instead", f"/{name}")
     asked = read_body(SubscriptionChange, body)
     values = {name: getattr(asked, name) for name in asked.model_fields_set & set(SubscriptionChange.model_fields)}
     for name in ("expires_at", "ttl_seconds"):

@@ -9,6 +9,7 @@ The delivery sets `failing` and `disabled_by_failures`. Such subscriptions still
 """
 
 import asyncio
+import dataclasses
 import hmac
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ import msgspec
 from msgspec import structs
 from sqlalchemy import Connection, Row
 
-from kindcast.semantic import Compiled, InvalidSubscription, Vocabulary
+from kindcast.semantic import Compiled, InvalidSubscription, Position, Vocabulary
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators import Operator
 from kindcast.semantic.subscriptions import (
@@ -118,13 +119,23 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
     a stored subscription with this id means that the request was sent before."""
     status: Literal["active", "paused"] = "active"
 
+    def placed(self, error: InvalidSubscription) -> InvalidSubscription:
+        """Returns an error of a part with its places in the request."""
+        if "filters" in self.asked:  # the part is a translation of them
+            at = Position(pointer="/filters")
+            return InvalidSubscription([dataclasses.replace(each, at=at) for each in error.problems])
+        return error.below("/where" if "where" in self.asked else "")
+
 
 def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
     """Compile each part alone, so that errors have positions in the original text, and then all parts together.
 
     Raises `InvalidSubscription`.
     """
-    compiled = [compile_expression(part, vocabulary, operators) for part in new.parts]
+    try:
+        compiled = [compile_expression(part, vocabulary, operators) for part in new.parts]
+    except InvalidSubscription as error:
+        raise new.placed(error) from None
     if len(compiled) == 1:
         return compiled[0]
     whole = restore_expression({"all": [each.tree for each in compiled]}, vocabulary, operators)
@@ -191,7 +202,8 @@ def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None
     if not (is_form and same(new, _REST)):
         raise IdempotencyKeyReused(
             "there is a subscription of this id, or of this Idempotency-Key, and it is another one, or was changed "
-            "since: take a new key for a new request; leave out ticket_hash to import it under a new id"
+            "since: take a new key for a new request. To import an exported line under a new id, leave out its "
+            "ticket_hash"
         )
     return row
 
@@ -591,7 +603,7 @@ def create_many(
         elif each.id in ids:
             results.append(IdempotencyKeyReused("another line of the request has the same id"))
         elif isinstance(became, InvalidSubscription):
-            results.append(became)
+            results.append(each.placed(became) if number in described.places else became)
         elif there + len(made) >= limit:
             results.append(TooManySubscriptions(f"this server takes at most {limit:,} subscriptions"))
         elif (reached := quota.reached(there + len(made), owned + len(made))) is not None:

@@ -116,11 +116,13 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Page(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a pull. `cursor` is that of the last message, or the requested one if there is no message.
-    `expiring` is the end time of the subscription, if it ends within a day."""
+    `expiring` is the end time of the subscription, if it ends within a day. `expired`: it has ended, so no new matches
+    come until it is renewed."""
 
     events: list[Message]
     cursor: str
     expiring: str | None = None
+    expired: bool = False
 
 
 def expiring(subscriber: Subscriber) -> str | None:

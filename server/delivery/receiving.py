@@ -62,10 +62,14 @@ MAX_PAGE_BYTES = 16 << 20
 """The maximum size of the events of one pull. A page ends early rather than fill the memory of both sides."""
 
 
+CLOCKS_DIFFER = 0.05
+"""Seconds by which the clock of the event loop may be ahead of the wall clock."""
+
+
 async def pull(
     broker: Broker, wakeups: Wakeups, id: str, reader: Reader, *, after: str | None, limit: int, wait: float
 ) -> Page:
-    """Returns the next messages. Waits up to `wait` seconds for the first one. An empty page means that none came.
+    """Returns the next messages. Waits up to `wait` seconds for the first one, unless the subscription has expired.
 
     Raises `UnknownSubscription`, `HiddenAttribute`, `InvalidCursor`, `CursorGone`.
     """
@@ -77,21 +81,24 @@ async def pull(
         found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=MAX_PAGE_BYTES)
         messages = [message_of(id, match, subscriber.attributes, reader.shown) for match in found]
         cursor = messages[-1].cursor if messages else str(start)
-        return subscriber, Page(messages, cursor, expiring(subscriber))
+        return subscriber, Page(messages, cursor, expiring(subscriber), _has_expired(subscriber))
 
     subscriber, page = await broker.read(read)
-    if page.events or wait <= 0:
+    if page.events or page.expired or wait <= 0:
         return page
+    left = max(0.0, subscriber.expires_at - CLOCK.now()) + CLOCKS_DIFFER
     with wakeups.watch(subscriber.number) as woken:
         try:
-            async with asyncio.timeout(wait):
-                while not page.events and not wakeups.closed:
+            async with asyncio.timeout(min(wait, left)):
+                while not wakeups.closed:
                     woken.clear()
                     _, page = await broker.read(read)
-                    if not page.events:
-                        await woken.wait()
+                    if page.events or page.expired:
+                        break
+                    await woken.wait()
         except TimeoutError:
-            pass
+            if left < wait:
+                _, page = await broker.read(read)
     return page
 
 
@@ -302,6 +309,8 @@ async def _read(
             charge()
             asked = _asked(frame.get("text") or frame.get("bytes") or b"")
             claim = replace(claim, ticket=asked.ticket or claim.ticket)
+            if asked.ack is None and asked.ticket is None:
+                raise BadFrame
             if asked.ack is not None:
                 told: dict[str, object] = {
                     "acked": str(await acknowledge_cursor(delivery.broker, id, asked.ack, claim))

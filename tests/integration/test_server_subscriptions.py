@@ -1,5 +1,7 @@
 """Subscriptions over HTTP: make, refuse, look at, change, pause, delete, export and import."""
 
+import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -187,7 +189,49 @@ def test_subscribe_bad_tree_names_the_pointer(client: httpx.Client) -> None:
     """A tree's problems carry JSON pointers."""
     answer = client.post("/v1/subscriptions", json={"where": {"all": [{"<=": ["price", 4]}, {"nope": 1}]}})
     assert (answer.status_code, problem_code(answer)) == (422, "invalid-subscription")
-    assert answer.json()["errors"][0]["pointer"].startswith("/all/1")
+    assert answer.json()["errors"][0]["pointer"].startswith("/where/all/1")
+    unknown = {"any": [{"=": ["n", 1]}, {"isa": ["a", "nothing like it"]}]}
+    for body, pointer in (
+        ({"where": unknown}, "/where/any/1/isa/1"),
+        ({"where": unknown, "types": ["t"]}, "/where/any/1/isa/1"),
+        ({"filters": [{"semantic": "a isa Nothing"}]}, "/filters"),
+    ):
+        answer = client.post("/v1/subscriptions", json=body)
+        assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
+        (rejected,) = client.post("/v1/subscriptions/import", content=json.dumps(body)).json()["rejected"]
+        assert [each["pointer"] for each in rejected["problem"]["errors"]] == [pointer]
+    for path, body, pointer in (
+        ("/v1/explain", {"event": {"a": 1}, "subscription": unknown}, "/subscription/any/1/isa/1"),
+        ("/v1/backtests", {"where": unknown}, "/where/any/1/isa/1"),
+    ):
+        answer = client.post(path, json=body)
+        assert [each["pointer"] for each in answer.json()["errors"]] == [pointer], path
+
+
+def test_what_cannot_be_changed_is_told(client: httpx.Client) -> None:
+    made = subscribe(client, "n = 1")
+    for name, value in (("expression", "n = 2"), ("types", ["t"]), ("start_at", 5)):
+        answer = client.patch(f"/v1/subscriptions/{made['id']}", json={name: value}, headers=ticket(made))
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, f"/{name}")
+        assert f"{name} cannot be changed" in answer.json()["detail"]
+
+
+def test_explanations_of_unknown_subscriptions_are_not_found(client: httpx.Client) -> None:
+    answer = client.post("/v1/explain", json={"event": {"n": 1}, "subscription": "sub_0123456789abcdef"})
+    assert (answer.status_code, problem_code(answer)) == (404, "unknown-subscription")
+
+
+def test_pull_of_an_expired_subscription_says_so_at_once(client: httpx.Client) -> None:
+    made = subscribe(client, "n = 1", ttl_seconds=1)
+    assert client.get(f"/v1/subscriptions/{made['id']}/events").json().keys() == {"events", "cursor", "expiring"}
+    began = time.monotonic()
+    page = client.get(f"/v1/subscriptions/{made['id']}/events", params={"wait": 30}).json()
+    assert page["expired"]
+    assert page["events"] == []
+    assert client.get(f"/v1/subscriptions/{made['id']}/events", params={"wait": 30}).json()["expired"]
+    assert time.monotonic() - began < 25
+    client.post(f"/v1/subscriptions/{made['id']}/renew", json={}, headers=ticket(made))
+    assert "expired" not in client.get(f"/v1/subscriptions/{made['id']}/events").json()
 
 
 @pytest.mark.parametrize("expression", ["`` = 1", 'inRegion("POINT(NaN Infinity)", @p)'])

@@ -153,6 +153,7 @@ def save_subscription_table(folder: Path, subscription_table: SubscriptionTable,
         "slot_of_row": np.frombuffer(subscription_table.slot_of_row, dtype=np.int32),
         "further": np.frombuffer(subscription_table.further, dtype=np.int32),
         "unsettled": np.frombuffer(subscription_table.unsettled, dtype=np.uint8),
+        "calling": np.array(sorted(subscription_table.calling), dtype=np.int32),
         "part_of": part_of,
         "place_of": place_of,
         "trees": trees,
@@ -187,6 +188,8 @@ def _subscription_table(facts: Mapping[str, Any], arrays: Mapping[str, Array]) -
     subscription_table.further = array("i", arrays["further"].tobytes())
     subscription_table.unsettled = bytearray((arrays["unsettled"] != 0).astype(np.uint8) * LATER)
     subscription_table.asking = int(np.count_nonzero(arrays["unsettled"]))
+    calling = arrays.get("calling")  # absent if an earlier version saved the table
+    subscription_table.calling = set((np.flatnonzero(arrays["unsettled"]) if calling is None else calling).tolist())
     subscription_table.foreign = facts["foreign"]
     subscription_table.places = array("i", bytes(4 * rows))
     np.frombuffer(subscription_table.places, dtype=np.int32)[arrays["slots"]] = arrays["place_of"]
@@ -751,9 +754,11 @@ class Matcher:
         return self._canonicaliser.events_of(document if isinstance(document, Event) else Event(document))
 
     def may_ask(self, attribute: str) -> bool:
-        """Returns whether a subscription may depend on `attribute`. True for all attributes if there are derived
-        attributes or operators, because their inputs are not known here."""
-        return bool(self._subscriptions.asking or self.vocabulary.derivations) or self._lowering.may_ask(attribute)
+        """Returns whether a subscription may depend on `attribute`. True for all attributes if one calls an operator,
+        which is given the whole event. Derived attributes depend on their inputs."""
+        if self._subscriptions.calling or self._lowering.may_ask(attribute):
+            return True
+        return any(attribute in each.reads for each in self.vocabulary.derivations)
 
     def published(self, event: Event) -> Event:
         """Returns the event of a document of one event as its publisher wrote it, without its envelope: a JSON object

@@ -103,6 +103,47 @@ class MatchTable:
         """Returns the ids of subscriptions by their slots."""
         return [self._names[int(slot)] for slot in slots]
 
+    def rows(self, chosen: Sequence[int]) -> "MatchTable":
+        """Returns the matches of the events with these numbers, ascending. Linear in them and their matches."""
+        if len(chosen) == len(self):
+            return self
+        ends = self.offsets[1:]
+        at = [np.arange(self.offsets[row], ends[row]) for row in chosen]
+        places = np.concatenate([np.zeros(0, dtype=np.int64), *at])
+        offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
+        np.cumsum([each.size for each in at], out=offsets[1:])
+        new = {old: place for place, old in enumerate(places.tolist())} if self.truncated else {}
+        return MatchTable(
+            offsets,
+            self.slots[places],
+            None if self.bindings is None else [self.bindings[place] for place in places.tolist()],
+            self._names,
+            frozenset(new[old] for old in self.truncated if old in new),
+            {place: self.undecided[row] for place, row in enumerate(chosen) if row in self.undecided},
+        )
+
+    @staticmethod
+    def joined(tables: Sequence["MatchTable"]) -> "MatchTable":
+        """Returns the matches of the events of some tables of one matcher, in order. Linear in events and matches."""
+        if len(tables) == 1:
+            return tables[0]
+        events = np.cumsum([0, *(len(each) for each in tables)]).tolist()
+        matches = np.cumsum([0, *(each.slots.size for each in tables)]).tolist()
+        begins = list(zip(tables, events, matches, strict=False))
+        bindings: list[Any] | None = None
+        if any(each.bindings is not None for each in tables):
+            bindings = []
+            for each in tables:
+                bindings += [()] * each.slots.size if each.bindings is None else each.bindings
+        return MatchTable(
+            np.concatenate([np.zeros(1, dtype=np.int64), *(each.offsets[1:] + match for each, _, match in begins)]),
+            np.concatenate([each.slots for each in tables]),
+            bindings,
+            tables[-1].names,
+            frozenset(place + match for each, _, match in begins for place in each.truncated),
+            {row + event: found for each, event, _ in begins for row, found in each.undecided.items()},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
@@ -473,7 +514,7 @@ class Verification:
                 self._rest_of_row[row] = lowered.rest
             if expensive is not None:
                 self.layer.add(row, expensive)
-            self.subscriptions.mark(row, asked=is_asked(lowered, expensive))
+            self.subscriptions.mark(row, asked=is_asked(lowered, expensive), calls=expensive is not None)
 
     def forget(self, row: int) -> None:
         """Drops the residual predicates of `row`, which was freed."""

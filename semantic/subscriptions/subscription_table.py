@@ -328,6 +328,8 @@ class SubscriptionTable:
         """1 if the row has residual predicates, `LATER` if that is not determined yet."""
         self.asking = 0
         """The number of rows with a mark in `unsettled`."""
+        self.calling: set[int] = set()
+        """The rows that may call operators, so that they may depend on attributes that they do not name."""
         self.changes = 0
         """The number of subscriptions that were added or removed so far."""
         self.foreign = 0
@@ -435,10 +437,14 @@ class SubscriptionTable:
         if notes:
             self._notes[slot] = notes
 
-    def mark(self, row: int, *, asked: bool) -> None:
-        """Records whether a row in use has residual predicates."""
+    def mark(self, row: int, *, asked: bool, calls: bool = False) -> None:
+        """Records whether a row in use has residual predicates, and whether one of them calls an operator."""
         self.asking += asked - (self.unsettled[row] != 0)
         self.unsettled[row] = asked
+        if calls:
+            self.calling.add(row)
+        else:
+            self.calling.discard(row)
 
     def leave(self, name: str) -> list[int]:
         """Removes a subscription and returns its rows. Raises `UnknownSubscription`."""
@@ -468,6 +474,7 @@ class SubscriptionTable:
         asking = {row for row, mark in enumerate(self.unsettled) if mark}
         assert asking <= rows.keys(), (asking, rows)
         assert self.asking == len(asking), (self.asking, asking)
+        assert self.calling <= asking, (self.calling, asking)
 
     def _reserve(self, rows: int) -> None:
         more = rows - len(self.slot_of_row)

@@ -8,8 +8,6 @@ pattern's size times the text's length. Patterns and texts are compared in NFC, 
 import re
 import time
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 
@@ -71,14 +69,20 @@ class SearchBudget:
 _budget: ContextVar[SearchBudget | None] = ContextVar("search budget", default=None)
 
 
-@contextmanager
-def searching_within(budget: SearchBudget | None) -> Iterator[None]:
-    """Searches in this block raise `TooCostlyNow` where `budget` does not allow them; None: all are allowed."""
-    before = _budget.set(budget)
-    try:
-        yield
-    finally:
-        _budget.reset(before)
+class searching_within:  # noqa: N801, used like a function
+    """A context manager: searches in its block raise `TooCostlyNow` where `budget` does not allow them; None: all are
+    allowed. It is entered for each candidate, and a class takes a third of the time of a generator."""
+
+    __slots__ = ("_before", "_own")
+
+    def __init__(self, budget: SearchBudget | None) -> None:
+        self._own = budget
+
+    def __enter__(self) -> None:
+        self._before = _budget.set(self._own)
+
+    def __exit__(self, *raised: object) -> None:
+        _budget.reset(self._before)
 
 
 class Pattern:

@@ -46,6 +46,7 @@ from kindcast.server.broker.late_matches import (
 )
 from kindcast.server.broker.membership import BEATS_PER_LEASE, Leases, Membership, Preparation
 from kindcast.server.broker.publishing import (
+    Ahead,
     EventMatches,
     Outcome,
     Publication,
@@ -101,6 +102,10 @@ SPREAD_SECONDS = 0.02
 """The pause between two checks of what other servers have applied."""
 LONGEST_LOOK_SECONDS = 0.5
 """The longest pause between two checks of which servers have prepared a vocabulary."""
+FEW_EVENTS = 16
+"""Documents with so many events are matched and accepted in one command."""
+AHEAD_TRIES = 5
+"""How often the matching of a document begins, if subscriptions change meanwhile."""
 MAX_SLICE_EVENTS = 1_000
 """The maximum number of events that `match` matches in one command."""
 MAX_BACKFILLS = 8
@@ -418,7 +423,27 @@ class Broker:
         observe = self.metrics.observe_matching
         publication = Publication(events, verbose, self._most(max_matches))
         with tracing.storing(len(events)):
-            return await self._submit(lambda group: publish_together(group, publication, observe), weight=len(events))
+            ahead = await self._matched_ahead(publication)
+            work = partial(publish_together, publication=publication, observe=observe, ahead=ahead)
+            return await self._submit(work, weight=len(events))
+
+    async def _matched_ahead(self, publication: Publication) -> Ahead | None:
+        """Reads and matches the events of a document before they are accepted together, in slices, so that other
+        commands are executed in between. None if there are few, or if subscriptions change again and again."""
+        if len(publication.events) <= FEW_EVENTS:
+            return None
+        ahead: Ahead | None = None
+        begun = 0
+
+        def work(group: Group) -> bool:
+            nonlocal ahead, begun
+            if ahead is None or not ahead.matches_hold(group.state):
+                ahead, begun = Ahead(group.state), begun + 1
+            return begun > AHEAD_TRIES or ahead.match(publication.events, SLICE_SECONDS, notes=publication.verbose)
+
+        while not await self._submit(work, weight=0, reads_only=True, patient=True):
+            pass
+        return ahead
 
     async def accept_matches(
         self, events: Sequence[DecodedEvent], wanted: Sequence[Wanted], *, max_matches: int | None = None

@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -89,8 +89,12 @@ MATCHES_AT_ONCE = 1_000_000
 """A command accepts no more events after this many matches, some tenths of a second, so that other commands are
 executed."""
 READING_SECONDS = 0.05
-"""How long one command reads the events of one request, so that other commands are executed. It is enough for some
-2,000 small events."""
+"""How long one command reads and matches the events of one request, so that other commands are executed. It is enough
+for some 1,000 small events."""
+PART_SECONDS = 0.02
+"""Events are read and matched in parts that take about so long."""
+FIRST_PART = 64
+"""The number of events in the first part, whose time decides about the others."""
 MATCHES_TRIED = 3_000_000
 """Events are matched in one call only up to this product of events and subscriptions, while their number of matches is
 not known."""
@@ -167,65 +171,83 @@ def publish(
     costs more than a row.
 
     If the events have very many matches, only the first events are accepted, at least one, until there are `at_most`
-    matches or slightly more. Of each request only as many events are accepted as can be read in `READING_SECONDS`, at
-    least one. Then there are fewer results than events, and the other events must be published in a later command. With
-    `at_most=None` all events are accepted. They are still matched in parts, because the matches of one call are in
-    memory. `ahead` has the matches of the same events that were found before the group began.
+    matches or slightly more. Of each request only as many events are accepted as can be read and matched in
+    `READING_SECONDS`, at least one. Then there are fewer results than events, and the other events must be published in
+    a later command. With `at_most=None` all events are accepted. They are still matched in parts, because the matches
+    of one call are in memory. `ahead` has the matches of the same events that were found before the group began.
     """
     events = [event for each in publications for event in each.events]
     asked = [number for number, each in enumerate(publications) for _ in each.events]
     left = [math.inf if at_most is None else READING_SECONDS] * len(publications)
-    subscriptions = max(1, len(group.state.matcher))
-    size = least = max(1, MATCHES_TRIED // subscriptions)
+    parts = _Parts(group.state)
     before = group.totals["matches"]
     results: list[Outcome | Refused | None] = []
     while len(results) < len(events):
         start, matches = len(results), group.totals["matches"]
-        some = slice(start, start + size)
+        some, began = slice(start, start + parts.size), time.perf_counter()
         results += _published(group, events[some], asked[some], publications, left, observe, ahead)
-        if at_most is not None and group.totals["matches"] - before >= at_most:
+        matches = group.totals["matches"] - matches
+        if at_most is not None and (group.totals["matches"] - before >= at_most or max(left) <= 0):
             break
-        size = _next_size(size, least, group.totals["matches"] - matches, subscriptions)
-    parts = iter(results)
-    return [[found for found in islice(parts, len(each.events)) if found is not None] for each in publications]
+        parts.learn(time.perf_counter() - began, matches)
+    found = iter(results)
+    return [[each for each in islice(found, len(one.events)) if each is not None] for one in publications]
 
 
-def _next_size(size: int, least: int, matches: int, subscriptions: int) -> int:
-    """Returns how many events to match in the next call. `matches` is the number of matches of the last `size`
-    events."""
-    return min(2 * size, 4 * least) if matches < size * subscriptions // 100 else least
+class _Parts:
+    """The sizes of the parts in which events are read and matched. A part takes about `PART_SECONDS`, and has few
+    events if they match very many subscriptions."""
+
+    def __init__(self, state: State) -> None:
+        self._subscriptions = max(1, len(state.matcher))
+        self._least = max(1, MATCHES_TRIED // self._subscriptions)
+        self.size = min(FIRST_PART, self._least)
+        """The size of the next part."""
+
+    def learn(self, seconds: float, matches: int) -> None:
+        """Determines the size of the next part from the time and the number of matches of the last one."""
+        most = 4 * self._least if matches < self.size * self._subscriptions // 100 else self._least
+        self.size = max(1, min(most, int(PART_SECONDS * self.size / max(seconds, 1e-6))))
 
 
 class Ahead:
-    """Events of waiting requests, read and matched before their group begins, while another server may hold the lock of
-    the database. The matches are used only if the matcher has not changed since; otherwise they are found again under
-    the lock. Then the events are read again only if a new subscription uses what no other used before."""
+    """Events that are read and matched before their group begins: those of waiting requests, while another server may
+    hold the lock of the database, and those of a large document, in several commands. The matches are used only if the
+    matcher has not changed since; otherwise they are found again in the group. Then the events are read again only if a
+    new subscription uses what no other used before."""
 
-    def __init__(self, state: State, publications: Sequence[Publication]) -> None:
-        """Reads and matches the events like `publish`."""
-        matcher = self._matcher = state.matcher
-        self._changes, self._asked = matcher.changes, matcher.asked
+    def __init__(self, state: State) -> None:
+        self._matcher = state.matcher
+        self._changes, self._asked = self._matcher.changes, self._matcher.asked
+        self._reading = _Reading(state, 0.0)
         self._reads: dict[int, ReadEvent | InvalidEvent] = {}
-        self._tables: dict[tuple[int, ...], MatchTable] = {}
+        self._notes: dict[int, Sequence[Note]] = {}
+        self._tables: dict[int, tuple[MatchTable, int]] = {}
+        self._done = 0
+        self._parts = _Parts(state)
         self.seconds = 0.0
         """The seconds that reading and matching took and that no group has counted yet."""
-        if matcher.may_ask(ARRIVAL):
-            return  # the time is known when the group has begun
-        began = time.perf_counter()
-        events = [event for each in publications for event in each.events]
-        subscriptions = max(1, len(matcher))
-        size = least = max(1, MATCHES_TRIED // subscriptions)
-        reads, start = _Reading(state, 0.0), 0
-        while start < len(events) and time.perf_counter() - began < READING_SECONDS:
-            some = events[start : start + size]
-            read = [self._reads.setdefault(id(each), reads.event(each.event, each.graph)) for each in some]
-            table = self._match([each for each in read if not isinstance(each, InvalidEvent)])
-            start, size = start + size, _next_size(size, least, table.slots.size, subscriptions)
-        self.seconds = time.perf_counter() - began
 
-    def _match(self, reads: Sequence[ReadEvent]) -> MatchTable:
-        table = self._tables[tuple(map(id, reads))] = self._matcher.match_read(reads)
-        return table
+    def match(self, events: Sequence[DecodedEvent], seconds: float, *, notes: bool = False) -> bool:
+        """Reads and matches the next of `events`, which are the same at each call, for about so many seconds. With
+        `notes` it also makes the notes about them. Returns whether all events are done, or cannot be matched before
+        their time of arrival is known."""
+        if self._matcher.may_ask(ARRIVAL):
+            return True
+        until = time.perf_counter() + seconds
+        while self._done < len(events) and (began := time.perf_counter()) < until:
+            some = events[self._done : self._done + self._parts.size]
+            read = [self._reads.setdefault(id(each), self._reading.event(each.event, each.graph)) for each in some]
+            fresh = [each for each in read if not isinstance(each, InvalidEvent)]
+            table = self._matcher.match_read(fresh)
+            self._tables.update((id(each), (table, row)) for row, each in enumerate(fresh))
+            if notes:
+                self._notes.update((id(each), each.notes(MAX_NOTES)) for each in fresh)
+            taken = time.perf_counter() - began
+            self._parts.learn(taken, table.slots.size)
+            self._done += len(some)
+            self.seconds += taken
+        return self._done >= len(events)
 
     def reads_hold(self, state: State) -> bool:
         """Whether the events as they were read can still be matched."""
@@ -239,10 +261,18 @@ class Ahead:
         """Returns an event as it was read; None if it was not read."""
         return self._reads.get(id(event))
 
+    def notes(self, read: ReadEvent) -> Sequence[Note] | None:
+        """Returns the notes about an event as it was read; None if they were not made."""
+        return self._notes.get(id(read))
+
     def table(self, reads: Sequence[ReadEvent]) -> MatchTable | None:
-        """Returns the matches of these events; None if exactly these were not matched together, for example because one
-        is a duplicate."""
-        return self._tables.get(tuple(map(id, reads)))
+        """Returns the matches of these events; None if one was not matched."""
+        places = [self._tables.get(id(each)) for each in reads]
+        if not places or None in places:
+            return None
+        known = [each for each in places if each is not None]
+        parts = [list(rows) for _, rows in groupby(known, lambda each: id(each[0]))]
+        return MatchTable.joined([rows[0][0].rows([row for _, row in rows]) for rows in parts])
 
 
 def _published(
@@ -289,7 +319,10 @@ def _published(
                 results[index] = read
             else:
                 first[key] = index
-                fresh.append((index, each, read, read.notes(MAX_NOTES) if publications[number].verbose else ()))
+                made = None if ahead is None else ahead.notes(read)
+                if made is None:
+                    made = read.notes(MAX_NOTES) if publications[number].verbose else ()
+                fresh.append((index, each, read, made))
         now = time.perf_counter()
         left[number] -= now - began
         began = now
@@ -298,7 +331,12 @@ def _published(
     else:
         matching = [read for _, _, read, _ in fresh]
         known_table = ahead.table(matching) if ahead is not None and ahead.matches_hold(state) else None
-        table = known_table if known_table is not None else state.matcher.match_read(matching)
+        table = known_table
+        if table is None:
+            table = state.matcher.match_read(matching)
+            share = (time.perf_counter() - began) / max(1, len(fresh))
+            for index, *_ in fresh:
+                left[asked_by[index]] -= share
         seconds = time.perf_counter() - started
         if ahead is not None:
             seconds, ahead.seconds = seconds + ahead.seconds, 0.0
@@ -337,11 +375,13 @@ def _published(
     return results
 
 
-def publish_together(group: Group, publication: Publication, observe: Callable[[float, int], None]) -> list[Outcome]:
-    """Accept the events of one document. Raises `InvalidEvent` if one of them cannot be read, and `TooManyMatches`.
-    Then the command is undone, and no event is accepted."""
+def publish_together(
+    group: Group, publication: Publication, observe: Callable[[float, int], None], ahead: Ahead | None = None
+) -> list[Outcome]:
+    """Accept the events of one document. `ahead` has what was found of them before. Raises `InvalidEvent` if one of
+    them cannot be read, and `TooManyMatches`. Then the command is undone, and no event is accepted."""
     events = publication.events
-    (results,) = publish(group, [publication], observe, at_most=None)
+    (results,) = publish(group, [publication], observe, at_most=None, ahead=ahead)
     for result in results:
         if isinstance(result, TooManyMatches):
             raise result

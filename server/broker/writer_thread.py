@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group, GroupBroken, StateOutdated, Touched
 from kindcast.server.broker.membership import Applied, OtherServers, PreparedVocabulary
-from kindcast.server.broker.publishing import Ahead, Publication, publish
+from kindcast.server.broker.publishing import READING_SECONDS, Ahead, Publication, publish
 from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import State
 from kindcast.server.clock import CLOCK
@@ -386,7 +386,11 @@ def _match_ahead(state: State, commands: Sequence[Command]) -> Ahead | None:
     """Matches the publications at the head of the queue with the present state."""
     first = takewhile(lambda each: each.publication is not None, commands)
     publications = [each.publication for each in first if each.publication is not None and not each.answer.cancelled()]
-    return Ahead(state, publications) if publications else None
+    if not publications:
+        return None
+    ahead = Ahead(state)
+    ahead.match([event for each in publications for event in each.events], READING_SECONDS)
+    return ahead
 
 
 def _name_snapshot(group: Group, *, token: str, commits: int) -> bool:

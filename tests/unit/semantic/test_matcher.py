@@ -11,6 +11,9 @@ from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabula
 from kindcast.index.errors import UnknownEngine
 from kindcast.index.registry import ENGINES
 from kindcast.semantic.errors import DuplicateSubscription, UnknownSubscription
+from kindcast.semantic.matching import MatchTable
+from kindcast.semantic.model import SubscriptionSlot
+from kindcast.semantic.operators import Failure
 
 PREFIXES = b"""
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -315,3 +318,36 @@ def test_matcher_statistics_count_what_was_done(matcher: Matcher) -> None:
     matcher.match({"x": "a"})
     counts = matcher.statistics
     assert (counts.events, counts.candidates, counts.matches) == (2, 2, 1)
+
+
+def test_tables_of_matches_are_cut_and_joined() -> None:
+    """With bindings, truncated ones and candidates: what is cut and joined says the same of each event."""
+
+    def table(*events: tuple[list[int], list[Any] | None, set[int], bool]) -> MatchTable:
+        offsets = np.cumsum([0, *(len(slots) for slots, *_ in events)])
+        bindings = [bound for _, found, *_ in events for bound in found or ()]
+        return MatchTable(
+            offsets,
+            np.array([slot for slots, *_ in events for slot in slots], dtype=np.int32),
+            bindings or None,
+            {},
+            frozenset(int(offsets[number]) + at for number, each in enumerate(events) for at in each[2]),
+            {number: {SubscriptionSlot(9): failure} for number, each in enumerate(events) if each[3]},
+        )
+
+    def told(table: MatchTable) -> list[Any]:
+        said = []
+        for number, (begin, end) in enumerate(pairwise(table.offsets.tolist())):
+            bound = [()] * (end - begin) if table.bindings is None else table.bindings[begin:end]
+            cut = [at - begin for at in sorted(table.truncated) if begin <= at < end]
+            said.append((table.slots[begin:end].tolist(), bound, cut, table.undecided.get(number)))
+        return said
+
+    failure = Failure("timeout", "")
+    one = table(([1, 2], ["p", "q"], {1}, False), ([], [], set(), True), ([3], ["r"], {0}, True))
+    plain = table(([4, 5], None, set(), False), ([6], None, set(), True))
+    assert told(MatchTable.joined([one, plain])) == told(one) + told(plain)
+    assert told(MatchTable.joined([plain, plain])) == told(plain) * 2
+    assert MatchTable.joined([plain, plain]).bindings is None
+    for chosen in ([0], [1, 2], [0, 2], [], [0, 1, 2]):
+        assert told(one.rows(chosen)) == [told(one)[number] for number in chosen]

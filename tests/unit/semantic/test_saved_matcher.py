@@ -186,3 +186,27 @@ def test_matcher_empty_is_saved_and_opened(vocabulary: Vocabulary, tmp_path: Pat
         opened.remove("none")
     opened.add("one", "price exists")
     assert matched(opened) == [["one"]] * 3
+
+
+def test_matcher_opened_knows_which_subscriptions_call_operators(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    """Only those may depend on an attribute that nobody names."""
+
+    @operator(name="odd", cost=1.0, selectivity=0.5)
+    def odd(event: object, n: tuple[int, ...]) -> bool:
+        return n[0] % 2 == 1
+
+    matcher = Matcher(vocabulary, operators=[odd])
+    for name, text in (("a", 'text matches "b+"'), ("b", "n < m"), ("c", "every n > 5"), ("d", "some x (y = 1)")):
+        matcher.add(name, text)
+    assert not matcher.may_ask("ce.received")
+    assert matcher.may_ask("m")
+    matcher.add("calls", "n > 1 and odd(@n)")
+    assert matcher.may_ask("ce.received")
+    matcher.save(tmp_path / "saved")
+    opened = Matcher.open(tmp_path / "saved", vocabulary, operators=[odd])
+    assert opened.may_ask("ce.received")
+    opened.remove("calls")
+    assert not opened.may_ask("ce.received")
+    assert {match.subscription for match in opened.match({"n": 6, "m": 7, "text": "b"})} == {"a", "b", "c"}
+    assert not opened.may_ask("ce.received")
+    opened.check_invariants()

@@ -282,8 +282,10 @@ def _walk(node: Any, path: Path, around: tuple[Any, ...]) -> Iterator[tuple[Any,
 
 
 def _is_there(node: Any, path: Path) -> bool:
-    """Whether a path leads to an empty list."""
+    """Whether a path leads to an empty list, or there is one on the way."""
     for name in path:
+        if isinstance(node, list):
+            return not node
         if not isinstance(node, Mapping) or name not in node:
             return False
         node = node[name]

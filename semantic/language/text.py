@@ -376,7 +376,7 @@ class _Builder(Transformer[Token, Any]):
 
     def instant(self, token: Token) -> Constant:
         if parse_instant(str(token)) is None and parse_dates(str(token)) is None:
-            detail = f"{token[:40]} is neither a date-time of RFC 3339 nor a date between 1684 and 2255"
+            detail = f"{token[:40]} is neither a date-time of RFC 3339 nor a date between July 1684 and June 2255"
             raise refuse("bad-date-time", detail, _at(token))
         return Constant(Instant(str(token)), _at(token))
 

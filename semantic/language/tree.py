@@ -308,9 +308,10 @@ class _Reader:
             return _NOTHING
         at = Position(pointer=pointer)
         if _is_sum(body[0]):
-            before = self._variables, len(self.problems)
+            before, known = self._variables, len(self.problems)
             left, right = (self._sum(body[place], f"{pointer}/{place}") for place in (0, 1))
-            if before == (self._variables, len(self.problems)):
+            if before == self._variables:
+                del self.problems[known:]
                 detail = 'a comparison starts with the name of an attribute, or uses a variable "?n"'
                 self.problem("syntax", detail, pointer)
             return ValueConstraint(left, cast(Order, key), right, at)
@@ -439,7 +440,8 @@ class _Reader:
                     return Constant(Quantity(self._number(number, pointer), unit), at)
             case {"instant": str(text)} if len(operand) == 1:
                 if not _WRITTEN.fullmatch(text) or (parse_instant(text) is None and parse_dates(text) is None):
-                    detail = f"{text[:40]!r} is neither a date-time of RFC 3339 nor a date between 1684 and 2255"
+                    between = "between July 1684 and June 2255"
+                    detail = f"{text[:40]!r} is neither a date-time of RFC 3339 nor a date {between}"
                     self.problem("bad-date-time", detail, pointer)
                 return Constant(Instant(text), at)
             case {"term": str(text)} if len(operand) == 1:

@@ -517,7 +517,7 @@ class _Resolver:
         """Checks that a unit is known and fits the declared unit of the attribute, and that a date-time is valid."""
         value = constant.value
         if isinstance(value, Instant) and parse_instant(value.text) is None and parse_dates(value.text) is None:
-            detail = f"{value.text} is neither a date-time of RFC 3339 nor a date between 1684 and 2255"
+            detail = f"{value.text} is neither a date-time of RFC 3339 nor a date between July 1684 and June 2255"
             self.problem("bad-date-time", detail, constant.at)
         if not isinstance(value, Quantity):
             return

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_args, overload
 from urllib.parse import quote
 from uuid import uuid4
@@ -201,6 +202,17 @@ def post(path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> C
     content = None if body is None else msgspec.json.encode(body)
     kind = {} if body is None else {"Content-Type": "application/json"}
     return Call(method="POST", path=path, read=_same, headers={**kind, **(headers or {})}, content=content)
+
+
+def _attribute(name: str, value: object) -> str:
+    """Returns a context attribute as text. Raises `TypeError`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if not isinstance(value, str | int):
+        raise TypeError(f"{name} must be a text, an integer, a boolean or a date-time, not {type(value).__name__}")
+    return str(value)
 
 
 def path_of(*segments: str) -> str:
@@ -772,12 +784,13 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def publish(
-        self, /, events: Mapping[str, Any] | Iterable[Mapping[str, Any]], **context: str
+        self, /, events: Mapping[str, Any] | Iterable[Mapping[str, Any]], **context: str | int | bool | datetime
     ) -> Call[answers.Published]:
         """Publishes one event, or several as NDJSON. They are on disk when this returns.
 
         An object with `specversion` is a CloudEvent. Any other object is the data of an event, whose `type`, `source`,
-        `id` … may be given as keywords. The keywords are for all events, so no `id` is allowed with several.
+        `id` … may be given as keywords. The keywords are for all events, so no `id` is allowed with several. Raises
+        `TypeError` for keywords beside a CloudEvent, and for values that are no text, integer, boolean or date-time.
 
         If there is no answer, the events are sent again, and each is accepted only once: a single event without an id
         gets one here, and several get ids that the server derives from an `Idempotency-Key`.
@@ -785,14 +798,18 @@ class Calls(VocabularyCalls, OperatorCalls):
         if isinstance(events, Mapping):
             kind = "application/cloudevents+json" if "specversion" in events else "application/json"
             content = as_json(events)
-            context = context if "specversion" in events else {"id": str(uuid4()), **context}
+            if "specversion" not in events:
+                context = {"id": str(uuid4()), **context}
+            elif context:
+                raise TypeError(f"a CloudEvent has its own attributes: put {', '.join(context)} into it")
             headers = {}
         else:
             events = list(events)
             kind = "application/x-ndjson"
             content = b"".join(as_json(event) + b"\n" for event in events)
             headers = {"Idempotency-Key": str(uuid4())}
-        headers |= {"Content-Type": kind} | {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in context.items()}
+        headers |= {"Content-Type": kind}
+        headers |= {f"ce-{name}": quote(_attribute(name, value), safe=_PLAIN) for name, value in context.items()}
         return Call(
             method="POST", path=path_of("events"), read=_same, headers=headers, content=content, repeatable=True
         )

@@ -132,8 +132,10 @@ def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False) -
     if parsed.fragment:
         raise SinkRefused("the sink has a fragment (#…), which is never sent: leave it out")
     port = PUBLIC_PORTS[parsed.scheme] if parsed.port is None else parsed.port
+    if not 0 < port < 1 << 16:
+        raise SinkRefused(f"the sink has the port {port}; ports are between 1 and 65,535")
     if not allow_private:
-        if port != PUBLIC_PORTS[parsed.scheme] and not (any_https_port and parsed.scheme == "https" and port > 0):
+        if port != PUBLIC_PORTS[parsed.scheme] and not (any_https_port and parsed.scheme == "https"):
             raise SinkRefused(f"port {port} is not allowed: use {PUBLIC_PORTS[parsed.scheme]} for {parsed.scheme}")
         refuse_local_name(host)
     return Sink(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)

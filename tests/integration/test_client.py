@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,17 @@ def test_publish_each_form_is_understood(client: Client) -> None:
     assert client.publish(cloud)["duplicates"] == 1
     assert client.publish({"n": 2}, subject="Köln – 50 %", source="urn:b")["accepted"] == 1
     assert client.publish([cloud | {"id": "2"}, {"n": 3}], source="urn:c")["accepted"] == 2
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    assert client.publish({"n": 4}, source="urn:d", id=5, urgent=True, time=at)["accepted"] == 1
+    with pytest.raises(TypeError, match="source must be a text"):
+        client.publish({"n": 4}, source=None)
+    with pytest.raises(TypeError, match="put source into it"):
+        client.publish(cloud, source="urn:e")
     found = [each["event"] for each in client.events()["events"]]
-    assert [event["source"] for event in found] == ["urn:a", "urn:b", "urn:a", "urn:c"]
+    assert [event["source"] for event in found] == ["urn:a", "urn:b", "urn:a", "urn:c", "urn:d"]
+    assert {name: found[-1][name] for name in ("id", "urgent", "time")} == {
+        "id": "5", "urgent": "true", "time": "2026-01-31T00:00:00+00:00"
+    }  # fmt: skip
     assert found[1]["subject"] == "Köln – 50 %"
 
 

@@ -584,6 +584,8 @@ class GraphReader:
                 graph = graph_of_rdf(_bytes_of(data, media_type), media_type, self._is_event_class)
             members = members_of(graph, self._members, graph.nodes) if by_members else {}
         else:
+            if not isinstance(data, Mapping | list):
+                raise InvalidEvent([Problem("no-object", f"data of type {JSON_LD} must be an object or an array")])
             check_size(data, DOCUMENT_VALUES)
             with _bounded_recursion():
                 graph = graph_of_expanded(self._reference().expanded(data))
@@ -592,7 +594,11 @@ class GraphReader:
             graph.roots = members  # the other nodes are the envelope
             return graph
         if not graph.roots:
-            raise InvalidEvent([Problem("no-event", "the document has no statement, so no node of it can be an event")])
+            if graph.nodes:
+                detail = "no node can be an event, because each is the value of another node"
+            else:
+                detail = "the document has no statement, so no node of it can be an event"
+            raise InvalidEvent([Problem("no-event", detail)])
         lost = {key for key, node in graph.nodes.items() if node} - reached(graph, graph.roots)
         if lost:
             named = ", ".join(sorted(lost)[:5])
@@ -630,7 +636,7 @@ class GraphReader:
 
 def _bytes_of(data: Any, media_type: str) -> bytes:
     if not isinstance(data, str | bytes):
-        raise InvalidEvent([Problem("malformed-rdf", f"data of type {media_type} is a text")])
+        raise InvalidEvent([Problem("malformed-rdf", f"data of type {media_type} must be a text")])
     return data.encode() if isinstance(data, str) else data
 
 

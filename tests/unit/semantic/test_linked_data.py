@@ -305,3 +305,20 @@ def test_keywords_beneath_a_name_are_not_taken_for_misspelt_ones() -> None:
     event = {"@context": {"@vocab": EX}, "@type": "Shipment", "grossWeight": node, "grossWeigth": 5}
     noted = {note.attribute for note in matcher.notes(event) if note.code == "near-attribute"}
     assert noted == {"grossWeigth"}
+
+
+@pytest.mark.parametrize(
+    ("data", "content", "code", "said"),
+    [
+        ('{"@context": {}, "p": 5}', "application/ld+json", "no-object", "must be an object or an array"),
+        (None, "application/ld+json", "no-object", "must be an object or an array"),
+        (None, "text/turtle", "malformed-rdf", "must be a text"),
+        ("<urn:a> <urn:p> <urn:b> . <urn:b> <urn:p> <urn:a> .", "text/turtle", "no-event", "the value of another node"),
+        ("", "text/turtle", "no-event", "no statement"),
+        ({"resourceType": "Bundle", "type": "history", "entry": []}, "application/fhir+json", "no-event", "is empty"),
+    ],
+)
+def test_documents_without_an_event_are_refused_with_the_reason(data: Any, content: str, code: str, said: str) -> None:
+    with pytest.raises(InvalidEvent, match=said) as refused:
+        Matcher(Vocabulary()).canonicalise(Event(data, {"datacontenttype": content}))
+    assert [problem.code for problem in refused.value.problems] == [code]

@@ -210,3 +210,9 @@ def test_https_on_another_port_where_it_is_allowed() -> None:
     for url in ("http://example.com:8080/", "https://localhost:8443/", "https://example.com:0/"):
         with pytest.raises(SinkRefused):
             check_sink(url, allow_private=False, any_https_port=True)
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 99_999])
+def test_check_sink_ports_that_do_not_exist_are_refused(port: int) -> None:
+    with pytest.raises(SinkRefused, match="ports are between"):
+        check_sink(f"http://127.0.0.1:{port}/x", allow_private=True)

@@ -33,6 +33,7 @@ __all__ = [
     "as_quantity",
     "flatten",
     "problem_at",
+    "stated_of",
 ]
 
 UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
@@ -116,23 +117,28 @@ class Flat:
     elements: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
 
-def flatten(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None = None) -> Flat:
+def flatten(
+    data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None = None, whole: Stated | None = None
+) -> Flat:
     """Returns the content of `data` by dotted name, in the order of the data. Values of Python and numpy types are
-    converted by `as_json`. `stated` is called for each inner object that is not a quantity of two members.
+    converted by `as_json`. `stated` is called for each inner object that is not a quantity of two members. `whole` is
+    what `data` states itself, as an element of an array.
 
     Uses an explicit stack, so that nesting is bounded by `limits` and not by the interpreter. Linear in `data`. Raises
     `InvalidEvent` with a JSON pointer for each key that is not a string, number that is not finite or not exact as a
     double, and value that is not JSON. Raises it immediately for nesting or size beyond the limits.
     """
-    flat, problems, is_json = _walked(data, limits, stated)
+    flat, problems, is_json = _walked(data, limits, stated, whole)
     if not is_json:
-        flat, problems, _ = _walked(as_json(data), limits, stated)
+        flat, problems, _ = _walked(as_json(data), limits, stated, whole)
     if problems:
         raise InvalidEvent(problems)
     return flat
 
 
-def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None) -> tuple[Flat, list[Problem], bool]:
+def _walked(
+    data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | None, whole: Stated | None
+) -> tuple[Flat, list[Problem], bool]:
     """Returns (the content of `data`, its problems, whether no value must be converted by `as_json`)."""
     flat = Flat(data)
     problems: list[Problem] = []
@@ -149,11 +155,11 @@ def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
                 detail = f"more than {limits.values} values in one event: send smaller events"
                 raise InvalidEvent([problem_at(path, "too-many-values", detail)])
         if isinstance(node, Mapping):
-            quantity = as_quantity(node) if path and not isinstance(node, Node) else None
-            found = Stated(quantity, "value") if quantity is not None else None
-            if found is None and stated is not None and path:
-                found = stated(name, node)
-            read = None if found is None else _put_stated(flat, name, found, node)
+            found = stated_of(name, node, stated) if path else None
+            if found is not None:
+                read = _put_stated(flat, name, found, node)
+            else:
+                read = None if path or whole is None else _put_number(flat, "", whole, node)
             if path and isinstance(node, Node):  # also a value, and always an element (rule 21)
                 if node.value is not None and found is None:
                     flat.scalars.setdefault(name, []).append(Found(node.value))
@@ -179,11 +185,25 @@ def _walked(data: Mapping[str, Any], limits: EventLimits, stated: StatedIn | Non
     return flat, problems, is_json
 
 
+def stated_of(name: str, node: Mapping[str, Any], stated: StatedIn | None) -> Stated | None:
+    """Returns what an object under `name` states."""
+    quantity = None if isinstance(node, Node) else as_quantity(node)
+    if quantity is not None:
+        return Stated(quantity, "value")
+    return None if stated is None else stated(name, node)
+
+
 def _put_stated(flat: Flat, name: str, found: Stated, node: Mapping[str, Any]) -> str | None:
     """Adds what an object states under `name`, and the number of a quantity, with its unit, under the name of its
     member. Returns the name of this member; None if the number was not added, so that the member must still be read."""
+    flat.scalars.setdefault(name, []).append(Found(found.scalar))
+    return _put_number(flat, f"{name}.", found, node)
+
+
+def _put_number(flat: Flat, before: str, found: Stated, node: Mapping[str, Any]) -> str | None:
+    """Adds the number of a quantity with its unit, under the name of its member after `before`. Returns the name of
+    this member; None if the number was not added."""
     scalar = found.scalar
-    flat.scalars.setdefault(name, []).append(Found(scalar))
     if not isinstance(scalar, QuantityObject) or found.number is None or scalar.comparator is not None:
         return None
     number = node[found.number]
@@ -191,7 +211,7 @@ def _put_stated(flat: Flat, name: str, found: Stated, node: Mapping[str, Any]) -
         number = number[0]
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None
-    flat.scalars.setdefault(f"{name}.{found.number}", []).append(Found(number, scalar.unit))
+    flat.scalars.setdefault(before + found.number, []).append(Found(number, scalar.unit))
     return found.number
 
 

@@ -33,6 +33,7 @@ from kindcast.semantic.flatten import (
     as_quantity,
     flatten,
     problem_at,
+    stated_of,
 )
 from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText, Value
 from kindcast.semantic.ontology.records import local_name
@@ -654,26 +655,29 @@ class Canonicaliser:
         """Returns the elements of arrays of objects, each as an event of its own (for `some`). `array` is the array
         around them, if any. `done` caches the finished elements by the whole name of their array. Without it the cost
         would be 2^depth, because an object is an element of every array around it."""
-        named: dict[str, list[Mapping[str, Any]]] = {}
-        for name, found in raw.items():
+        named: dict[str, list[tuple[Mapping[str, Any], Stated | None]]] = {}
+        states = None if stated is None else stated(array)
+        for name, objects in raw.items():
+            found = [(each, stated_of(name, each, states)) for each in objects]
             for each in self.names(name, array):
                 named.setdefault(each, []).extend(found)
         before = f"{array}." if array else ""
         return {
-            name: tuple(self._element(each, before + name, done, stated) for each in found)
+            name: tuple(self._element(each, whole, before + name, done, stated) for each, whole in found)
             for name, found in named.items()
         }
 
     def _element(
         self,
         data: Mapping[str, Any],
+        whole: Stated | None,
         array: str,
         done: dict[tuple[str, int], CanonicalEvent],
         stated: _StatedWithin | None,
     ) -> CanonicalEvent:
         found = done.get((array, id(data)))
         if found is None:
-            flat = flatten(data, self._limits, stated(array) if stated is not None else None)
+            flat = flatten(data, self._limits, stated(array) if stated is not None else None, whole)
             inner = self._elements(flat.elements, array, done, stated)
             repeated: dict[str, tuple[int, ...]] = {}
             attributes = self._read(flat.scalars, [], repeated, array)

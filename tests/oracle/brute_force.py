@@ -79,13 +79,20 @@ class _Evaluation:
     """One event, or one element of an array in it, and the questions put to it."""
 
     def __init__(
-        self, world: World, data: Any, context: Mapping[str, Any], *, whole: bool = False, everywhere: bool = False
+        self,
+        world: World,
+        data: Any,
+        context: Mapping[str, Any],
+        *,
+        whole: bool = False,
+        everywhere: bool = False,
+        stated: Any = None,
     ) -> None:
         self.world = world
         self.data = data
         self.inner: dict[str, list[_Evaluation]] = {}
         self.everywhere = everywhere or context.get("datacontenttype") == "application/fhir+json"
-        self.attributes = attributes_of(data, context, world, everywhere=self.everywhere)
+        self.attributes = attributes_of(data, context, world, everywhere=self.everywhere, whole=stated)
         if whole:
             self.attributes = with_derived(self.attributes, world, self.aggregate)
 
@@ -145,8 +152,11 @@ class _Evaluation:
     def elements(self, name: str) -> list["_Evaluation"]:
         """The elements of the array `name`; of many expressions about one event each is read once."""
         if name not in self.inner:
-            elements, world = elements_of(self.data, name, self.world), self.world.inside(name)
-            self.inner[name] = [_Evaluation(world, each, {}, everywhere=self.everywhere) for each in elements]
+            elements = elements_of(self.data, name, self.world, everywhere=self.everywhere)
+            self.inner[name] = [
+                _Evaluation(self.world.inside(name), each, {}, everywhere=self.everywhere, stated=stated)
+                for each, stated in elements
+            ]
         return self.inner[name]
 
     def values(self, attribute: str) -> list[Reading]:

@@ -71,10 +71,10 @@ class Reading:
 
 
 def attributes_of(
-    data: Any, context: Mapping[str, Any], world: World, *, everywhere: bool = False
+    data: Any, context: Mapping[str, Any], world: World, *, everywhere: bool = False, whole: "Stated | None" = None
 ) -> dict[str, list[Reading]]:
     """Every attribute of an event with its values, upwards along the attribute hierarchies too. `everywhere`: every
-    object is asked what it states (rule 22)."""
+    object is asked what it states (rule 22). `whole`: what an element states in its array."""
     attributes: dict[str, list[Reading]] = {}
     if isinstance(data, Thing):
         stating = [(path, thing, found) for path, thing in things_of(data) if (found := _stated_by(thing, world))]
@@ -94,18 +94,35 @@ def attributes_of(
                 concepts = own.concepts | whole.concepts
                 both = replace(own, amount=whole.amount, amounts=whole.amounts, concepts=concepts)
                 attributes.setdefault(name, []).append(both)
-            for member in thing.members if isinstance(found, Stated) and not found.comparator else ():
-                for name, declared in names_of((*path, member), world):
-                    if _local(member) == found.member:
-                        attributes.setdefault(name, []).append(_read(declared, found.number, found.unit, world))
+            _add_number(attributes, path, thing, found, world)
+        _add_number(attributes, (), data, whole, world)
     pairs: list[tuple[str, Any, str | None]] = [(f"ce.{name}", value, None) for name, value in context.items()]
     if isinstance(data, Mapping):
         flat = list(_flat("", data, None, world, everywhere=everywhere))
+        if whole is not None and not whole.comparator:
+            flat = [
+                (raw, value, whole.unit if raw == whole.member and not isinstance(value, str) else unit)
+                for raw, value, unit in flat
+            ]
         pairs += flat + [("ce.type", value, None) for name, value, _ in flat if name == "@type" and type(value) is str]
     for raw, value, unit in pairs:
         for name in _broader(raw, world):
             attributes.setdefault(name, []).append(_read(name, value, unit, world))
     return attributes
+
+
+def _add_number(
+    attributes: dict[str, list[Reading]],
+    path: tuple[str, ...],
+    thing: Thing,
+    found: "Stated | Coded | None",
+    world: World,
+) -> None:
+    """The number of what a node states has its unit under its own name too."""
+    for member in thing.members if isinstance(found, Stated) and not found.comparator else ():
+        for name, declared in names_of((*path, member), world):
+            if _local(member) == found.member:
+                attributes.setdefault(name, []).append(_read(declared, found.number, found.unit, world))
 
 
 def _local(iri: str) -> str:
@@ -120,12 +137,19 @@ def _stated_by(thing: Thing, world: World) -> "Stated | Coded | None":
     return _stated("node", plain, nowhere, everywhere=True) or _stated_code("node", plain, nowhere, everywhere=True)
 
 
-def elements_of(data: Any, attribute: str, world: World) -> list[Any]:
-    """The objects in arrays at `attribute` (rule 3), the nodes of a graph there (rule 21)."""
+def elements_of(data: Any, attribute: str, world: World, *, everywhere: bool) -> list[tuple[Any, "Stated | None"]]:
+    """The objects in arrays at `attribute` (rule 3), the nodes of a graph there (rule 21), with the quantity that each
+    states."""
     if isinstance(data, Thing):
-        return [thing for path, thing in things_of(data) if attribute in dict(names_of(path, world))]
+        things = [thing for path, thing in things_of(data) if attribute in dict(names_of(path, world))]
+        said = [(thing, _stated_by(thing, world)) for thing in things]
+        return [(thing, found if isinstance(found, Stated) else None) for thing, found in said]
     found = _objects("", data, inside_array=False)
-    return [element for raw, element in found if attribute in _broader(raw, world)]
+    return [
+        (element, _stated(raw, element, world, everywhere=everywhere))
+        for raw, element in found
+        if attribute in _broader(raw, world)
+    ]
 
 
 def _broader(raw: str, world: World) -> list[str]:

@@ -8,6 +8,7 @@ because an explanation shows all calls. The reason of a verdict is a sentence: "
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest
@@ -50,6 +51,7 @@ from kindcast.semantic.model import (
 from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask, joined, reported, unified
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
 from kindcast.semantic.subscriptions.compilation import Compiled, SeenAttributes, advise, compile_expression
+from kindcast.semantic.units.kinds import format_instant
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity
 from kindcast.semantic.vocabulary.labels import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
@@ -127,7 +129,26 @@ def _compared(
     if isinstance(constant, Instant) or is_date:
         words = words.replace("less than", "before").replace("more than", "after").replace("at most", "not after")
         words = words.replace("at least", "not before")
-    return " ".join(filter(None, (_said(value), "is", words, _written(constant, vocabulary, language))))
+    said = _said(value)
+    if aggregate_of(name) is not None:
+        said = f"{named(name)} is {_in_unit(value, constant, vocabulary)}, which"
+    return " ".join(filter(None, (said, "is", words, _written(constant, vocabulary, language))))
+
+
+def named(attribute: str) -> str:
+    """Returns the name of an attribute or aggregate as subscriptions write it."""
+    function, inner = aggregate_of(attribute) or ("", attribute)
+    return f"{function}({inner})" if function else attribute
+
+
+def _in_unit(value: Value, constant: Any, vocabulary: Vocabulary) -> str:
+    """Returns the value of an aggregate in words: a quantity in the unit of the constant."""
+    if isinstance(constant, Quantity) and value.amount is not None:
+        with suppress(InvalidQuantity):
+            return f"{vocabulary.units.bare(value.amount, constant.unit):g} {constant.unit}"
+    if value.instant is not None and value.number is None:
+        return format_instant(value.instant)
+    return published_in_words(value)
 
 
 def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> str | None:
@@ -146,6 +167,9 @@ def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> s
             return f"{said} is {in_words(value.dimension)}, but {written} is {in_words(dimension)}"
         if value.amount is None and value.amounts is None:
             return f"{said} is not a quantity{_why(value, vocabulary)}"
+    elif isinstance(constant, Instant):
+        if value.text is not None and value.instant is None and value.dates is None:
+            return f"{said} is not a date-time"
     elif isinstance(constant, bool):
         return None if value.boolean is not None else f"{said} is neither true nor false"
     elif isinstance(constant, int | float):
@@ -387,7 +411,7 @@ def _summary(clauses: list[dict[str, Any]]) -> str:
     nearest = min(clauses, key=lambda clause: sum(not each["verdict"] for each in clause["predicates"]))
     failed = [each for each in nearest["predicates"] if not each["verdict"]]
     alone = " alone" if len(failed) == 1 and len(nearest["predicates"]) > 1 else ""
-    names = " and ".join(dict.fromkeys(each["attribute"] for each in failed))
+    names = " and ".join(dict.fromkeys(named(each["attribute"]) for each in failed))
     return f"No match because of {names}{alone}: {'; '.join(each['reason'] for each in failed)}."
 
 
@@ -534,7 +558,7 @@ class _Teller:
                 return f"{text}: {attribute} is not an array of objects"
             return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies"
         if not values:
-            return f"{text}: {attribute} is absent{self._instead(attribute)}"
+            return f"{text}: {self._absent(attribute)}"
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
             if not values_of(self._event, predicate.operand.name):
                 return f"{text}: {predicate.operand.name} is absent"
@@ -567,6 +591,14 @@ class _Teller:
                 return ""
             found.append(said)
         return ", ".join(found) + (" …" if len(decisive) > 3 else "")
+
+    def _absent(self, attribute: str) -> str:
+        """Returns why an attribute or aggregate has no value."""
+        function, inner = aggregate_of(attribute) or ("", attribute)
+        if not function or inner not in self._event.attributes:
+            return f"{inner} is absent{self._instead(inner)}"
+        like = "numbers, or quantities of one dimension" + ("" if function == "sum" else ", or date-times")
+        return f"{named(attribute)} has no value, because {inner} has not only {like}"
 
     def _instead(self, attribute: str) -> str:
         """Returns a hint at an attribute of the event whose name is similar to that of an absent one; else ""."""

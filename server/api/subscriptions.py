@@ -425,8 +425,7 @@ def read_key(key: str | None, caller: Caller) -> Repeatable | None:
     if not KEY_CHARACTERS[0] <= len(plain) <= KEY_CHARACTERS[1]:
         least, most = KEY_CHARACTERS
         raise _invalid(
-            f"an Idempotency-Key has {least} to {most} characters that nobody can guess, such as a new UUID: "
-            "anyone who has it gets the ticket",
+            f"an Idempotency-Key has {least} to {most} characters that nobody can guess, such as a new UUID",
             "",
         )
     return Repeatable(caller.owner, plain)

@@ -147,3 +147,20 @@ def test_explain_values_are_said_in_the_unit_that_is_asked_for() -> None:
 def test_explain_every_names_the_values_that_decide(text: str, values: list[int], said: str) -> None:
     summary = explain(Vocabulary(), text, {"a": values})["summary"]
     assert summary.endswith(f"{text}: {said}.")
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "said"),
+    [
+        ("sum(a) > 5", {"a": [1, "x"]}, "sum(a) has no value, because a has not only numbers, or quantities of one"),
+        ("max(a) > 5", {"a": [1, "x"]}, "or quantities of one dimension, or date-times."),
+        ("sum(a) > 5", {}, "No match because of sum(a): sum(a) > 5: a is absent."),
+        ("max(a) = 5 kg", {"a": ["4 kg", "100 g"]}, "max(a) is 4 kg, which is not equal to 5 kg."),
+        ("min(a) > 2013-02", {"a": ["2013-01-01T00:00:00Z"]}, "is 2013-01-01T00:00:00Z, which is not after 2013-02."),
+        ("count(a) = 2", {"a": [1]}, "count(a) is 1, which is not equal to 2."),
+        ("at > 2020-01-01", {"at": "2026-13-01"}, "'2026-13-01' is not a date-time."),
+    ],
+)
+def test_explain_aggregates_and_dates_in_words(text: str, data: dict[str, Any], said: str) -> None:
+    """Aggregates have the name that subscriptions use, and their values a unit or a date."""
+    assert said in explain(Vocabulary(), text, data)["summary"]

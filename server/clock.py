@@ -30,13 +30,17 @@ def _since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+LATEST = 253_402_300_799.0
+"""The last second of the year 9999. RFC 3339 has no later times."""
+
+
 def instant(at: float) -> str:
-    """Seconds since 1970 as RFC 3339 has them, in UTC, to the millisecond.
+    """Seconds since 1970 as RFC 3339 has them, in UTC, to the millisecond. A later time than `LATEST` is that one.
 
     >>> instant(0.5)
     '1970-01-01T00:00:00.500Z'
     """
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    return datetime.fromtimestamp(min(at, LATEST), UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 class Clock:

@@ -628,4 +628,4 @@ def reason_of(error: InvalidEvent) -> str:
 
 def shown(data: Any) -> str:
     """How the data of an event begins."""
-    return str(data)[:200]
+    return json.dumps(data, ensure_ascii=False, default=str)[:200]

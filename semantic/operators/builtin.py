@@ -615,8 +615,14 @@ class Table:
         return sum(map(len, self._rows.values()))
 
     def rows(self, value: Any) -> list[tuple[Any, ...]]:
-        """Returns the cells, without the key, of the rows whose key is `value`."""
-        return self._rows.get(_key(value), []) if isinstance(value, str | int | float) else []
+        """Returns the cells, without the key, of the rows whose key is `value`. Keys that are numbers are found by
+        numbers and by their texts."""
+        if not isinstance(value, str | int | float):
+            return []
+        found = self._rows.get(_key(value))
+        if found is None and isinstance(value, str):
+            found = self._rows.get(_key(_cell(value)))
+        return found or []
 
 
 def tables(known: Iterable[Table] = ()) -> list[Operator]:

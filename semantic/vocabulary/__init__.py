@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kindcast.index.clause import ConceptId
     from kindcast.semantic.vocabulary.contexts import LONGEST_URL, shipped_contexts
     from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
-    from kindcast.semantic.vocabulary.event_schemas import document_of
+    from kindcast.semantic.vocabulary.event_schemas import SPLIT_BY, document_of
     from kindcast.semantic.vocabulary.event_types import FHIR, SHIPPED_SPLITS, view_of
     from kindcast.semantic.vocabulary.synonyms import read_table
     from kindcast.semantic.vocabulary.visibility import View
@@ -19,6 +19,7 @@ __all__ = [
     "LONGEST_URL",
     "MEANING",
     "SHIPPED_SPLITS",
+    "SPLIT_BY",
     "ConceptId",
     "DeclarationKind",
     "Declarations",
@@ -36,7 +37,7 @@ __getattr__ = on_demand(
         "kindcast.index.clause": ("ConceptId",),
         "kindcast.semantic.vocabulary.contexts": ("LONGEST_URL", "shipped_contexts"),
         "kindcast.semantic.vocabulary.declarations": ("DeclarationKind", "Declarations"),
-        "kindcast.semantic.vocabulary.event_schemas": ("document_of",),
+        "kindcast.semantic.vocabulary.event_schemas": ("SPLIT_BY", "document_of"),
         "kindcast.semantic.vocabulary.event_types": ("FHIR", "SHIPPED_SPLITS", "view_of"),
         "kindcast.semantic.vocabulary.synonyms": ("read_table",),
         "kindcast.semantic.vocabulary.visibility": ("View",),

@@ -15,6 +15,7 @@ import msgspec
 from kindcast.semantic.model import aggregate_of
 from kindcast.semantic.vocabulary.attributes import AttributeScheme, segments_of
 from kindcast.semantic.vocabulary.derivation import Derivations
+from kindcast.semantic.vocabulary.event_types import CODES, NUMBERS, SYSTEMS, UNITS
 
 __all__ = ["View", "view_of_roles"]
 
@@ -76,7 +77,9 @@ class View:
         kept = {name: each for name, each in event.items() if name == "data" or not self._hides(f"ce.{name}", hidden)}
         kept.pop("data_base64", None)
         data = kept.get("data")
-        if isinstance(data, dict | list) and not _is_linked(data):
+        content = event.get("datacontenttype")
+        is_linked = isinstance(content, str) and "ld+json" in content.lower()
+        if isinstance(data, dict | list) and not is_linked and not _is_linked(data):
             kept["data"] = self._pruned(data, (), hidden)
         elif data is not None:
             del kept["data"]
@@ -137,9 +140,11 @@ class View:
             for name, each in self.scheme.declarations.items():
                 members = [each.unit_from] if each.unit_from else []
                 if each.quantity is not None:
-                    members += [member for member in (each.quantity.number, each.quantity.unit) if member]
+                    members += [each.quantity.number] if each.quantity.number else NUMBERS
+                    members += [each.quantity.unit] if each.quantity.unit else UNITS
                 if each.code is not None:
-                    members += [member for member in (each.code.code, each.code.system) if member]
+                    members += [each.code.code] if each.code.code else CODES
+                    members += [each.code.system] if each.code.system else SYSTEMS
                 places = [place for member in members for place in (member, f"{name}.{member}")]
                 if any(self._hides(place, so_far) for place in places):
                     found.add(tuple(segments_of(name)))

@@ -15,6 +15,7 @@ from kindcast.semantic.units import read_rate_table
 from kindcast.semantic.vocabulary import (
     LONGEST_URL,
     SHIPPED_SPLITS,
+    SPLIT_BY,
     DeclarationKind,
     document_of,
     read_table,
@@ -22,7 +23,16 @@ from kindcast.semantic.vocabulary import (
     view_of,
 )
 from kindcast.server.api.problem_types import Problem
-from kindcast.server.api.requests import AppBroker, AppCaller, AppSettings, answer, body_schema, json_object, moment
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppCaller,
+    AppSettings,
+    answer,
+    body_schema,
+    json_object,
+    moment,
+    reader_of,
+)
 from kindcast.server.broker import Broker
 from kindcast.server.errors import UnknownDeclaration
 from kindcast.server.security.callers import Caller
@@ -265,12 +275,16 @@ async def put_schema(
     type: Name,
     broker: AppBroker,
     settings: AppSettings,
+    caller: AppCaller,
     dry_run: DryRun = False,
     replace: Annotated[bool, Query(description="Allow changes that are not extensions.")] = False,
 ) -> Response:
     """Declares a JSON Schema for the events of a type. An existing type may only be extended, so that publishers and
     subscribers can rely on it. Each change that is no extension is an error with its place."""
-    return await _put(broker, "schema", type, await json_object(request, settings), dry_run, replace)
+    body = await json_object(request, settings)
+    if SPLIT_BY in body:
+        _check_envelope(broker, caller)
+    return await _put(broker, "schema", type, body, dry_run, replace)
 
 
 @router.get("/schemas", summary="List event types, or view several as one")
@@ -416,11 +430,21 @@ async def delete_aliases(name: Name, broker: AppBroker, dry_run: DryRun = False)
 
 @router.put("/splits/{name}", summary="Declare an envelope of events", openapi_extra=body_schema(SPLIT))
 async def put_split(
-    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
     """Declares where documents contain several events, and what each event inherits from the document. It replaces a
-    shipped envelope with the same name. 201 for a new version, 200 if the declaration is the same."""
+    shipped envelope with the same name. 201 for a new version, 200 if the declaration is the same. If attributes are
+    hidden from the caller, only an administrator may do this."""
+    _check_envelope(broker, caller)
     return await _put(broker, "split", name, await json_object(request, settings), dry_run)
+
+
+def _check_envelope(broker: Broker, caller: Caller) -> None:
+    """Raises `Problem` if attributes are hidden from the caller: an envelope decides what the attributes of its events
+    are called and what becomes part of their ids, so it could show hidden values."""
+    if reader_of(caller, broker).view is not None:
+        detail = "an envelope could show attributes that are hidden from you: only an administrator declares one"
+        raise Problem("not-permitted", detail)
 
 
 @router.get("/splits", summary="List envelopes of events")

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -15,9 +15,11 @@ from fastapi import APIRouter, Depends, Request, Response
 from kindcast.semantic.ontology import Progress
 from kindcast.server.api.access import services_of
 from kindcast.server.api.problem_types import as_document, problem_of
-from kindcast.server.api.requests import answer
+from kindcast.server.api.requests import AppCaller, answer
 from kindcast.server.broker import Broker
 from kindcast.server.errors import ServerError, UnknownJob
+from kindcast.server.security.callers import Caller
+from kindcast.server.security.permissions import Roles
 from kindcast.server.store.servers import find_job, store_job
 
 __all__ = ["AppJobs", "Jobs", "accepted", "wants_a_job"]
@@ -48,6 +50,8 @@ class Job:
     problem: dict[str, Any] | None = None
     finished: float | None = None  # seconds of a monotonic clock
     task: "asyncio.Task[None] | None" = field(default=None, repr=False)
+    roles: Roles = None
+    """The roles for which the result was made; None if it is the same for all."""
 
     def advance(self, stage: str, done: int, total: int | None) -> None:
         """Sets the progress. May be called in any thread, because it replaces one reference."""
@@ -82,24 +86,27 @@ class Jobs:
         """Whether there is work that has not ended."""
         return any(each.status == "running" for each in self._jobs.values())
 
-    async def start(self, work: Callable[[Progress], Awaitable[dict[str, Any]]]) -> Job:
+    async def start(self, work: Callable[[Progress], Awaitable[dict[str, Any]]], roles: Roles = None) -> Job:
         """Begins `work`, which gets a function for reporting its progress and returns the result. Every server that
-        shares the database knows the job when this returns.
+        shares the database knows the job when this returns. If `roles` are given, the result shows what they may see,
+        and only callers who have all of them find the job.
 
         The work itself limits how many jobs run at the same time: it fails at once if there are too many.
         """
         self._forget()
-        job = Job(f"job_{secrets.token_hex(8)}")
+        job = Job(f"job_{secrets.token_hex(8)}", roles=roles)
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._run(job, work))
         await self._tell(job)
         return job
 
-    async def find(self, id: str) -> dict[str, Any]:
-        """Returns a job of any server as JSON. Raises `UnknownJob` if there is none, also if it was deleted or its
-        server ended before it."""
+    async def find(self, id: str, caller: Caller) -> dict[str, Any]:
+        """Returns a job of any server as JSON. Raises `UnknownJob` if there is none for this caller, also if it was
+        deleted or its server ended before it."""
         self._forget()
         if id in self._jobs:
+            if not _may_see(caller, self._jobs[id].roles):
+                raise UnknownJob(id)
             return self._jobs[id].as_json()
         told = None
         if self._broker.leases.membership is not None:
@@ -107,6 +114,8 @@ class Jobs:
         if told is None:
             raise UnknownJob(id)
         found: dict[str, Any] = msgspec.json.decode(told)
+        if not _may_see(caller, found.pop("roles", None)):
+            raise UnknownJob(id)
         return found
 
     async def stop(self) -> None:
@@ -118,7 +127,8 @@ class Jobs:
         """Stores the job for the other servers, if there can be any."""
         if (member := self._broker.leases.membership) is None:
             return
-        told, ended = msgspec.json.encode(job.as_json()).decode(), job.status != "running"
+        roles = {} if job.roles is None else {"roles": sorted(job.roles)}
+        told, ended = msgspec.json.encode(job.as_json() | roles).decode(), job.status != "running"
         try:
             await self._broker.execute(
                 lambda connection: store_job(
@@ -165,6 +175,11 @@ class Jobs:
                 del self._jobs[job.id]
 
 
+def _may_see(caller: Caller, roles: Collection[str] | None) -> bool:
+    """Whether a result that was made for `roles` shows this caller nothing that is hidden from it."""
+    return roles is None or caller.roles is None or "admin" in caller.roles or set(roles) <= caller.roles
+
+
 # ── routes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -179,10 +194,10 @@ AppJobs = Annotated[Jobs, Depends(_jobs)]
 
 
 @router.get("/{id}", summary="Progress of a job")
-async def get_job(id: str, jobs: AppJobs) -> Response:
+async def get_job(id: str, jobs: AppJobs, caller: AppCaller) -> Response:
     """Returns the job: `running` with its stage, `done` with the `result` that the request would have had, or `failed`
     with the `problem`. Ended jobs are deleted after a while."""
-    return answer(await jobs.find(id))
+    return answer(await jobs.find(id, caller))
 
 
 def wants_a_job(request: Request) -> bool:

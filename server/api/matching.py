@@ -407,14 +407,14 @@ async def start(
     async def work(progress: Progress) -> dict[str, Any]:
         return await backtests.run(asked, progress)
 
-    job = await jobs.start(work)
+    job = await jobs.start(work, asked.roles)
     return answer(job.as_json(), 202, {"Location": f"/v1/backtests/{job.id}"})
 
 
 @backtest_router.get("/{id}", summary="Progress of a backtest")
-async def get_backtest(id: str, jobs: AppJobs) -> Response:
+async def get_backtest(id: str, jobs: AppJobs, caller: AppCaller) -> Response:
     """Returns the backtest: `running` with its progress, `done` with the `result`, or `failed` with the `problem`."""
-    return answer(await jobs.find(id))
+    return answer(await jobs.find(id, caller))
 
 
 def _asked(body: dict[str, Any], language: str) -> Asked:

@@ -97,7 +97,7 @@ def event_lines(source: str) -> Iterator[Line]:
     if source == "-":
         return _parsed(_standard_input())
     path = Path(source)
-    if not path.is_file():
+    if not path.exists() or path.is_dir():  # a pipe is as good as a file
         raise CommandFailed(
             f"there is no file {source}.", "Give a file, - for standard input, or JSON: '{\"price\": 350}'"
         )
@@ -111,7 +111,7 @@ def text_lines(source: str) -> Iterator[str]:
         yield from _standard_input()
         return
     path = Path(source)
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         raise CommandFailed(f"there is no file {source}.", "Give a file, or - for standard input.")
     with opened(path) as file:
         yield from _lines(file)

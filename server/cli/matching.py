@@ -169,12 +169,14 @@ def explain_offline(
 
 
 def _event(value: dict[str, Any]) -> "Event":
-    """Returns a CloudEvent in the JSON format as the server reads it. Any other object is the data of an event. Raises
-    `InvalidEvent`."""
+    """Returns an event as the server reads it: a CloudEvent in the JSON format, or the data of an event, which gets the
+    same source and type as on a server, but no id. Raises `InvalidEvent`."""
     from kindcast.semantic import Event
-    from kindcast.server.cloudevents import EventReader
+    from kindcast.server.cloudevents import DEFAULTS, SPECVERSION, EventReader
 
-    return EventReader(max_events=1).from_object(value).event if "specversion" in value else Event(value)
+    if "specversion" in value:
+        return EventReader(max_events=1).from_object(value).event
+    return Event(value, {"specversion": SPECVERSION, **DEFAULTS})
 
 
 def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":

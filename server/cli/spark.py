@@ -630,8 +630,10 @@ def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
 def _show_table(result: dict[str, Any]) -> None:
     for refused in result.pop("refused", []):
         output.warn(f"{refused['subscription']} was left out: {refused['reason']}")
-    days = result.pop("days", None)
-    if days:
+    days = result.get("days")
+    if days == []:
+        del result["days"]
+    elif isinstance(days, list):
         result["days"] = f"{days[0]} to {days[-1]} ({len(days)})" if len(days) > 1 else days[0]
     output.table(["", ""], ([name.replace("_", " "), _told(value)] for name, value in result.items()))
 

@@ -1,7 +1,9 @@
 """The command line without a server: help, checking an ontology, the offline match and explain, and wrong use."""
 
 import json
+import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -277,3 +279,19 @@ def test_variable_of_an_option_is_never_called_unknown() -> None:
     variables = {each.envvar for words in COMMANDS for each in named(words).params if each.envvar}
     assert {"KINDCAST_SERVER", "KINDCAST_BROKER", "KINDCAST_TICKET"} <= variables
     assert unknown_variables(dict.fromkeys([*variables, PASSWORD], "x")) == []
+
+
+def test_plain_events_have_the_source_and_type_that_a_server_gives_them(kindcast: Kindcast, tmp_path: Path) -> None:
+    """So an offline match is the server's; and a pipe is as good as a file."""
+    asked = 'ce.type = "kindcast.event" and ce.source = "urn:kindcast:anonymous"'
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=pipe.write_text, args=('{"a": 1}\n',), daemon=True)
+    writing.start()
+    for event in ('{"a": 1}', str(pipe)):
+        ran = kindcast("match", "--ontology", "shop.ttl", "--subscription", asked, "--event", event, "--json")
+        assert ran.status == 0, ran.out
+        assert json.loads(ran.out)["matches"] == [asked]
+    ran = kindcast("explain", "--ontology", "shop.ttl", "--subscription", asked, "--event", '{"a": 1}')
+    assert "Match:" in ran.out, ran.out
+    writing.join()

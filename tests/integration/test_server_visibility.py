@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,92 @@ def test_a_webhook_gets_what_whoever_made_it_may_read(tmp_path: Path) -> None:
                 client.delete(f"/v1/keys/{key['id']}", headers=admin)
         publish(team, secret, "e2")
         assert receiver.wait_for("/ontologist", 2)[1].message["event"]["data"] == EVENT
+
+
+def test_expanded_json_ld_is_left_out_as_a_whole(teams: dict[str, Team]) -> None:
+    """Its keys are IRIs, and nothing but the content type says what they are."""
+    team = teams["left"]
+    made = team.subscribe("subscriber", "shown = 5").json()
+    data = {"http://e.org/ns/ssn": [{"@value": "secret-1"}], "http://e.org/ns/shown": [{"@value": 5}]}
+    for number, body in enumerate((data, [data])):
+        event = {"specversion": "1.0", "id": f"x{number}", "source": "/s", "type": "t", "data": body}
+        event["datacontenttype"] = "application/ld+json"
+        headers = team.keys["publisher"] | {"Content-Type": "application/cloudevents+json"}
+        answer = team.client.post("/v1/events", content=json.dumps(event), headers=headers)
+        assert answer.status_code == 202, answer.text
+    status, text = team.told("subscriber", "GET", f"/v1/subscriptions/{made['id']}/events")
+    assert (status, text.count('"source":"/s"')) == (200, 2)
+    assert "secret" not in text
+
+
+def test_lists_by_status_go_by_the_status_that_is_shown(teams: dict[str, Team]) -> None:
+    """A webhook that fails shows that something matched."""
+    team = teams["left"]
+    made = team.subscribe("admin", "ssn = 'no webhook'", sink="https://sink.invalid/")
+    assert made.status_code == 201, made.text
+    id = made.json()["id"]
+    publish(team, {"ssn": "no webhook"}, id="failing")
+    listed = {"admin": "failing", "subscriber": "active", "auditor": "active"}
+    deadline = time.monotonic() + 30
+    path = "/v1/subscriptions?limit=1000&status="
+    while id not in team.client.get(f"{path}failing", headers=team.keys["admin"]).text:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for role, shown in listed.items():
+        for status in ("active", "failing", "paused"):
+            found = team.client.get(f"{path}{status}", headers=team.keys[role]).json()["subscriptions"]
+            assert (id in [each["id"] for each in found]) is (status == shown), (role, status)
+    pages, cursor = [], ""
+    while cursor is not None:
+        answer = team.client.get(f"/v1/subscriptions?limit=1&status=active{cursor}", headers=team.keys["subscriber"])
+        pages += [each["id"] for each in answer.json()["subscriptions"]]
+        cursor = answer.json()["cursor"] and f"&cursor={answer.json()['cursor']}"
+    whole = team.client.get(f"{path}active", headers=team.keys["subscriber"]).json()["subscriptions"]
+    assert pages == [each["id"] for each in whole]
+    assert len(pages) > 2
+
+
+def test_backtests_are_found_by_those_who_may_see_as_much(teams: dict[str, Team]) -> None:
+    team = teams["left"]
+
+    def begun(role: str) -> str:
+        answer = team.client.post("/v1/backtests", json={"expression": "price = 5"}, headers=team.keys[role])
+        assert answer.status_code == 202, answer.text
+        id: str = answer.json()["id"]
+        return id
+
+    for role, seeing in (("admin", {"admin"}), ("subscriber", {"admin", "subscriber"})):
+        id = begun(role)
+        for path in (f"/v1/backtests/{id}", f"/v1/jobs/{id}"):
+            found = {each for each in team.keys if team.client.get(path, headers=team.keys[each]).status_code == 200}
+            assert found & {"admin", "subscriber", "ontologist", "auditor"} == seeing & found
+            assert found >= {"admin"}
+
+
+def test_envelopes_are_declared_by_administrators_where_something_is_hidden(teams: dict[str, Team]) -> None:
+    """An envelope could put hidden values into ids, or give hidden attributes other names."""
+    team = teams["left"]
+    for path, body in (
+        ("/v1/splits/lines", {"split": "order.lines", "id": "ssn"}),
+        ("/v1/schemas/lines", {"x-kindcast-split": {"split": "patient"}, "properties": {"a": {"type": "number"}}}),
+    ):
+        answer = team.client.put(path, json=body, headers=team.keys["ontologist"], params={"dry_run": True})
+        assert (answer.status_code, problem_code(answer)) == (403, "not-permitted")
+        answer = team.client.put(path, json=body, headers=team.keys["admin"], params={"dry_run": True})
+        assert answer.status_code == 200, answer.text
+    plain = {"properties": {"a": {"type": "number"}}}
+    answer = team.client.put("/v1/schemas/plain", json=plain, headers=team.keys["ontologist"], params={"dry_run": True})
+    assert answer.status_code == 200, answer.text
+
+
+def test_quantities_of_the_known_shapes_are_as_hidden_as_their_numbers(teams: dict[str, Team]) -> None:
+    """Also where the declaration does not name the members."""
+    team = teams["left"]
+    assert team.put("numericalValue", {"readable_by": []}).status_code == 201
+    assert team.put("load", {"quantity": True}).status_code == 201
+    try:
+        assert problem_code(team.subscribe("subscriber", "load > 4 kg")) == "hidden-attribute"
+        assert team.subscribe("admin", "load > 4 kg").status_code == 201
+    finally:
+        for name in ("load", "numericalValue"):
+            assert team.client.delete(f"/v1/attributes/{name}", headers=team.keys["admin"]).status_code == 200

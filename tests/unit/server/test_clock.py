@@ -1,6 +1,6 @@
 """The clock by which things end: a jump ahead is no time that has passed."""
 
-from kindcast.server.clock import Clock
+from kindcast.server.clock import Clock, instant
 
 DAYS = 86_400.0
 
@@ -57,3 +57,9 @@ def test_jump_while_the_server_did_not_run_is_noticed_at_its_start() -> None:
     assert machine.clock.trouble is not None
     machine.clock.restart(None)
     assert machine.clock.trouble is None
+
+
+def test_times_after_the_year_9999_are_its_last_second() -> None:
+    """Tokens of an identity provider may say so."""
+    for at in (253_402_300_799.0, 253_402_300_799.9, 1_795_766_368_000.0, 1e300):
+        assert instant(at) == "9999-12-31T23:59:59.000Z"

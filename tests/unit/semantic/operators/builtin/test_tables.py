@@ -28,6 +28,16 @@ def test_in_table_asks_for_the_key_alone() -> None:
     assert holds(OPERATORS, 'not inTable("blocked", @ip)', ip="10.0.0.2")
 
 
+def test_keys_that_are_numbers_are_found_by_numbers_and_by_their_texts() -> None:
+    """Postcodes are often texts. A key that begins with 0 is a text itself."""
+    known = tables([Table.from_csv("zips", "zip,city\n10115,Berlin\n01067,Dresden\n2.50,None\n")])
+    for found in ("10115", 10115, 10115.0, "01067", "2.50", "2.5", 2.5):
+        assert holds(known, 'inTable("zips", @zip)', zip=found), found
+    for other in ("1067", 1067, "10115 ", "010115", True, "x"):
+        assert not holds(known, 'inTable("zips", @zip)', zip=other), other
+    assert bindings(known, 'lookUp("zips", @zip, ?city)', zip="10115") == [("Berlin",)]
+
+
 def test_tables_unknown_name_and_wrong_variables_are_refused_when_subscribing() -> None:
     """The error names what there is."""
     assert (

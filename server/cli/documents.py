@@ -142,10 +142,10 @@ def json_file(source: str) -> dict[str, Any]:
 def opened(path: Path) -> Iterator[IO[str]]:
     """A context manager with the text of a file, plain or gzip. Raises CommandFailed if it is damaged or not UTF-8
     text, also while it is read."""
-    with path.open("rb") as raw:
-        zipped = raw.read(len(GZIP)) == GZIP
-    with _readable(str(path)), path.open("rb") as raw, TextIOWrapper(_unpacked(raw, zipped), encoding="utf-8") as file:
-        yield file
+    with _readable(str(path)), path.open("rb") as raw:  # once: the path may be that of a pipe
+        zipped = raw.peek(len(GZIP))[: len(GZIP)] == GZIP
+        with TextIOWrapper(_unpacked(raw, zipped), encoding="utf-8") as file:
+            yield file
 
 
 def _unpacked(raw: Any, zipped: bool) -> Any:

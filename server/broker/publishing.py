@@ -250,8 +250,9 @@ class Ahead:
         return self._done >= len(events)
 
     def reads_hold(self, state: State) -> bool:
-        """Whether the events as they were read can still be matched."""
-        return state.matcher is self._matcher and self._matcher.asked == self._asked
+        """Whether the events as they were read, without the time of their arrival, can still be matched."""
+        is_same = state.matcher is self._matcher and self._matcher.asked == self._asked
+        return is_same and not self._matcher.may_ask(ARRIVAL)
 
     def matches_hold(self, state: State) -> bool:
         """Whether the matcher has not changed."""

@@ -45,6 +45,11 @@ def test_what_was_found_ahead_counts_until_the_matcher_changes(tmp_path: Path) -
             assert later.match(published, 60.0)
             await broker.create_subscription(new("three", 'n = "1"'))
             assert not later.reads_hold(broker.state)
+            last = Ahead(broker.state)
+            assert last.match(published, 60.0)
+            assert last.reads_hold(broker.state)
+            await broker.create_subscription(new("calls", 'n >= 1 and anyMatches("^1", @n)'))
+            assert not last.reads_hold(broker.state)  # operators see the time of arrival
 
     run(body)
 

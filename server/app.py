@@ -36,7 +36,6 @@ from kindcast.server.api import jobs as job_routes
 from kindcast.server.api.access import Gate, describe_security, running_access
 from kindcast.server.api.descriptions import describe_answers
 from kindcast.server.api.request_guards import BodyLimit, HostGuard
-from kindcast.server.cloudevents import EventReader
 from kindcast.server.settings import Settings
 from kindcast.server.tenants import running_tenants
 
@@ -65,7 +64,6 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.access = None
-    app.state.event_reader = EventReader(max_events=settings.max_events_per_request)
     app.router.routes.extend(_routes())
     app.openapi = describe_answers(app)  # type: ignore[method-assign]
     problem_types.install(app)
@@ -135,6 +133,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.access = access
         ring = access.ring
         async with running_tenants(
-            settings, app.state.event_reader, access.store, ring.roles_of, lambda name: ring.tenants.get(name)
+            settings, access.store, ring.roles_of, lambda name: ring.tenants.get(name)
         ) as app.state.tenants:
             yield

@@ -94,6 +94,8 @@ class TenantServices:
     late_matching: LateMatchingService
     tail: LiveTail
     history: History
+    reader: EventReader
+    """The reader of its requests. Ids that it generates say nothing about other tenants."""
     under_way: int = 0
     """The number of requests that use it."""
     used_at: float = field(default_factory=time.monotonic)
@@ -101,11 +103,12 @@ class TenantServices:
 
 @asynccontextmanager
 async def running_services(
-    settings: Settings, reader: EventReader, roles_of: RolesOf = EVERYBODY, *, first: Broker | None = None
+    settings: Settings, roles_of: RolesOf = EVERYBODY, *, first: Broker | None = None
 ) -> AsyncIterator[TenantServices]:
     """A context manager that runs all services over one database. `first` is the broker of the tenant `default`; None
     if this is it. Raises the errors of `Broker.start`."""
     broker = Broker(settings, first=first, roles_of=roles_of)
+    reader = EventReader(max_events=settings.max_events_per_request)
     backtests = Backtests(broker, settings, reader)
     await broker.start()
     jobs = Jobs(broker, kept=settings.max_jobs, seconds=settings.job_seconds)
@@ -116,7 +119,7 @@ async def running_services(
             running_history(broker, late_matching) as history,
         ):
             tail = LiveTail(broker, delivery.wakeups)
-            yield TenantServices(broker, jobs, backtests, delivery, late_matching, tail, history)
+            yield TenantServices(broker, jobs, backtests, delivery, late_matching, tail, history, reader)
     finally:
         broker.documents.stop()  # reading ends at once; storing is finished
         backtests.stop()
@@ -138,7 +141,6 @@ class Tenants:
     def __init__(
         self,
         settings: Settings,
-        reader: EventReader,
         store: SystemStore,
         default: TenantServices,
         roles_of: RolesOf = EVERYBODY,
@@ -149,7 +151,6 @@ class Tenants:
         self._known = known
         self._roles_of = roles_of
         self._settings = settings
-        self._reader = reader
         self._store = store
         self.on_postgresql = default.broker.database == "postgresql"
         """Whether tenants are schemas of one PostgreSQL, which other servers may use too."""
@@ -283,7 +284,7 @@ class Tenants:
         tenant = await anyio.to_thread.run_sync(self._store.wake, name)
         stack = AsyncExitStack()
         services = await stack.enter_async_context(
-            running_services(self._settings_of(tenant), self._reader, self._roles_of, first=self.default.broker)
+            running_services(self._settings_of(tenant), self._roles_of, first=self.default.broker)
         )
         _log.info("opened tenant %s; %d are open", name, len(self) + 1)
         try:
@@ -412,15 +413,14 @@ def _is_due(connection: Connection) -> bool:
 @asynccontextmanager
 async def running_tenants(
     settings: Settings,
-    reader: EventReader,
     store: SystemStore,
     roles_of: RolesOf = EVERYBODY,
     known: Callable[[str], Tenant | None] = lambda _: None,
 ) -> AsyncIterator[Tenants]:
     """A context manager that runs the tenant `default`, and the others when they are used. `known` returns the row of a
     tenant, as requests know it."""
-    async with running_services(settings, reader, roles_of) as default:
-        tenants = Tenants(settings, reader, store, default, roles_of, known)
+    async with running_services(settings, roles_of) as default:
+        tenants = Tenants(settings, store, default, roles_of, known)
         running = asyncio.create_task(tenants.run(), name="tenants")
         try:
             yield tenants

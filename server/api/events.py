@@ -254,17 +254,16 @@ class PublishRoute:
         def header(name: bytes) -> str | None:
             return given[name].decode("latin-1") if name in given else None
 
-        reader: EventReader = request.app.state.event_reader
+        services = services_of(request)
         body = await request.body()
         repeatable = read_key(header(b"idempotency-key"), caller_of(request))
         context = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in given.items() if name[:3] == b"ce-"
         ]
-        decoded = await _decoded(
-            reader, header(b"content-encoding"), header(b"content-type"), context, body, repeatable
-        )
+        encoding, content_type = header(b"content-encoding"), header(b"content-type")
+        decoded = await _decoded(services.reader, encoding, content_type, context, body, repeatable)
         verbose = VERBOSE[request.scope["query_string"]]
-        return msgspec.json.encode(await _accepted(request, decoded, services_of(request).broker, reader, verbose))
+        return msgspec.json.encode(await _accepted(request, decoded, services.broker, services.reader, verbose))
 
 
 @router.get("", summary="Read back events")

@@ -56,7 +56,7 @@ async def _settings(request: Request) -> Settings:
 
 
 async def _event_reader(request: Request) -> EventReader:
-    reader: EventReader = request.app.state.event_reader
+    reader: EventReader = services_of(request).reader
     return reader
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from kindcast.server.cloudevents import EventReader
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import SystemStore
 from kindcast.server.tenants import running_tenants
@@ -60,6 +59,12 @@ def test_tenants_share_nothing(keyed: Keyed) -> None:
             "/v1/events", json=event, headers=headers | {"Content-Type": "application/cloudevents+json"}
         )
         assert (answer.json()["accepted"], answer.json()["matched"]) == (1, matched)
+    ids = [
+        client.post("/v1/events", json={"a": "x"}, headers=headers).json()["events"][0]["id"].rpartition("-")
+        for headers in (one, one, two)
+    ]
+    assert ids[0][0] == ids[1][0] != ids[2][0]
+    assert [int(number, 16) for _, _, number in ids] == [1, 2, 1]  # nobody counts the events of others
     assert "kindcast_matches_total 1.0" in client.get("/metrics", headers=one).text
     assert "kindcast_matches_total 0.0" in client.get("/metrics", headers=two).text
     assert {each["tenant"] for each in client.get("/v1/keys", headers=two).json()["keys"]} == {"two"}
@@ -260,7 +265,7 @@ def test_request_that_leaves_while_its_tenant_opens_leaves_it_open_for_the_next(
         store = SystemStore(settings)
         store.open()
         store.add_tenant("shop", {}, time.time())
-        async with running_tenants(settings, EventReader(max_events=1), store) as tenants:
+        async with running_tenants(settings, store) as tenants:
 
             async def ask() -> None:
                 async with tenants.enter("shop"):
@@ -290,7 +295,7 @@ def test_tenants_with_equal_ontologies_share_one_vocabulary(tmp_path: Path, wher
             store.add_tenant(name, {}, time.time())
         for _ in range(2):  # the second time what was uploaded is restored
             async with (
-                running_tenants(settings, EventReader(max_events=1), store) as tenants,
+                running_tenants(settings, store) as tenants,
                 tenants.enter("left") as left,
                 tenants.enter("right") as right,
             ):

@@ -239,6 +239,8 @@ class Lowering:
         """Adds the part of `every` that an index can decide: some value satisfies the predicate. Returns False if it
         can never hold."""
         ((inner,),) = normal_form(predicate.item)
+        for name in inner.attributes:  # also the one with which values are compared: it need not be present
+            self._attribute(name)
         checks = checks_of(inner.predicate, self._vocabulary)
         if checks and not inner.negated and not atom.negated:
             name = predicate.attribute

@@ -10,7 +10,7 @@ import pytest
 
 from kindcast.server.broker import broker as broker_module
 from kindcast.server.broker import writer_thread
-from kindcast.server.broker.publishing import Ahead
+from kindcast.server.broker.publishing import Ahead, Outcome
 from kindcast.server.broker.state import State
 from tests.harness.application import publish, running_application, subscribe
 from tests.harness.broker import event, matched, new, run, running
@@ -73,6 +73,21 @@ def test_others_are_served_while_a_large_document_is_matched(tmp_path: Path) -> 
             assert {note.code for each in told for note in each.notes} == {"surprising-unit"}
             first, last = told[0].sequence, told[-1].sequence
             assert [each.sequence for each in told] == list(range(first, last + 1))
+
+    run(body)
+
+
+@pytest.mark.parametrize("expression", ["every made < ce.received", "not every made > ce.received"])
+def test_each_value_is_compared_with_the_time_of_arrival(expression: str, tmp_path: Path) -> None:
+    """Of single events, batches and documents."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("s", expression))
+            events = [event(made=["2020-01-31", "2021-01-31"], number=number) for number in range(60)]
+            told = [*await broker.publish(events[:1]), *await broker.publish(events[1:30])]
+            told += await broker.publish_together(events[30:])
+            assert [each.matched for each in told if isinstance(each, Outcome)] == [1] * 60
 
     run(body)
 

@@ -188,6 +188,34 @@ def test_matcher_empty_is_saved_and_opened(vocabulary: Vocabulary, tmp_path: Pat
     assert matched(opened) == [["one"]] * 3
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "made < ce.received",
+        "every made < ce.received",
+        "not every made <= ce.received",
+        "every ce.received > 2020",
+        "a = 1 or not made < ce.received",
+        "max(ce.received) > 2020",
+        "count(a) < count(ce.received)",
+        'ce.received matches "2.*"',
+        "ce.received missing",
+        "score > 5",
+    ],
+)
+def test_matcher_knows_that_a_subscription_asks_for_the_time_of_arrival(text: str, tmp_path: Path) -> None:
+    """Also a saved one: events are read with their time of arrival only if a subscription may depend on it."""
+    derived = {"score": {"kind": "number", "derived": "twice / 2"}, "twice": {"derived": "count(ce.received) * 2"}}
+    vocabulary = Vocabulary(attributes=derived if text.startswith("score") else {})
+    matcher = Matcher(vocabulary)
+    if not vocabulary.derivations:
+        assert not matcher.may_ask("ce.received")
+    matcher.add("s", text)
+    assert matcher.may_ask("ce.received")
+    matcher.save(tmp_path / "saved")
+    assert Matcher.open(tmp_path / "saved", vocabulary).may_ask("ce.received")
+
+
 def test_matcher_opened_knows_which_subscriptions_call_operators(vocabulary: Vocabulary, tmp_path: Path) -> None:
     """Only those may depend on an attribute that nobody names."""
 

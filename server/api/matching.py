@@ -4,7 +4,6 @@ A backtest evaluates an expression over the stored events. Each backtest is a jo
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
@@ -25,6 +24,7 @@ from kindcast.server.api.jobs import AppJobs
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
+    SUBSCRIPTION_ID,
     AppBroker,
     AppCaller,
     AppEventReader,
@@ -59,8 +59,6 @@ __all__ = ["backtest_router", "router"]
 
 T = TypeVar("T")
 
-IDS = re.compile("sub_[0-9a-f]{16,}")
-"""What can only be the id of a subscription, and no expression."""
 EVENTS_AT_A_TIME = 200
 """The number of results that are written before the event loop turns to other requests."""
 
@@ -183,7 +181,7 @@ async def explain_verdict(
         detail = "`subscription` must be the id of a subscription, or an expression as text or tree"
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
     row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
-    if row is None and isinstance(asked, str) and IDS.fullmatch(asked):
+    if row is None and isinstance(asked, str) and SUBSCRIPTION_ID.fullmatch(asked):
         raise UnknownSubscription(asked)
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
     with event_at("/event"):

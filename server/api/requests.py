@@ -23,6 +23,7 @@ from kindcast.server.settings import Settings
 from kindcast.server.strict_json import decode, depth_within
 
 __all__ = [
+    "SUBSCRIPTION_ID",
     "AppBroker",
     "AppCaller",
     "AppEventReader",
@@ -43,6 +44,8 @@ __all__ = [
 ]
 
 JSON = "application/json"
+SUBSCRIPTION_ID = re.compile(r"sub_[0-9a-f]{16}")
+"""The ids that servers give to subscriptions. No expression looks like this."""
 
 
 async def _broker(request: Request) -> Broker:

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from kindcast.server.api.access import audit_detail
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
+    SUBSCRIPTION_ID,
     AppBroker,
     AppCaller,
     AppEventReader,
@@ -99,7 +99,6 @@ MOST_GROWTH = 8
 """A JSON text is at most so many times as long after it was parsed and serialised again (`1e15`)."""
 
 ID_BYTES = 8
-_ID = re.compile(r"sub_[0-9a-f]{16}")
 
 KEY_CHARACTERS = (16, 255)
 """The shortest and longest length of an `Idempotency-Key`. It must be as hard to guess as the values derived from
@@ -851,7 +850,7 @@ def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple
         new = structs.replace(new, secret=kept.secret)
     if kept.ticket_hash is None:
         return new, ticket
-    if not isinstance(was, str) or not _ID.fullmatch(was):
+    if not isinstance(was, str) or not SUBSCRIPTION_ID.fullmatch(was):
         raise _invalid("with ticket_hash goes the id of the subscription, as the export has it", "/id")
     return structs.replace(new, id=was, ticket_hash=kept.ticket_hash, repeatable=True), None
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -505,13 +505,14 @@ async def list_all(
     """Lists a page of subscriptions in the order of their creation. The header Link has the next page. An auditor sees
     only the server of a sink."""
     after, now, version = parse_page_cursor(cursor), time.time(), broker.vocabulary.version
-    is_masked = status is not None and reader_of(caller, broker).view is not None
+    wanted: tuple[str, ...] = () if status is None else (status,)
+    if status in SHOWN_AS and reader_of(caller, broker).view is not None:
+        wanted = SHOWN_AS[status]
     listed: list[tuple[int, dict[str, Any]]] = []
 
     def read(connection: Connection) -> list[Row[Any]]:
-        wanted = None if is_masked else status
         page = subscriptions.list_subscriptions(
-            connection, after=after, limit=limit + 1, status=wanted, flagged=flagged, now=now
+            connection, after=after, limit=limit + 1, statuses=wanted, flagged=flagged, now=now
         )
         return list(page)
 
@@ -520,9 +521,9 @@ async def list_all(
         for row in rows:
             told = _shown(row, version, now) | sink_for(caller, row)
             told |= _kept_back(caller, broker, row, told)
-            if not is_masked or told["status"] == status:  # the status as it is shown
+            if status is None or told["status"] == status:  # as it is shown: the status may be hidden
                 listed.append((row.number, told))
-        if not is_masked or len(rows) <= limit:
+        if len(rows) <= limit:
             break
         after = rows[-1].number
     following = page_cursor(listed[limit - 1][0]) if len(listed) > limit else None
@@ -979,6 +980,10 @@ OF_MATCHES = (
     *("last_success", "last_failure", "last_error", "next_attempt_at", "pending_since"),
     *("last_undecided", "last_undecided_reason", "last_undecided_kind"),
 )
+
+
+SHOWN_AS: Final = {"active": ("active", "failing", "disabled_by_failures")}
+"""The statuses of subscriptions that are shown with another one, if their matches are hidden: see `_kept_back`."""
 
 
 def _kept_back(caller: Caller | Claim, broker: Broker, row: Row[Any], told: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Stored subscriptions. The rows are authoritative; the matcher only has the subscriptions that match now."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -189,22 +189,22 @@ def list_subscriptions(
     *,
     after: int,
     limit: int,
-    status: str | None = None,
+    statuses: Collection[str] = (),
     flagged: bool | None = None,
     with_sink: bool = False,
     now: float = 0.0,
 ) -> Sequence[Row[Any]]:
-    """Returns one page, in the order of creation. A subscription after its end time counts as expired, even before a
-    sweep."""
+    """Returns one page, in the order of creation, of subscriptions with one of `statuses`; of all without any. A
+    subscription after its end time counts as expired, even before a sweep."""
     query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number).limit(limit)
     if flagged is not None:
         query = query.where(subscriptions.c.flagged == flagged)
     if with_sink:
         query = query.where(subscriptions.c.sink.is_not(None))
-    if status == "expired":
-        query = query.where((subscriptions.c.status == status) | (subscriptions.c.expires_at <= now))
-    elif status is not None:
-        query = query.where(subscriptions.c.status == status, subscriptions.c.expires_at > now)
+    if statuses:
+        is_live = subscriptions.c.status.in_(statuses) & (subscriptions.c.expires_at > now)
+        has_ended = (subscriptions.c.status == "expired") | (subscriptions.c.expires_at <= now)
+        query = query.where(is_live | has_ended if "expired" in statuses else is_live)
     return connection.execute(query).all()
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 MASTERS = re.compile(r"local(\[|-cluster\[|$)|spark://|k8s://|yarn$")
+URI = re.compile(r"[a-z][a-z0-9+.-]+:/")
 MISSING = "pyspark is not installed: pip install 'kindcast[spark]' (and Java 17 or newer)"
 
 
@@ -55,7 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_output(output: Path | None) -> None:
-    """Raises `UnusableOutput` if `output` exists and is not a folder."""
+    """Raises `UnusableOutput` if `output` exists and is not a folder, or is a URI."""
+    if output is not None and URI.match(str(output)):
+        raise UnusableOutput(
+            f"--output {output.name}: jobs write into folders, not to a URI; read the archive with the functions of "
+            "kindcast.spark_jobs, and write the result with Spark's own writer (docs/scale.md has an example)"
+        )
     if output is not None and output.exists() and not output.is_dir():
         raise UnusableOutput(f"{output} is a file: --output must name a folder")
 

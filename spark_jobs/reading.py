@@ -120,12 +120,24 @@ class Split:
 
 
 def file_system(place: str) -> tuple[Any, str]:
-    """Returns the file system of a path or URI, and the path in it. Spark writes `s3://` as `s3a://` or `s3n://`."""
+    """Returns the file system of a path or URI, and the path in it. Spark writes `s3://` as `s3a://` or `s3n://`.
+    Raises `NoArchive` for a URI that no file system understands."""
     if "://" in place:
         scheme, _, rest = place.partition("://")
-        system, path = pa.fs.FileSystem.from_uri(f"{'s3' if scheme in SPARK_S3 else scheme}://{rest}")
+        try:
+            system, path = pa.fs.FileSystem.from_uri(f"{'s3' if scheme in SPARK_S3 else scheme}://{rest}")
+        except pa.ArrowInvalid:
+            raise NoArchive(
+                f"{_shown(place)} is no address of files: write a path or s3://bucket/folder, gs://…, hdfs://…, and "
+                "%20 for a space"
+            ) from None
         return system, path
     return pa.fs.LocalFileSystem(), os.path.abspath(place)
+
+
+def _shown(place: str) -> str:
+    """Returns a path or URI as messages show it: without credentials."""
+    return re.sub("(?<=://)[^/?]*@", "", place)
 
 
 def _path_of(place: str, root: str, path: str) -> str:
@@ -165,7 +177,7 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
     system, root = file_system(place)
     found = system.get_file_info(root)
     if found.type == pa.fs.FileType.NotFound:
-        raise NoArchive(f"{place} does not exist")
+        raise NoArchive(f"{_shown(place)} does not exist")
     if found.is_file:
         return root, [found]
     below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
@@ -174,7 +186,7 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
 
 def _nothing_in(place: str) -> NoArchive:
     return NoArchive(
-        f"{place} has no readable file; supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
+        f"{_shown(place)} has no readable file; supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
     )
 
 

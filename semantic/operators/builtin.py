@@ -60,6 +60,8 @@ MOST_REGIONS = 10_000
 """Maximum number of named regions: enough for all municipalities of a large country."""
 MOST_CORNERS = 200_000
 """Maximum number of corners of one region: enough for coast lines in full detail. A distance reads each corner."""
+GEOJSON = '{"type": "FeatureCollection", "features": [{"properties": {"name": "Vienna"}, "geometry": …}]}'
+"""What regions look like, for messages."""
 LONGEST_POSITION = 10_000
 """Maximum number of characters of a position or region that is written as text."""
 EARTH = 6_371_008.8
@@ -86,8 +88,10 @@ class Regions:
             read = json.loads(text)
             features = read.get("features", [read])
             names = [(each.get("properties") or {}).get("name", each.get("id")) for each in features]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise InvalidDeclaration(f"this is not GeoJSON with features: {error}") from error
+        except (TypeError, KeyError, AttributeError):
+            raise InvalidDeclaration(f"regions are GeoJSON with named features, like {GEOJSON}") from None
+        except (ValueError, RecursionError) as error:
+            raise InvalidDeclaration(f"regions are GeoJSON, but this is not JSON: {error}") from error
         if len(features) > MOST_REGIONS:
             raise InvalidDeclaration(f"{len(features):,} regions; {MOST_REGIONS:,} are allowed")
         shapes: dict[str, Any] = {}
@@ -609,6 +613,10 @@ class Table:
             raise InvalidDeclaration(f"table {name!r}, line {lines.line_num}: {error}") from error
         if not columns or len(set(columns)) != len(columns):
             raise InvalidDeclaration(f"table {name!r}: the first line names the columns, each once")
+        if columns[0].startswith(("{", "[")):
+            raise InvalidDeclaration(
+                f"table {name!r}: a table is CSV with a line of column names; this looks like JSON"
+            )
         return cls(name, columns, rows, hashlib.sha256(data).hexdigest()[:12])
 
     def __len__(self) -> int:

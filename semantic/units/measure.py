@@ -103,7 +103,7 @@ def read_rates(rates: Mapping[str, Mapping[str, Any]]) -> Rates:
         raise InvalidDeclaration('rates look like {"EUR": {"USD": "1.08"}}')
     for base, others in rates.items():
         if not isinstance(others, Mapping):
-            raise InvalidDeclaration(f'the rates of {base} look like {{"USD": "1.08"}}')
+            raise InvalidDeclaration(f'{base!r}: the rates of a currency are an object like {{"USD": "1.08"}}')
         for other, rate in others.items():
             number = check_rate(base, other, rate)
             _connect(worth, base, other, 1 / number)

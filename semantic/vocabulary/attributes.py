@@ -263,7 +263,8 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
         raise InvalidDeclaration(f"attribute {name!r}: an object with {', '.join(sorted(_KEYS))} is expected")
     unknown = set(fields) - _KEYS
     if unknown:
-        raise InvalidDeclaration(f"attribute {name!r}: {sorted(unknown)} unknown; known are {sorted(_KEYS)}")
+        told, known = ", ".join(map(repr, sorted(unknown))), ", ".join(sorted(_KEYS))
+        raise InvalidDeclaration(f"attribute {name!r}: a declaration has no member {told}; known are {known}")
     kind = fields.get("kind")
     if kind is not None and kind not in get_args(AttributeKind):
         raise InvalidDeclaration(f"attribute {name!r}: kind is one of {', '.join(get_args(AttributeKind))}")

@@ -368,7 +368,7 @@ def split_of(name: str, declared: Any) -> Split:
     what = f"split {name!r}"
     if not isinstance(declared, Mapping) or declared.keys() - KEYS or "split" not in declared:
         raise InvalidDeclaration(
-            f"{what}: an object with split is expected, and with {', '.join(sorted(KEYS - {'split'}))} where wanted"
+            f"{what}: an object with the member split is expected; {', '.join(sorted(KEYS - {'split'}))} are optional"
         )
     where = declared.get("where", {})
     if not isinstance(where, Mapping) or len(where) > MOST_PATHS:

@@ -49,7 +49,11 @@ __all__ = [
 
 MAX_HEADERS = 16
 MAX_HEADER_LENGTH = 4_096
+OWN_HEADERS = ("host", "content-length", "transfer-encoding", "connection")
+"""Headers that the server itself sends with each call."""
 MAX_ARGUMENTS = 32
+WINDOWS = '{"office hours": ["mon-thu 09:00-17:00 Europe/Vienna", "fri 09:00-13:00 Europe/Vienna"]}'
+"""What windows look like, for messages."""
 MAX_SECONDS = 60.0
 MAX_CONCURRENCY = 256
 
@@ -80,11 +84,15 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Registration:
     """Checks a registration and returns it. Raises `InvalidDeclaration`, `SinkRefused`."""
+    known = Registration.__struct_fields__
+    unknown = next((name for name in body if name not in known), None)
+    if unknown is not None:
+        raise InvalidDeclaration(f"an operator has no member {unknown[:100]!r}; known are {', '.join(known)}")
     try:
         read = msgspec.convert(body, Registration, strict=True)
     except msgspec.ValidationError as error:
         raise InvalidDeclaration(f"the operator cannot be registered: {error}") from None
-    check_sink(read.url, allow_private=allow_private)
+    check_sink(read.url, allow_private=allow_private, what="url")
     least, most = _arity(read)
     bounds = {
         f"arguments are from 0 to {MAX_ARGUMENTS}": 0 <= least <= most <= MAX_ARGUMENTS,
@@ -93,8 +101,13 @@ def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Regist
         "retries are from 0 to 5": 0 <= read.retries <= 5,
         "cache_seconds are from 0 to 86,400": 0 <= read.cache_seconds <= 86_400,
         "a version has 1 to 100 characters": 1 <= len(read.version) <= 100,
-        f"at most {MAX_HEADERS} headers of {MAX_HEADER_LENGTH} visible ASCII characters": (
-            len(read.headers) <= MAX_HEADERS and all(map(_is_header, read.headers.items()))
+        f"at most {MAX_HEADERS} headers are allowed": len(read.headers) <= MAX_HEADERS,
+        f"the names of headers are ASCII letters, digits, - and _, but not {', '.join(OWN_HEADERS)}": all(
+            map(_names_header, read.headers)
+        ),
+        f"a header has at most {MAX_HEADER_LENGTH:,} visible ASCII characters": all(
+            len(value) <= MAX_HEADER_LENGTH and all(" " <= each <= "~" for each in value)
+            for value in read.headers.values()
         ),
     }
     for rule, kept in bounds.items():
@@ -127,11 +140,10 @@ def _arity(registration: Registration) -> tuple[int, int]:
     return (asked, asked) if isinstance(asked, int) else asked
 
 
-def _is_header(header: tuple[str, str]) -> bool:
-    name, value = header
-    named = bool(name) and all(each.isascii() and (each.isalnum() or each in "-_") for each in name)
-    valued = len(value) <= MAX_HEADER_LENGTH and all(" " <= each <= "~" for each in value)
-    return named and valued and name.lower() not in ("host", "content-length", "transfer-encoding", "connection")
+def _names_header(name: str) -> bool:
+    """Whether a caller may set this header."""
+    written = bool(name) and all(each.isascii() and (each.isalnum() or each in "-_") for each in name)
+    return written and name.lower() not in OWN_HEADERS
 
 
 # ── data ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,8 +176,10 @@ def read_piece(kind: DataKind, name: str, document: bytes) -> Piece:
         return Table.from_csv(name, document)
     try:
         windows = msgspec.json.decode(document, type=dict[str, list[str]])
+    except msgspec.ValidationError:
+        raise InvalidDeclaration(f"windows are a JSON object of names with lists of texts, like {WINDOWS}") from None
     except msgspec.DecodeError as error:
-        raise InvalidDeclaration(f"windows are a JSON object, name to list of texts: {error}") from None
+        raise InvalidDeclaration(f"windows are JSON, like {WINDOWS}, but this is not: {error}") from None
     builtin_operators(windows_known=windows)
     return windows
 

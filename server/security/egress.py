@@ -110,34 +110,38 @@ class Sink:
         return f"{self.scheme}://{self.host}:{self.port}"
 
 
+CREDENTIALS = {"sink": "sinkcredential", "url": "one of the headers"}
+"""Where credentials belong instead of into the URL, by the member that holds the URL."""
+
+
 @lru_cache(maxsize=4_096)  # few sinks, one call per message
-def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False) -> Sink:
-    """Checks the text of a sink URL without resolving or connecting. `any_https_port`: whether https may use other
-    ports than 443. Raises `SinkRefused`."""
+def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False, what: str = "sink") -> Sink:
+    """Checks the text of a URL that the server will call, without resolving or connecting. `any_https_port`: whether
+    https may use other ports than 443. `what` is one of `CREDENTIALS`, for messages. Raises `SinkRefused`."""
     if len(url) > MAX_SINK_LENGTH:
-        raise SinkRefused(f"the sink has {len(url)} characters; at most {MAX_SINK_LENGTH} are allowed")
+        raise SinkRefused(f"the {what} has {len(url)} characters; at most {MAX_SINK_LENGTH} are allowed")
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise SinkRefused(f"the sink is not a URL: {error}") from None
+        raise SinkRefused(f"the {what} is not a URL: {error}") from None
     if parsed.scheme not in PUBLIC_PORTS:
-        raise SinkRefused("the sink must be an absolute http:// or https:// URL")
+        raise SinkRefused(f"the {what} must be an absolute http:// or https:// URL")
     host = parsed.raw_host.decode("ascii")
     if not host:
-        raise SinkRefused("the sink has no host")
+        raise SinkRefused(f"the {what} has no host")
     if not _HOST.fullmatch(host):
-        raise SinkRefused("the host of the sink has characters that are not allowed in a host name")
+        raise SinkRefused(f"the host of the {what} has characters that are not allowed in a host name")
     if parsed.userinfo:
-        raise SinkRefused("the sink has a user name or password: give them as sinkcredential instead")
+        raise SinkRefused(f"the {what} has a user name or password: give them as {CREDENTIALS[what]} instead")
     if parsed.fragment:
-        raise SinkRefused("the sink has a fragment (#…), which is never sent: leave it out")
+        raise SinkRefused(f"the {what} has a fragment (#…), which is never sent: leave it out")
     port = PUBLIC_PORTS[parsed.scheme] if parsed.port is None else parsed.port
     if not 0 < port < 1 << 16:
-        raise SinkRefused(f"the sink has the port {port}; ports are between 1 and 65,535")
+        raise SinkRefused(f"the {what} has the port {port}; ports are between 1 and 65,535")
     if not allow_private:
         if port != PUBLIC_PORTS[parsed.scheme] and not (any_https_port and parsed.scheme == "https"):
             raise SinkRefused(f"port {port} is not allowed: use {PUBLIC_PORTS[parsed.scheme]} for {parsed.scheme}")
-        refuse_local_name(host)
+        refuse_local_name(host, what)
     return Sink(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)
 
 
@@ -255,17 +259,17 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def refuse_local_name(host: str) -> None:
+def refuse_local_name(host: str, what: str = "sink") -> None:
     """Refuses names of this machine and addresses that are not public. Raises `SinkRefused`."""
     bare = host.rstrip(".").lower()
     if bare == "localhost" or bare.endswith(".localhost"):
-        raise SinkRefused("the sink is this machine itself, which is not a public address")
+        raise SinkRefused(f"the {what} is this machine itself, which is not a public address")
     try:
         ipaddress.ip_address(bare)
     except ValueError:
         return  # a name: its addresses are checked at each connection
     if not is_public(bare):
-        raise SinkRefused("the host of the sink is not a public address")
+        raise SinkRefused(f"the host of the {what} is not a public address")
 
 
 def _unwrapped(address: _Address) -> tuple[_Address, ...]:

@@ -119,24 +119,29 @@ def test_operator_of_our_own_is_not_registered_or_deleted(tmp_path: Path, servic
 
 
 @pytest.mark.parametrize(
-    ("body", "code"),
+    ("body", "code", "why"),
     [
-        ({}, "invalid-declaration"),
-        ({"url": "http://127.0.0.1/x"}, "sink-refused"),
-        ({"url": "ftp://example.org/x"}, "sink-refused"),
-        ({"url": "https://example.org/", "timeout_seconds": 1e9}, "invalid-declaration"),
-        ({"url": "https://example.org/", "concurrency": 0}, "invalid-declaration"),
-        ({"url": "https://example.org/", "arguments": [2, 1]}, "invalid-declaration"),
-        ({"url": "https://example.org/", "cost": -1}, "invalid-declaration"),
-        ({"url": "https://example.org/", "headers": {"Host": "x"}}, "invalid-declaration"),
-        ({"url": "https://example.org/", "surprise": 1}, "invalid-declaration"),
+        ({}, "invalid-declaration", "missing required field `url`"),
+        ({"url": "http://127.0.0.1/x"}, "sink-refused", "the host of the url is not a public address"),
+        ({"url": "ftp://example.org/x"}, "sink-refused", "the url must be an absolute http:// or https:// URL"),
+        ({"url": "http://me:x@example.org/"}, "sink-refused", "give them as one of the headers instead"),
+        ({"timeout_seconds": 1e9}, "invalid-declaration", "timeout_seconds are above 0, at most 60"),
+        ({"concurrency": 0}, "invalid-declaration", "concurrency is from 1 to"),
+        ({"arguments": [2, 1]}, "invalid-declaration", "arguments are from 0 to"),
+        ({"cost": -1}, "invalid-declaration", "cost"),
+        ({"headers": {"Host": "x"}}, "invalid-declaration", "the names of headers are"),
+        ({"headers": {"A": "ü"}}, "invalid-declaration", "4,096 visible ASCII characters"),
+        ({"headers": dict.fromkeys(map(str, range(17)), "x")}, "invalid-declaration", "at most 16 headers"),
+        ({"surprise": 1}, "invalid-declaration", "an operator has no member 'surprise'; known are url, version"),
     ],
 )
-def test_operator_badly_described_is_refused(tmp_path: Path, body: dict[str, Any], code: str) -> None:
+def test_operator_badly_described_is_refused(tmp_path: Path, body: dict[str, Any], code: str, why: str) -> None:
     """What makes no sense, or leads into our network, is refused with its reason, and nothing is registered."""
+    whole = {"url": "https://example.org/"} | body if body else {}
     with running_application(tmp_path, plugins=False) as client:
-        answer = client.put("/v1/operators/odd", json=body)
+        answer = client.put("/v1/operators/odd", json=whole)
         assert (answer.status_code, problem_code(answer)) == (422, code)
+        assert why in answer.json()["detail"]
         assert client.get("/v1/operators/odd").status_code == 404
 
 

@@ -126,8 +126,9 @@ def _vector(lat: float, lon: float) -> tuple[float, float, float]:
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        (b"no json", "not GeoJSON with features"),
-        (b"[]", "not GeoJSON with features"),
+        (b"no json", "regions are GeoJSON, but this is not JSON"),
+        (b"[]", "regions are GeoJSON with named features, like"),
+        (b'"POINT(1 2)"', "regions are GeoJSON with named features, like"),
         ({"features": [{"geometry": None}]}, "feature 1 has no name"),
         ({"features": [{"id": "a", "geometry": None}]}, "feature 1, 'a': this is not a region"),
         ({"features": [*CITY["features"], CITY["features"][0]]}, "feature 3: the region 'Bronx' exists already"),

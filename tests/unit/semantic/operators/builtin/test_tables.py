@@ -53,6 +53,7 @@ def test_tables_unknown_name_and_wrong_variables_are_refused_when_subscribing() 
     [
         (b"", "names the columns"),
         (b"a,a\n", "names the columns, each once"),
+        (b'{"a": 1}', "a table is CSV with a line of column names; this looks like JSON"),
         (b"a,b\n1\n", "line 2: 1 cells under 2 columns"),
         (b"a\n\xff\n", "is not UTF-8"),
         (b'a\n"x\n', "line 2: unexpected end of data"),

@@ -75,7 +75,8 @@ SHOP = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <htt
 
 @dataclass(frozen=True)
 class Run:
-    """Runs commands of an environment in the project."""
+    """Runs commands of an environment in the project. Kernels run as Python: compiling them again would take a minute,
+    and `test_kernel_compilation` does it."""
 
     python: Path
     project: Path
@@ -86,7 +87,7 @@ class Run:
         return subprocess.run(
             [str(self.python.with_name(program)), *arguments],
             cwd=self.project,
-            env=environment | {"PYTHONPATH": str(self.project)},
+            env=environment | {"PYTHONPATH": str(self.project), "NUMBA_DISABLE_JIT": "1"},
             capture_output=True,
             text=True,
             check=False,

@@ -20,6 +20,7 @@ from kindcast.server.api.requests import (
     answer,
     body_schema,
     json_object,
+    only_members,
     reader_of,
 )
 from kindcast.server.observation import attributes_seen, recent_attributes, unknown_terms
@@ -63,9 +64,7 @@ async def check(
     that place. Nothing is stored, and a mistake is no error of this request: see `valid`."""
     body = await json_object(request, settings)
     text, position = body.get("expression"), body.get("position")
-    if unknown := [name for name in body if name not in ("expression", "position")]:
-        errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
-        raise Problem("invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
+    only_members(body, ("expression", "position"))
     if not isinstance(text, str) or len(text) > MAX_TEXT:
         raise Problem("invalid-request", f"send `expression`, a text of at most {MAX_TEXT:,} characters")
     if position is not None and (type(position) is not int or not 0 <= position <= len(text)):

@@ -30,6 +30,7 @@ from kindcast.server.api.requests import (
     AppSettings,
     answer,
     moment,
+    only_members,
     reader_of,
     without_payload,
 )
@@ -597,9 +598,7 @@ def _read_match(reader: EventReader, said: Any, depth: int) -> tuple[DecodedEven
     """Reads one item. Raises `Problem`, `InvalidEvent`."""
     if not isinstance(said, dict):
         raise Problem("invalid-request", "a match must be an object with `event` and `subscription`")
-    if unknown := sorted(said.keys() - MEMBERS):
-        errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
-        raise Problem("invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
+    only_members(said, MEMBERS)
     if not depth_within(said, depth):
         raise Problem("too-deep", f"the JSON is nested deeper than {depth} levels")
     event = said.get("event")

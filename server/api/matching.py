@@ -33,6 +33,7 @@ from kindcast.server.api.requests import (
     answer,
     body_schema,
     json_object,
+    only_members,
     reader_of,
 )
 from kindcast.server.backtests import Asked, Backtests
@@ -106,7 +107,7 @@ async def match(
     each, and how many calls were saved. If matching is sharded, the matches are those of the shards at this server,
     each at its present place in the log: `shards` has their numbers, and `of` is the total."""
     body = await json_object(request, settings)
-    _only(body, ("event", "events"))
+    only_members(body, ("event", "events"))
     if ("event" in body) == ("events" in body):
         raise Problem("invalid-request", "send one event as `event`, or a list of them as `events`")
     return await while_wanted(
@@ -169,7 +170,7 @@ async def explain_verdict(
     the event in the index of all subscriptions, unless matching is sharded. For a document with several events,
     `events` has the result for each, with its id."""
     body = await json_object(request, settings)
-    _only(body, ("event", "subscription"))
+    only_members(body, ("event", "subscription"))
     for name in ("event", "subscription"):
         if name not in body:
             raise Problem("invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
@@ -343,13 +344,6 @@ def _note(note: Note) -> dict[str, str]:
     return {"code": note.code, "attribute": note.attribute, "detail": note.detail}
 
 
-def _only(body: dict[str, Any], names: tuple[str, ...]) -> None:
-    unknown = [name for name in body if name not in names]
-    if unknown:
-        errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
-        raise Problem("invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
-
-
 # ── backtests ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 backtest_router = APIRouter(prefix="/v1/backtests", tags=["backtests"])
@@ -416,10 +410,7 @@ async def get_backtest(id: str, jobs: AppJobs, caller: AppCaller) -> Response:
 
 
 def _asked(body: dict[str, Any], language: str) -> Asked:
-    unknown = [name for name in body if name not in BACKTEST["properties"]]  # type: ignore[operator]
-    if unknown:
-        errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in unknown[:20]]
-        raise Problem("invalid-request", f"unknown member {unknown[0][:100]!r}", errors=errors)
+    only_members(body, BACKTEST["properties"])  # type: ignore[arg-type]
     expression = body.get("expression", body.get("where"))
     if ("expression" in body) == ("where" in body) or not isinstance(expression, str | dict):
         raise Problem("invalid-request", "send `expression`, a text, or `where`, a tree")

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -37,6 +37,7 @@ __all__ = [
     "json_object",
     "moment",
     "not_yet",
+    "only_members",
     "page_cursor",
     "parse_page_cursor",
     "reader_of",
@@ -131,6 +132,17 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
     if not depth_within(value, settings.max_json_depth):
         raise Problem("too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
     return value
+
+
+def only_members(body: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raises `Problem` for members of a body that are not among the `known` ones."""
+    listed = sorted(known)
+    unknown = [name for name in body if name not in listed]
+    if unknown:
+        escaped = (name[:100].replace("~", "~0").replace("/", "~1") for name in unknown[:20])
+        errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in escaped]
+        detail = f"unknown member {unknown[0][:100]!r}; known are {', '.join(listed)}"
+        raise Problem("invalid-request", detail, errors=errors)
 
 
 def without_payload(event: Any) -> dict[str, Any]:

@@ -86,6 +86,25 @@ def test_bad_parameter_is_a_problem_that_names_it(client: httpx.Client, query: s
     assert answer.json()["errors"][0]["parameter"] == f"query: {query.partition('=')[0]}"
 
 
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("/v1/match", "event, events"),
+        ("/v1/explain", "event, subscription"),
+        ("/v1/check", "expression, position"),
+        ("/v1/backtests", "expression"),
+        ("/v1/matches", "bindings, event, subscription, subscriptions"),
+    ],
+)
+def test_unknown_member_is_a_problem_that_lists_the_known_ones(client: httpx.Client, path: str, known: str) -> None:
+    """The pointer is one of RFC 6901."""
+    answer = client.post(path, json={"a/b~": 1})
+    problem = answer.json()
+    assert "unknown member 'a/b~'; known are " in problem["detail"]
+    assert known in problem["detail"]
+    assert problem["errors"] == [{"pointer": "/a~1b~0", "detail": "unknown member"}]
+
+
 def test_unexpected_error_says_nothing_of_the_inside(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

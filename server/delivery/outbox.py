@@ -304,11 +304,10 @@ class Courier:
                 self._quiet.set()
 
     async def _deliver(self, number: int, announced: asyncio.Event) -> float | None:
-        after = 0
         while True:
             announced.clear()
             try:
-                subscriber, page, whole = await self._read(number, after)
+                subscriber, page, whole = await self._read(number)
             except RecordDamaged as error:
                 return await self._stopped_by(number, error)
             if subscriber is None or not page:
@@ -316,6 +315,7 @@ class Courier:
             errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
             if (due := self._due(subscriber, errors)) > time.time():
                 return due
+            after = subscriber.start
             written: asyncio.Future[None] | None = None
             if subscriber.last_success is not None and not errors:  # perhaps from before a restart
                 self.endpoints.note(_endpoint(subscriber), answered=True)
@@ -350,13 +350,14 @@ class Courier:
                 (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
                 if outcome.kind != "delivered":
                     self._failed_group[number] = group[0].position, group[-1].position
-                    step = self._step(subscriber, group[0], outcome, errors, fence)
+                    step = self._step(subscriber, after, group[0], outcome, errors, fence)
                     await self.progress.add(step)
                     return step.next_attempt_at
                 self._failed_group.pop(number, None)
                 for match in group:
-                    written = self.progress.add(self._step(subscriber, match, outcome, 0, fence))
-                after, errors = group[-1].position, 0
+                    written = self.progress.add(self._step(subscriber, after, match, outcome, 0, fence))
+                    after = match.position
+                errors = 0
                 if subscriber.throttling is not None and written is not None:
                     await written
                     return outcome.at + subscriber.throttling
@@ -376,7 +377,8 @@ class Courier:
         if (fence := self.broker.leases.fence(number)) is None:
             return None
         gone = StoredMatch(damaged.position or subscriber.start, damaged.sequence, "", None, "")
-        step = self._step(subscriber, gone, Outcome(kind="failed", at=time.time(), detail=str(damaged)), errors, fence)
+        outcome = Outcome(kind="failed", at=time.time(), detail=str(damaged))
+        step = self._step(subscriber, subscriber.start, gone, outcome, errors, fence)
         await self.progress.add(step)
         return step.next_attempt_at
 
@@ -413,17 +415,16 @@ class Courier:
                 return None
         return called
 
-    async def _read(self, number: int, after: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
-        """Returns the subscription (None if its sink may not be called), its next messages after a position, and
-        whether these are all that wait. Reads the store once."""
+    async def _read(self, number: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
+        """Returns the subscription (None if its sink may not be called), its next messages, and whether these are all
+        that wait. Reads the store once."""
 
         def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
             subscriber = self._if_visible(connection, find_subscriber(connection, number))
             if subscriber is None:
                 return None, [], True
-            start = max(after, subscriber.start)
             most = max(PAGE_MESSAGES, _batch(subscriber) or 0)
-            page = read_matches(connection, number, after=start, limit=most, byte_budget=PAGE_BYTES)
+            page = read_matches(connection, number, after=subscriber.start, limit=most, byte_budget=PAGE_BYTES)
             whole = len(page) < most and sum(len(match.body) for match in page) < PAGE_BYTES
             return subscriber, page, whole
 
@@ -445,8 +446,11 @@ class Courier:
                     await asyncio.wait_for(self._quiet.wait(), QUIET_SECONDS)
             yield
 
-    def _step(self, subscriber: Subscriber, match: StoredMatch, outcome: Outcome, errors: int, fence: int) -> Progress:
-        """Returns the effect of an outcome on a subscription that had failed `errors` times in a row before."""
+    def _step(
+        self, subscriber: Subscriber, after: int, match: StoredMatch, outcome: Outcome, errors: int, fence: int
+    ) -> Progress:
+        """Returns the effect of an outcome on a subscription that had failed `errors` times in a row before. `after` is
+        the position of the message before."""
         status, reason, next_attempt_at = "active", None, None
         if outcome.kind != "delivered":
             errors += 1
@@ -461,6 +465,7 @@ class Courier:
                 status, reason, next_attempt_at = "failing", outcome.detail, outcome.at + delay
         return Progress(
             number=subscriber.number,
+            after=after,
             position=match.position,
             sequence=match.sequence,
             at=outcome.at,

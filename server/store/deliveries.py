@@ -216,9 +216,11 @@ class Subscriber:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """One webhook attempt and its effect. The members from `status` to `next_attempt_at` are the state of the
-    subscription after it."""
+    subscription after it. `after` is the position of the message before it. A success moves a cursor that is there or
+    later, and not one that a replay moved back meanwhile."""
 
     number: int
+    after: int
     position: int
     sequence: int
     at: float
@@ -422,10 +424,14 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
         )
         if status[0] != subscriber.status:
             changed.add(subscriber.number)
-        updates.append(_counters(subscriber, steps) | {"_status": status[0], "_reason": status[1]})
         # Every match up to the last delivered one was delivered here, or acknowledged by the subscriber and counted
         # then.
-        delivered += sum(step.outcome == "delivered" and step.position > subscriber.acked for step in steps)
+        cursor = subscriber.start
+        for step in steps:
+            if step.outcome == "delivered" and step.after <= cursor < step.position:
+                cursor = step.position
+                delivered += 1
+        updates.append(_counters(subscriber, steps) | {"_acked": cursor, "_status": status[0], "_reason": status[1]})
     if updates:
         connection.execute(_UPDATE, updates)
         known = {update["_number"] for update in updates}
@@ -458,12 +464,11 @@ def _find_subscribers(connection: Connection, numbers: Collection[int]) -> Itera
 
 
 def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, Any]:
-    """Returns the parameters of `_UPDATE` except the status."""
+    """Returns the parameters of `_UPDATE` except the cursor and the status."""
     successes = [step for step in steps if step.outcome == "delivered"]
     failures = [step for step in steps if step.outcome != "delivered"]
     return {
         "_number": subscriber.number,
-        "_acked": max([subscriber.acked, *(step.position for step in successes)]),
         "_sent": len(steps),
         "_failed": len(failures),
         "_last_success": successes[-1].at if successes else subscriber.last_success,

@@ -89,6 +89,23 @@ def test_replay_tries_a_failed_webhook_again_at_once(tmp_path: Path) -> None:
         assert show(client, made).json()["consecutive_errors"] == 0
 
 
+def test_replay_during_an_attempt_is_not_undone_by_its_success(tmp_path: Path) -> None:
+    with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:
+        made = subscribe(client, "n exists", sink=f"{receiver.url}/slow", protocol="HTTP")
+        for n in range(2):
+            publish(client, n=n)
+        until(lambda: show(client, made).json()["pending"] == 0)
+        receiver.swallow("/slow")
+        publish(client, n=2)
+        receiver.wait_for("/slow", 3)  # it is under way
+        assert replay(client, made).json()["cursor"] == made["cursor"]
+        receiver.release()
+        requests = receiver.wait_for("/slow", 6)
+        assert [each.message["event"]["data"]["n"] for each in requests] == [0, 1, 2, 0, 1, 2]
+        until(lambda: show(client, made).json()["pending"] == 0)
+        assert matches_by_state(client) == {"delivered": 3, "pending": 0}
+
+
 def until(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60.0
     while not done():

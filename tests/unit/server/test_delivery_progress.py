@@ -39,6 +39,7 @@ class FullDisk:
 def step(sequence: int) -> Progress:
     return Progress(
         number=1,
+        after=sequence - 1,
         position=sequence,
         sequence=sequence,
         at=0.0,

@@ -45,6 +45,10 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 """The longest pause. A server that does not return is tried about twice a minute."""
 
+RECONNECT = ("shutdown", "gone")
+"""The reasons of an end after which the stream is opened again. After `gone` the server says which messages are lost,
+with status 410."""
+
 MAX_DOUBLINGS = 16
 """The maximum number of doublings of the pause: far more than the longest pause needs, and without overflow after a
 year of tries."""
@@ -110,7 +114,7 @@ class StreamReader:
             self._failures = 0
             return message
         if fields.get("event") == "end" and "data" in fields:
-            self.ended = msgspec.json.decode(fields["data"]).get("reason") != "shutdown"
+            self.ended = msgspec.json.decode(fields["data"]).get("reason") not in RECONNECT
         return None
 
 

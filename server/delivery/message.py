@@ -29,6 +29,7 @@ __all__ = [
     "notice_as_cloudevent",
     "notice_of",
     "parse_cursor",
+    "refuse_gone",
     "start_of",
     "subscriber_of",
 ]
@@ -80,9 +81,14 @@ def start_of(connection: Connection, subscriber: Subscriber, after: str | None) 
     """Returns the position to read after: that of the given cursor, else the acknowledged one. Raises `InvalidCursor`,
     `CursorGone`."""
     start = subscriber.start if after is None else parse_cursor(connection, after)
+    refuse_gone(subscriber, start)
+    return start
+
+
+def refuse_gone(subscriber: Subscriber, start: int) -> None:
+    """Raises `CursorGone` if messages after this position were deleted because of their age."""
     if start < (subscriber.discarded_through or 0):
         raise CursorGone(start, subscriber.discarded_through or 0)
-    return start
 
 
 # ── message ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,12 +22,14 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import (
+    CursorGone,
     Page,
     as_cloudevent,
     encode,
     expiring,
     message_of,
     parse_cursor,
+    refuse_gone,
     start_of,
     subscriber_of,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "BadFrame",
     "End",
     "Expiring",
+    "Found",
     "Start",
     "acknowledge_cursor",
     "find_start",
@@ -118,8 +121,8 @@ async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: Claim
     return acked
 
 
-End = Literal["shutdown", "deleted", "expired", "damaged", "hidden"]
-"""Why a stream ends."""
+End = Literal["shutdown", "deleted", "expired", "damaged", "hidden", "gone"]
+"""Why a stream ends. `gone`: the next messages were deleted because of their age."""
 
 PAGE_MESSAGES = 256
 PAGE_BYTES = 1 << 20
@@ -134,6 +137,14 @@ class Expiring:
     """The news that the subscription ends within a day, at the time `at`."""
 
     at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Some matches, and the subscription when they were read. A request may change its `attributes`."""
+
+    subscriber: Subscriber
+    matches: list[StoredMatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +173,7 @@ async def find_start(broker: Broker, id: str, after: str | None, reader: Reader)
 
 async def follow(
     broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float
-) -> AsyncIterator[list[StoredMatch] | Expiring | End | None]:
+) -> AsyncIterator[Found | Expiring | End | None]:
     """Yields what a reader gets from `start` on: pages of matches; once for each end time, that the subscription will
     end soon; None when nothing has come for `ping_seconds`; and finally the reason why the stream ends. The next page
     is read after the previous one was taken."""
@@ -170,8 +181,11 @@ async def follow(
 
     def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch]]:
         start.reader.check(connection, number)  # an attribute may have been hidden meanwhile
+        if (subscriber := find_subscriber(connection, number)) is None:
+            return None, []
+        refuse_gone(subscriber, after)
         found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
-        return find_subscriber(connection, number), found
+        return subscriber, found
 
     with wakeups.watch(number) as woken:
         while not wakeups.closed:
@@ -184,12 +198,15 @@ async def follow(
             except HiddenAttribute:
                 yield "hidden"
                 return
-            if page:
-                yield page
-                after = page[-1].position
+            except CursorGone:
+                yield "gone"
+                return
             if subscriber is None:
                 yield "deleted"
                 return
+            if page:
+                yield Found(subscriber, page)
+                after = page[-1].position
             if (soon := expiring(subscriber)) is not None and soon != told:
                 told = soon
                 yield Expiring(soon)
@@ -218,8 +235,8 @@ async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: f
         elif isinstance(step, Expiring):
             yield format_sse_event(event="expiring", data_str=f'{{"expiring":"{step.at}"}}')
         else:
-            for match in step:
-                chosen = start.subscriber.id, match, start.subscriber.attributes, start.reader.shown
+            for match in step.matches:
+                chosen = step.subscriber.id, match, step.subscriber.attributes, start.reader.shown
                 data = encode(message_of(*chosen)).decode()
                 yield format_sse_event(id=str(match.position), event="match", data_str=data)
 
@@ -231,7 +248,7 @@ def _has_expired(subscriber: Subscriber) -> bool:
 CLOUDEVENTS = "cloudevents.json"
 """The subprotocol of CloudEvents' WebSocket binding, with events in JSON."""
 
-_CLOSE_CODES = {"shutdown": 1012, "deleted": 1000, "expired": 1000, "damaged": 1011, "hidden": 1008}
+_CLOSE_CODES = {"shutdown": 1012, "deleted": 1000, "expired": 1000, "damaged": 1011, "hidden": 1008, "gone": 1011}
 
 
 class BadFrame(ServerError):
@@ -277,7 +294,6 @@ async def serve_websocket(
 
 
 async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, bare: bool) -> None:
-    id, attributes, shown = start.subscriber.id, start.subscriber.attributes, start.reader.shown
     pings = delivery.settings.stream_ping_seconds
     async for step in follow(delivery.broker, delivery.wakeups, start, pings):
         if isinstance(step, str):
@@ -288,8 +304,8 @@ async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, b
             if not bare:
                 await websocket.send_text(f'{{"expiring":"{step.at}"}}')
         elif step is not None:
-            for match in step:
-                chosen = id, match, attributes, shown
+            for match in step.matches:
+                chosen = step.subscriber.id, match, step.subscriber.attributes, start.reader.shown
                 await websocket.send_text(as_cloudevent(*chosen) if bare else encode(message_of(*chosen)).decode())
 
 

@@ -1,6 +1,7 @@
 """Server-sent events, over HTTP."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -168,6 +169,35 @@ def test_stream_reader_that_does_not_read_holds_up_nobody(client: Client) -> Non
         assert [next(messages)["event"]["data"]["number"] for _ in range(40)] == list(range(40))
         assert len(client.pull(id, limit=10)["events"]) == 10
         assert len(ids_in(lines_until(unread.iter_lines(), f"id: {client.pull(id, limit=40)['cursor']}"))) > 10
+
+
+def test_stream_reader_behind_the_retention_is_told(tmp_path: Path) -> None:
+    """The stream ends where messages are missing, and the next request says which."""
+    settings = {"retention_seconds": 2.0, "sweep_seconds": 0.1, "stream_ping_seconds": 3_600.0}
+    with running_app(tmp_path, **settings) as url, Client(url) as client:
+        id = client.subscribe("number exists")["id"]
+        with stream(client, id) as unread:
+            for number in range(40):
+                client.publish({"number": number, "filling": "x" * 500_000})
+            while client.events()["events"]:
+                time.sleep(0.05)
+            lines = lines_until(unread.iter_lines(), 'data: {"reason"')
+        read = ids_in(lines)
+        assert len(read) < 40
+        assert lines[-1] == 'data: {"reason":"gone"}'
+        with pytest.raises(ProblemError) as problem:
+            next(client.listen(id, after=read[-1] if read else 0))
+        assert problem.value.status == 410
+
+
+def test_stream_follows_a_change_of_its_attributes(client: Client) -> None:
+    id = client.subscribe("number exists", attributes=["number"])["id"]
+    messages = client.listen(id)
+    client.publish({"number": 1, "price": 2})
+    assert next(messages)["event"]["data"] == {"number": 1}
+    client.change(id, attributes=["price"])
+    client.publish({"number": 1, "price": 2})
+    assert next(messages)["event"]["data"] == {"price": 2}
 
 
 def test_stream_many_readers_get_everything(client: Client) -> None:

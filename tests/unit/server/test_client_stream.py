@@ -62,11 +62,11 @@ def test_reader_without_cursor_asks_for_none() -> None:
 def test_reader_end_by_reason() -> None:
     """A stream that ends because the server stops goes on; one whose subscription ended does not."""
     ended = {}
-    for reason in ("shutdown", "deleted", "expired"):
+    for reason in ("shutdown", "gone", "deleted", "expired"):
         reader = StreamReader(None)
         assert list(reader.feed(format_sse_event(event="end", data_str=f'{{"reason":"{reason}"}}'))) == []
         ended[reason] = reader.ended
-    assert ended == {"shutdown": False, "deleted": True, "expired": True}
+    assert ended == {"shutdown": False, "gone": False, "deleted": True, "expired": True}
 
 
 def test_reader_pause_grows_until_a_message_comes() -> None:

@@ -75,7 +75,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "too-deep": ProblemType(400, "The JSON is nested too deeply."),
     "client-left": ProblemType(400, "The client closed the connection before the request was complete."),
     "invalid-cursor": ProblemType(400, "The cursor was not made by this list."),
-    "cursor-gone": ProblemType(410, "The events after this cursor are older than the retention."),
+    "cursor-gone": ProblemType(410, "Events after this cursor were deleted for their age. Continue after `oldest`."),
     "invalid-request": ProblemType(422, "A parameter or a member of the body is missing, unknown or wrong.", (400,)),
     "not-in-this-version": ProblemType(501, "The request uses a feature that this version does not have.", (400,)),
     "unsupported-media-type": ProblemType(415, "The address does not accept this content type."),
@@ -255,7 +255,6 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.TooManySubscriptions, "too-many-subscriptions"),
     (IndexFull, "index-full"),
     (InvalidCursor, "invalid-cursor"),
-    (CursorGone, "cursor-gone"),
     (MalformedJson, "malformed-json"),
     (BadRequestMode, "malformed-request"),
     (UnknownContent, "unsupported-media-type"),
@@ -363,6 +362,8 @@ def problem_of(error: Exception) -> Problem:
             return _validation_problem(error)
         case HTTPException():
             return _http_problem(error)
+        case CursorGone():
+            return Problem("cursor-gone", str(error), oldest=str(error.oldest))
         case LimitReached():
             return Problem("limit-reached", str(error), headers=error.headers)
         case ClientDisconnect():

@@ -275,6 +275,7 @@ def _follow(
         if ack:
             client.ack(id, message["cursor"], ticket=ticket)
 
+    after = _kept(client, id, after)
     messages = client.listen(id, after=after) if wait is None else _while_they_come(client, id, after, wait)
     write_messages(itertools.islice(messages, count), form, columns, acknowledge)
 
@@ -298,11 +299,25 @@ def matches(
         output.hint("No stored event matched it." if after == "0" else f"No stored match comes after {after}.")
 
 
-def _stored(client: "Client", id: str, after: str) -> Iterator[Mapping[str, Any]]:
+def _stored(client: "Client", id: str, after: str | None) -> Iterator[Mapping[str, Any]]:
     """Yields the stored messages. They are read page by page."""
+    after = _kept(client, id, after)
     while (page := client.pull(id, after=after, limit=PAGE))["events"]:
         yield from page["events"]
         after = str(page["cursor"])
+
+
+def _kept(client: "Client", id: str, after: str | None) -> str | None:
+    """Returns the cursor to start after. 0 means the oldest message that the server still has."""
+    if after != "0":
+        return after
+    try:
+        client.pull(id, after=after, limit=1)
+    except ProblemError as error:
+        if "oldest" not in error.document:
+            raise
+        return str(error.document["oldest"])
+    return after
 
 
 def _while_they_come(client: "Client", id: str, after: str | None, wait: float) -> Iterator[Mapping[str, Any]]:

@@ -10,9 +10,11 @@ Json = dict[str, Any]
 
 class ProblemError(Exception):
     """The server refused a request with an RFC 9457 problem. `type` is stable. `errors` has each single fault with its
-    place."""
+    place. `document` is the whole problem: some types have more members, such as `oldest`."""
 
-    def __init__(self, status: int, type: str, title: str, detail: str, errors: list[Json]) -> None:
+    def __init__(
+        self, status: int, type: str, title: str, detail: str, errors: list[Json], document: Mapping[str, Any]
+    ) -> None:
         lines = [f"{status} {title}: {detail}" if detail else f"{status} {title}"]
         lines += [f"  {_place(error)}{error.get('detail', '')}" for error in errors]
         super().__init__("\n".join(lines))
@@ -21,6 +23,7 @@ class ProblemError(Exception):
         self.title = title
         self.detail = detail
         self.errors = errors
+        self.document = document
 
     @classmethod
     def of(cls, told: Mapping[str, Any], status: int = 500, reason: str = "") -> "ProblemError":
@@ -31,6 +34,7 @@ class ProblemError(Exception):
             str(told.get("title") or reason),
             str(told.get("detail") or ""),
             [error for error in told.get("errors") or [] if isinstance(error, dict)],
+            told,
         )
 
 

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -194,6 +195,23 @@ def test_listen_to_an_expression_leaves_no_subscription_behind(kindcast: Kindcas
 def test_listen_to_unknown_subscription_fails(kindcast: Kindcast, shop_server: str) -> None:
     """An id that nobody has is an error, not an endless wait."""
     assert kindcast("listen", "sub_nobody", "--server", shop_server).status == 1
+
+
+def test_matches_and_listen_from_0_begin_at_the_oldest_that_is_kept(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Also after older messages were deleted."""
+    short = {"KINDCAST_RETENTION_SECONDS": "1", "KINDCAST_SWEEP_SECONDS": "0.1"}
+    with running_process(tmp_path, short) as server:
+        id = kindcast("subscribe", "n exists", "--server", server.url, "--json").json["id"]
+        kindcast("publish", '{"n": 1}', "--server", server.url)
+        while httpx.get(f"{server.url}/v1/events").json()["events"]:
+            time.sleep(0.05)
+        server.stop()
+        server.start(KINDCAST_RETENTION_SECONDS="3600")
+        kindcast("publish", '{"n": 2}', "--server", server.url)
+        for command in (("matches", id), ("listen", id, "--after", "0", "--wait", "0")):
+            (line,) = kindcast(*command, "--server", server.url, "--json").out.splitlines()
+            assert json.loads(line)["event"]["data"] == {"n": 2}
+        assert kindcast("matches", id, "--after", "1", "--server", server.url).status == 0
 
 
 def test_publish_file_in_batches_tells_the_sum(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:

@@ -200,6 +200,7 @@ def test_pull_cursor_before_the_retention_is_gone(tmp_path: Path) -> None:
             client.pull(loud)
         assert (problem.value.status, problem.value.type.rpartition("/")[2]) == (410, "cursor-gone")
         assert f"after={cursor}" in problem.value.detail
+        assert problem.value.document["oldest"] == cursor
         assert status_of(lambda: next(client.listen(loud))) == (410, "cursor-gone")
         assert client.pull(quiet)["events"] == []
         assert client.pull(loud, after=cursor)["events"] == []

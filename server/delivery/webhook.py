@@ -118,6 +118,8 @@ class Outcome:
 
 CONSENT_SECONDS = 86_400.0
 """How long the consent of a sink is valid. After a restart the sink is asked again."""
+ASKING_SECONDS = 1.0
+"""How long other messages to a sink wait before they look again, while the sink is asked for its consent."""
 MAX_CONSENTS = 100_000
 """The maximum number of remembered consents. When there are more, all are asked again."""
 
@@ -128,7 +130,7 @@ class _Consent:
 
     until: float
     pause: float
-    sent_at: float = 0.0
+    sent_at: float
 
 
 class WebhookSender:
@@ -150,6 +152,7 @@ class WebhookSender:
     ) -> None:
         self._origin = origin
         self._consents: dict[str, _Consent] = {}
+        self._asking: set[str] = set()  # the sinks whose rate is not known yet
         self._allow_private = allow_private
         self._any_https_port = any_https_port
         self._timeout = timeout
@@ -164,6 +167,8 @@ class WebhookSender:
 
     def ready_at(self, sink: str) -> float:
         """Returns when the rate of the sink allows the next message, in seconds since 1970; 0 if it may be sent now."""
+        if sink in self._asking:
+            return time.time() + ASKING_SECONDS
         consent = self._consents.get(sink)
         if consent is None or not consent.pause or consent.sent_at > time.time():
             return 0.0
@@ -172,9 +177,15 @@ class WebhookSender:
     async def send(self, delivery: Delivery) -> Outcome:
         """Makes one attempt. Ends within the timeout and raises nothing except cancellation."""
         told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        if self._origin:  # now, so that no other message to this sink is sent before the attempt begins
+            if (consent := self._valid_consent(delivery.sink)) is None:
+                self._asking.add(delivery.sink)
+            else:
+                consent.sent_at = time.time()
         attempt = asyncio.create_task(self._attempt(delivery, told))
         self._attempts.add(attempt)
         attempt.add_done_callback(self._attempts.discard)
+        attempt.add_done_callback(lambda _: self._asking.discard(delivery.sink))
         try:
             return await told
         except asyncio.CancelledError:
@@ -225,8 +236,7 @@ class WebhookSender:
     async def _consents_to(self, url: str) -> bool:
         """Whether the sink consents to messages of this server. It is asked now unless its last consent is still
         valid."""
-        now = time.time()
-        if (consent := self._consents.get(url)) is None or consent.until <= now:
+        if self._valid_consent(url) is None:
             sink = check_sink(url, allow_private=self._allow_private, any_https_port=self._any_https_port)
             asked = [(b"Host", sink.netloc), (b"User-Agent", _USER_AGENT.encode()), (ORIGIN, self._origin.encode())]
             async with self._requested(sink, "OPTIONS", asked) as answer:
@@ -237,11 +247,14 @@ class WebhookSender:
                 return False
             if len(self._consents) >= MAX_CONSENTS:
                 self._consents.clear()
-            consent = self._consents[url] = _Consent(
-                now + CONSENT_SECONDS, _pause(headers.get(b"webhook-allowed-rate"))
-            )
-        consent.sent_at = now
+            now, pause = time.time(), _pause(headers.get(b"webhook-allowed-rate"))
+            self._consents[url] = _Consent(now + CONSENT_SECONDS, pause, sent_at=now)
+            self._asking.discard(url)
         return True
+
+    def _valid_consent(self, url: str) -> _Consent | None:
+        consent = self._consents.get(url)
+        return consent if consent is not None and consent.until > time.time() else None
 
     @asynccontextmanager
     async def _requested(

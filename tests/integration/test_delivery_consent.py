@@ -93,6 +93,17 @@ def test_rate_that_a_sink_allows_is_kept(client: httpx.Client, receiver: Receive
     assert all(later - earlier >= 0.5 for earlier, later in pairwise(times))
 
 
+def test_rate_is_that_of_all_subscriptions_of_a_sink(client: httpx.Client, receiver: Receiver) -> None:
+    """Also before the sink has been asked."""
+    path = "/shared"
+    receiver.consents[path] = (200, {"WebHook-Allowed-Origin": "*", "WebHook-Allowed-Rate": "1"})
+    many = [subscribe(client, f"to = '{path}'", sink=receiver.url + path) for _ in range(8)]
+    publish(client, to=path)
+    receiver.wait_for(path, 1)
+    client.post(f"/v1/subscriptions/{many[0]['id']}/test", headers=ticket(many[0]))  # by then the others have tried
+    assert len(receiver.requests(path)) == 2
+
+
 def test_nobody_is_asked_where_no_origin_is_set(tmp_path: Path, receiver: Receiver) -> None:
     with running_application(tmp_path, allow_private_sinks=True) as client:
         subscribe(client, "n = 1", sink=receiver.url + "/unasked")

@@ -169,7 +169,7 @@ class SubscriptionChanged(ServerError):
 
 
 class SinkMissing(ServerError):
-    """protocol, protocolsettings and sinkcredential are for webhooks. Give a sink as well."""
+    """protocol, protocolsettings, sinkcredential and throttling are for webhooks. Give a sink as well."""
 
 
 class BackfillTooLarge(ServerError):

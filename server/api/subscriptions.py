@@ -139,7 +139,7 @@ class SubscriptionChange(_Ending):
         ),
     ] = None
     throttling: Annotated[
-        float | None,
+        Number | None,
         Field(
             gt=0,
             le=MOST_THROTTLING_SECONDS,

@@ -191,6 +191,8 @@ def test_batches_that_are_switched_off_while_they_fail_lose_nothing(client: http
         ({"throttling": -1}, "invalid-request"),
         ({"throttling": 86_401}, "invalid-request"),
         ({"throttling": "often"}, "invalid-request"),
+        ({"throttling": "5"}, "invalid-request"),
+        ({"throttling": True}, "invalid-request"),
         ({"throttling": 1, "sink": None}, "invalid-request"),
     ],
 )

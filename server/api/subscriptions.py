@@ -706,7 +706,14 @@ class ReplayBody(_Strict):
 @router.post(
     "/{id}/replay", summary="Deliver again", openapi_extra=body_schema(ReplayBody.model_json_schema(), required=False)
 )
-async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSettings, ticket: Ticket) -> Response:
+async def replay(
+    request: Request,
+    id: Id,
+    broker: AppBroker,
+    settings: AppSettings,
+    ticket: Ticket,
+    if_match: IfMatch = None,
+) -> Response:
     """Moves the cursor back, to a cursor or a time. The stored messages after it are delivered again, to any reader or
     sink of the subscription. The cursor never moves forward. A webhook that failed is tried again at once. A message
     that is delivered again has the same cursor and the same `webhook-id`."""
@@ -719,7 +726,7 @@ async def replay(request: Request, id: Id, broker: AppBroker, settings: AppSetti
             return position_before(connection, _utc(asked.since).timestamp())
         return 0 if asked.after is None else parse_cursor(connection, asked.after)
 
-    return _current(await broker.replay(id, ticket, position), broker, ticket)
+    return _current(await broker.replay(id, ticket, position, entity_tags(if_match)), broker, ticket)
 
 
 # ── creation ────────────────────────────────────────────────────────────────────────────────────────────────────────

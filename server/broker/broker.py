@@ -651,10 +651,12 @@ class Broker:
         `SinkMissing`."""
         return await self._submit(lambda group: subscribing.rotate_secret(group, id, ticket, secret, overlap, tags))
 
-    async def replay(self, id: str, ticket: Claim | str | None, position: Callable[[Connection], int]) -> Row[Any]:
+    async def replay(
+        self, id: str, ticket: Claim | str | None, position: Callable[[Connection], int], tags: Tags = None
+    ) -> Row[Any]:
         """Moves the cursor of a subscription back to a position. Returns its row. Raises the errors of `renew` and
         those of `position`."""
-        return await self._submit(lambda group: subscribing.replay(group, id, ticket, position))
+        return await self._submit(lambda group: subscribing.replay(group, id, ticket, position, tags))
 
     async def delete_subscription(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
         """Deletes a subscription. Returns its last row. Raises `UnknownSubscription`, `TicketMissing`,

@@ -328,6 +328,8 @@ def update(
         raise SinkMissing
     if "sink" in values and values["sink"] is None:
         values |= dict.fromkeys(of_sinks)
+        if row.status in ("failing", DISABLED):  # nothing can fail any more
+            values |= {"status": "active", "status_reason": None}
     if row.secret is not None or values.get("sink") is None:
         values.pop("secret", None)  # it has a secret, or needs none
     if values.get("sink", row.sink) != row.sink:
@@ -366,13 +368,15 @@ def rotate_secret(
     return _row(group, id)
 
 
-def replay(group: Group, id: str, ticket: Claim | str | None, position: Callable[[Connection], int]) -> Row[Any]:
+def replay(
+    group: Group, id: str, ticket: Claim | str | None, position: Callable[[Connection], int], tags: Tags = None
+) -> Row[Any]:
     """Moves the cursor back, never forward. Stored messages after the position are delivered again. A webhook gets them
     with the same `webhook-id`s.
 
-    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, and the errors of `position`.
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionChanged`, and the errors of `position`.
     """
-    _, live = _owned(group, id, ticket)
+    _, live = _owned(group, id, ticket, tags)
     deliveries.replay(group.connection, live.number, position(group.connection))
     group.touched.add(live.number)
     return _row(group, id)

@@ -206,6 +206,17 @@ def test_outbox_gone_disables_at_once(client: Client, receiver: Receiver) -> Non
     assert len(receiver.requests("/hook")) == 1
 
 
+def test_outbox_without_its_sink_nothing_fails_any_more(client: Client, receiver: Receiver) -> None:
+    """The messages wait for readers, and are no dead letters."""
+    id = client.subscribe("number exists", sink=receiver.script("/hook", 410))["id"]
+    publish(client, 1)
+    wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
+    changed = client.change(id, sink=None)
+    assert (changed["status"], changed["status_reason"], changed["consecutive_errors"]) == ("active", None, 0)
+    assert client.dead_letters()["dead_letters"] == []
+    assert len(client.pull(id)["events"]) == 1
+
+
 def test_outbox_retry_after_is_obeyed(client: Client, receiver: Receiver) -> None:
     """A sink that names a time is not asked before it, whatever the schedule says."""
     busy = Answer(429, (("Retry-After", "1800"),))

@@ -151,6 +151,7 @@ def test_a_change_with_if_match_takes_place_only_while_the_tag_is_the_same(clien
         ("POST", "/pause", None),
         ("POST", "/resume", None),
         ("POST", "/renew", {}),
+        ("POST", "/replay", {}),
         ("DELETE", "", None),
     ):
         for tag in (first, "", f"W/{second}"):

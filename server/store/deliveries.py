@@ -418,11 +418,8 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
     delivered = 0
     for subscriber in _find_subscribers(connection, attempted):
         steps = attempted[subscriber.number]
-        pushed = subscriber.status in PUSHED_STATUSES
-        status = (
-            (steps[-1].status, steps[-1].status_reason) if pushed else (subscriber.status, subscriber.status_reason)
-        )
-        if status[0] != subscriber.status:
+        state = _state_after(subscriber, steps)
+        if state["_status"] != subscriber.status:
             changed.add(subscriber.number)
         # Every match up to the last delivered one was delivered here, or acknowledged by the subscriber and counted
         # then.
@@ -431,7 +428,7 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
             if step.outcome == "delivered" and step.after <= cursor < step.position:
                 cursor = step.position
                 delivered += 1
-        updates.append(_counters(subscriber, steps) | {"_acked": cursor, "_status": status[0], "_reason": status[1]})
+        updates.append(_counters(subscriber, steps) | state | {"_acked": cursor})
     if updates:
         connection.execute(_UPDATE, updates)
         known = {update["_number"] for update in updates}
@@ -464,7 +461,7 @@ def _find_subscribers(connection: Connection, numbers: Collection[int]) -> Itera
 
 
 def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, Any]:
-    """Returns the parameters of `_UPDATE` except the cursor and the status."""
+    """Returns the parameters of `_UPDATE` that count attempts and keep the last ones."""
     successes = [step for step in steps if step.outcome == "delivered"]
     failures = [step for step in steps if step.outcome != "delivered"]
     return {
@@ -474,8 +471,21 @@ def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, An
         "_last_success": successes[-1].at if successes else subscriber.last_success,
         "_last_failure": failures[-1].at if failures else subscriber.last_failure,
         "_last_error": failures[-1].detail if failures else subscriber.last_error,
-        "_errors": steps[-1].consecutive_errors,
-        "_next": steps[-1].next_attempt_at,
+    }
+
+
+def _state_after(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, Any]:
+    """Returns the parameters of `_UPDATE` with the status and the next attempt. The last step decides, unless it is a
+    failure and a request (another sink, a replay) reset the failures while the attempt was under way."""
+    last = steps[-1]
+    before = 0 if any(step.outcome == "delivered" for step in steps) else subscriber.consecutive_errors
+    state: Progress | Subscriber = subscriber if last.consecutive_errors > before + 1 else last
+    told: Progress | Subscriber = state if subscriber.status in PUSHED_STATUSES else subscriber
+    return {
+        "_status": told.status,
+        "_reason": told.status_reason,
+        "_errors": state.consecutive_errors,
+        "_next": state.next_attempt_at,
     }
 
 

@@ -217,6 +217,28 @@ def test_outbox_without_its_sink_nothing_fails_any_more(client: Client, receiver
     assert len(client.pull(id)["events"]) == 1
 
 
+@pytest.mark.parametrize("mended", ["another sink", "replay"])
+def test_outbox_failure_from_before_a_change_does_not_delay_what_follows(
+    tmp_path: Path, receiver: Receiver, mended: str
+) -> None:
+    """Whoever mended a webhook does not wait for hours because an old attempt was still under way."""
+    settings: dict[str, Any] = {"allow_private_sinks": True, "webhook_delays_seconds": (1.0, NEVER_AGAIN_SOON)}
+    with running_app(tmp_path, **settings) as url, Client(url) as client:
+        id = client.subscribe("number exists", sink=receiver.script("/old", 500, 500))["id"]
+        publish(client, 1)
+        receiver.wait_for("/old", 1)
+        receiver.swallow("/old")
+        receiver.wait_for("/old", 2)
+        if mended == "replay":
+            client.replay(id)
+        else:
+            client.change(id, sink=f"{receiver.url}/new")
+        receiver.release()
+        shown = wait_for(client, id, lambda shown: shown["pending"] == 0)
+        assert (shown["status"], shown["times_failed"], shown["consecutive_errors"]) == ("active", 2, 0)
+        assert numbers_in(receiver.requests("/old" if mended == "replay" else "/new"), taken=True) == [1]
+
+
 def test_outbox_retry_after_is_obeyed(client: Client, receiver: Receiver) -> None:
     """A sink that names a time is not asked before it, whatever the schedule says."""
     busy = Answer(429, (("Retry-After", "1800"),))

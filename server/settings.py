@@ -24,6 +24,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from kindcast.semantic.planner import PLANNERS, UnknownPlanner
 from kindcast.server.security.keys import Role
@@ -50,7 +51,9 @@ _ORIGIN = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5}
 class Settings(BaseSettings):
     """The settings of a server. They are immutable. Raises `pydantic.ValidationError`, which names each bad setting."""
 
-    model_config = SettingsConfigDict(env_prefix="KINDCAST_", extra="forbid", frozen=True, validate_default=True)
+    model_config = SettingsConfigDict(
+        env_prefix="KINDCAST_", extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
+    )
     config_file: ClassVar[Path | None] = None
 
     # ── where ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -303,6 +306,20 @@ class Settings(BaseSettings):
                     f"{each!r} is not an origin: write scheme, host and port, as in https://shop.example:8443"
                 )
         return tuple(each.lower() for each in origins)
+
+    @field_validator("database")
+    @classmethod
+    def _is_url(cls, database: str | None) -> str | None:
+        """Refuses what cannot be parsed, without showing it: it may contain a password."""
+        try:
+            if database:
+                make_url(database)
+        except (ArgumentError, ValueError):
+            raise ValueError(
+                "this is not the URL of a database: write postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME, with"
+                " %40 for @, %3A for : and %2F for / in the password"
+            ) from None
+        return database
 
     @field_validator("planner")
     @classmethod

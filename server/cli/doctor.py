@@ -368,7 +368,7 @@ def stored(settings: Any, running: Mapping[str, Any] | None) -> Findings:
     if running is not None:
         yield from _of_server(str(running["listening"]), settings.data)
     elif (database := _database(settings)) is None:
-        yield Finding("data", OK, "in another database: check it with the tools of that database")
+        yield from _of_postgresql(settings.database_url)
     elif not database.is_file():
         yield Finding("data", OK, f"nothing is stored in {settings.data} yet")
     else:
@@ -419,6 +419,24 @@ def _of_files(data: Path, database: Path) -> Findings:
         yield from _quick_check(system)
     for tenant in sorted(data.glob("tenants/*/kindcast.db")):
         yield from _quick_check(tenant)
+
+
+def _of_postgresql(address: str) -> Findings:
+    from kindcast.server.errors import ServerError
+    from kindcast.server.store.backup import state_of
+    from kindcast.server.store.database import normalised, shown
+
+    try:
+        url = normalised(address)
+        found = state_of(url)
+    except ServerError as error:
+        yield Finding("data", PROBLEM, str(error), "See docs/operations.md, Several servers on one PostgreSQL.")
+        return
+    if found is None:
+        yield Finding("data", OK, f"nothing is stored in {shown(url)} yet")
+        return
+    detail = f"{shown(url)} has layout {found[0]}, {found[1]:,} commits"
+    yield Finding("data", OK, detail, "kindcast check reads and checks everything in it.")
 
 
 def _quick_check(database: Path) -> Findings:

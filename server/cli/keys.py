@@ -16,6 +16,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.output import CommandFailed, group, page
+from kindcast.server.cli.serve import load_settings
 from kindcast.server.cli.subscriptions import LifeOption, seconds
 
 __all__ = ["audit", "commands", "tenants"]
@@ -183,10 +184,9 @@ def export_audit(server: ServerOption = DEFAULT_SERVER) -> None:
 @contextmanager
 def _store(data: Path, database: str | None) -> Iterator[Any]:
     from kindcast.server.errors import ServerError  # the libraries of the server
-    from kindcast.server.settings import Settings
     from kindcast.server.store.system import SystemStore
 
-    store = SystemStore(Settings.load(None, data=data, database=database))
+    store = SystemStore(load_settings(None, data=data, database=database))
     try:
         store.open()
         yield store

@@ -9,6 +9,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.output import CommandFailed, group, page
+from kindcast.server.cli.serve import load_settings
 
 __all__ = [
     "backup",
@@ -34,10 +35,9 @@ def backup(
 ) -> None:
     """Copy all data of a server into a new folder, also while it runs: subscriptions with their cursors and tickets,
     events, matches, ontologies, declarations, keys and tenants. A server can be started on the folder."""
-    from kindcast.server.settings import Settings
     from kindcast.server.store import backup as store
 
-    settings = Settings.load(None, data=data, database=database)
+    settings = load_settings(None, data=data, database=database)
     with output.errors().status("copying …"):
         made = _done(lambda: store.backup(settings.database_url, settings.data, folder))
     _tell(made, f"the backup is in {folder}", json)
@@ -50,10 +50,9 @@ def restore(
 ) -> None:
     """Restore a backup into an empty data folder or an empty PostgreSQL database. If it is interrupted, nothing is
     restored."""
-    from kindcast.server.settings import Settings
     from kindcast.server.store import backup as store
 
-    settings = Settings.load(None, data=data, database=database)
+    settings = load_settings(None, data=data, database=database)
     with output.errors().status("copying …"):
         made = _done(lambda: store.restore(folder, settings.database, settings.data))
     _tell(made, f"{folder} is restored", json)
@@ -70,10 +69,9 @@ def check(
 ) -> None:
     """Compare all stored data with its digests, and check the totals, in a backup or in the database of a server, also
     while it runs. The exit status is 1 if anything is wrong."""
-    from kindcast.server.settings import Settings
     from kindcast.server.store import backup as store
 
-    settings = Settings.load(None, data=folder or data, database=None if folder else database)
+    settings = load_settings(None, data=folder or data, database=None if folder else database)
     address = f"sqlite:///{folder / store.MAIN}" if folder else settings.database_url
     with output.errors().status("reading all of it …"):
         found = _done(lambda: store.check(address, settings.data))

@@ -45,7 +45,7 @@ from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnreadable
 from kindcast.server.store import shards, system
-from kindcast.server.store.database import ADVISORY_LOCK, enter_schema, in_schema, normalised
+from kindcast.server.store.database import ADVISORY_LOCK, enter_schema, in_schema, normalised, shown
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
 from kindcast.server.store.ledger import LAYOUT, Totals, read_totals, uncounted
@@ -54,7 +54,7 @@ from kindcast.server.store.servers import SNAPSHOT
 from kindcast.server.store.servers import metadata as of_servers
 from kindcast.server.store.tables import ledger, metadata, unsaved
 
-__all__ = ["MAIN", "MANIFEST", "Backup", "backup", "check", "reading", "restore"]
+__all__ = ["MAIN", "MANIFEST", "Backup", "backup", "check", "reading", "restore", "state_of"]
 
 MANIFEST = "backup.json"
 MAIN = "kindcast.db"
@@ -150,7 +150,7 @@ def _export(url: URL, folder: Path) -> None:
                 source.exec_driver_sql(SNAPSHOT)
                 there = set(inspect(source).get_table_names())
                 if ledger.name not in there:
-                    raise StoreUnreadable(f"there are no tables of kindcast in the database {url.render_as_string()}")
+                    raise StoreUnreadable(f"there are no tables of kindcast in the database {shown(url)}")
                 if shards.shards.name in there and shards.first_unmatched(source) is not None:
                     raise StoreInUse("the shards have yet to match some events: let them come to the end of the log")
                 _export_tables(source, folder / MAIN, metadata, there)
@@ -167,7 +167,7 @@ def _export(url: URL, folder: Path) -> None:
                     there = set(inspect(source).get_table_names(schema=each.schema))
                     _export_tables(source, folder / TENANTS / each.name / MAIN, metadata, there)
     except DBAPIError as error:
-        raise StoreUnreadable(f"the database {url.render_as_string()} cannot be read: {error.orig}") from error
+        raise StoreUnreadable(f"the database {shown(url)} cannot be read: {error.orig}") from error
     finally:
         engine.dispose()
 
@@ -213,10 +213,9 @@ def _import(folder: Path, made: Backup, url: URL) -> None:
     keys. Only the last transaction makes them reachable. What an interrupted call left is deleted by the next one, and
     by a server."""
     engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json)
-    shown = url.render_as_string()
     try:
         with engine.connect() as target:
-            _check_free(target, shown)
+            _check_free(target, shown(url))
             for tenant in _tenants_of(folder, made):
                 with target.begin():
                     target.exec_driver_sql(f"DROP SCHEMA IF EXISTS {tenant.schema} CASCADE")
@@ -230,21 +229,21 @@ def _import(folder: Path, made: Backup, url: URL) -> None:
                 if KEYS in made.files:
                     _import_tables(folder / KEYS, target, system.metadata)
     except DBAPIError as error:
-        raise StoreUnreadable(f"the database {shown} cannot be written: {error.orig}") from error
+        raise StoreUnreadable(f"the database {shown(url)} cannot be written: {error.orig}") from error
     finally:
         engine.dispose()
 
 
-def _check_free(target: Connection, shown: str) -> None:
+def _check_free(target: Connection, address: str) -> None:
     """Refuses a database that a server uses, or that has tables. Other servers are kept out until the connection is
     closed."""
     with target.begin():
         locked = target.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
         if not locked.scalar_one():
-            raise StoreInUse(f"a server uses the database {shown}: stop it first")
+            raise StoreInUse(f"a server uses the database {address}: stop it first")
         there = {*metadata.tables, *system.metadata.tables} & set(inspect(target).get_table_names())
         if there:
-            raise FileExistsError(f"the database {shown} has tables of kindcast: restore into an empty one")
+            raise FileExistsError(f"the database {address} has tables of kindcast: restore into an empty one")
 
 
 def _tenants_of(folder: Path, made: Backup) -> list[system.Tenant]:
@@ -375,12 +374,12 @@ def _check_one(url: URL, checked: Checked) -> None:
         seen, source = None, reading(url)
     try:
         with source as connection:
-            _, commits, _ = _ledger_of(connection, url.render_as_string())
+            _, commits, _ = _ledger_of(connection, shown(url))
             if seen is not None and seen.commits > commits:
                 checked.damage.append(f"{seen.commits - commits:,} commits are missing")
             _look(connection, checked)
     except DBAPIError as error:
-        checked.damage.append(f"the database {url.render_as_string()} cannot be read: {error.orig}")
+        checked.damage.append(f"the database {shown(url)} cannot be read: {error.orig}")
 
 
 def _look(connection: Connection, checked: Checked) -> None:
@@ -462,13 +461,27 @@ def _ledger_of(connection: Connection, what: object) -> tuple[int, int, int]:
     return row.layout, row.commits, row.sequence
 
 
+def state_of(url: URL) -> tuple[int, int] | None:
+    """Returns the layout and the number of commits of a database; None if it has no tables of kindcast. Raises
+    `StoreUnreadable`."""
+    with reading(url) as connection:
+        if not inspect(connection).has_table(ledger.name):
+            return None
+        return _ledger_of(connection, shown(url))[:2]
+
+
 @contextmanager
 def reading(source: Path | URL) -> Iterator[Connection]:
-    """A context manager for a read-only connection with one snapshot."""
+    """A context manager for a read-only connection with one snapshot. Raises `StoreUnreadable` if it cannot be
+    opened."""
     url = source if isinstance(source, URL) else make_url(f"sqlite:///file:{source}?mode=ro&uri=true")
     engine = _engine(url)
     try:
-        with engine.connect() as connection, connection.begin():
+        try:
+            opened = engine.connect()
+        except DBAPIError as error:
+            raise StoreUnreadable(f"the database {shown(url)} cannot be opened: {error.orig}") from error
+        with opened as connection, connection.begin():
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(SNAPSHOT)
             yield connection

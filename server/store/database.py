@@ -34,7 +34,16 @@ from kindcast.server.store.integrity import Damage, Witness, follow_clock, path_
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, metadata
 
-__all__ = ["Database", "enter_schema", "in_schema", "max_connections", "normalised", "schema_of", "schema_of_tenant"]
+__all__ = [
+    "Database",
+    "enter_schema",
+    "in_schema",
+    "max_connections",
+    "normalised",
+    "schema_of",
+    "schema_of_tenant",
+    "shown",
+]
 
 T = TypeVar("T")
 
@@ -100,7 +109,7 @@ class Database:
     @property
     def url(self) -> str:
         """The URL of the database without its password."""
-        return self._url.render_as_string(hide_password=True)
+        return shown(self._url)
 
     def open(self) -> Connection:
         """Takes the lock, creates missing tables, and returns the writing connection.
@@ -362,6 +371,11 @@ def normalised(url: str) -> URL:
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreUnreadable(f"the database must be SQLite or PostgreSQL, not {parsed.get_backend_name()}")
     return parsed
+
+
+def shown(url: URL) -> str:
+    """Returns a URL for messages: without its password, which may also be a parameter."""
+    return url.difference_update_query(("password", "sslpassword")).render_as_string(hide_password=True)
 
 
 # ── schemas of tenants ────────────────────────────────────────────────────────────────────────────────────────────────

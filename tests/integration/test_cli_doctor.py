@@ -16,6 +16,8 @@ import pytest
 
 from kindcast.server.cli import doctor
 from kindcast.server.store import integrity
+from tests.harness.application import running_application
+from tests.harness.postgresql import PostgreSQL
 from tests.integration.conftest import Kindcast, Ran
 
 
@@ -120,6 +122,28 @@ def test_port_that_another_program_has_is_a_problem(
         ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
     assert ran.status == 1
     assert "is used by another program" in of(ran, "port")[0]["detail"]
+
+
+def test_postgresql_is_asked_whether_it_can_be_used(
+    kindcast: Kindcast, tmp_path: Path, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is empty, has data, or cannot be reached."""
+    url = postgresql.new_database()
+
+    def told(database: str) -> tuple[int, str, str]:
+        monkeypatch.setenv("KINDCAST_DATABASE", database)
+        ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
+        [found] = of(ran, "data")
+        return ran.status, found["state"], found["detail"]
+
+    assert told(url)[:2] == (0, "ok")
+    assert "nothing is stored" in told(url)[2]
+    with running_application(tmp_path / "data", database=url):
+        pass
+    assert told(url)[:2] == (0, "ok")
+    assert "commits" in told(url)[2]
+    assert told(url.replace("/database_", "/absent_"))[:2] == (1, "problem")
+    assert told("mysql://host/name")[:2] == (1, "problem")
 
 
 def test_settings_are_checked(kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

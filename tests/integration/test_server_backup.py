@@ -284,6 +284,35 @@ def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: Postgr
     assert "there are no tables of kindcast" in kindcast("backup", str(tmp_path / "c"), "--database", empty).err
 
 
+def test_a_database_that_cannot_be_opened_is_told_without_its_password(
+    tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By every command, also if the password is a parameter of the URL; and a wrong setting is a wrong call."""
+    empty = f"{postgresql.new_database()}&password=hidden"
+    absent = empty.replace("/database_", "/absent_")
+    with running_application(tmp_path / "data"):
+        assert kindcast("backup", str(tmp_path / "b"), "--data", str(tmp_path / "data")).status == 0
+    commands = (["check"], ["backup", str(tmp_path / "c")], ["restore", str(tmp_path / "b")], ["doctor"])
+    for command in (*commands, ["key", "list", "--data", str(tmp_path)]):
+        monkeypatch.setenv("KINDCAST_DATABASE", absent)
+        ran = kindcast(*command)
+        assert ran.status == 1, ran
+        assert "absent_" in ran.out + ran.err
+        assert "hidden" not in ran.out + ran.err
+        monkeypatch.setenv("KINDCAST_DATABASE", "postgresql://kindcast:hidden@host:x5/name")
+        ran = kindcast(*command)
+        assert ran.status == (1 if command == ["doctor"] else 2), ran
+        assert "database: Value error, this is not the URL of a database" in " ".join((ran.out + ran.err).split())
+        assert "hidden" not in ran.out + ran.err
+    monkeypatch.setenv("KINDCAST_DATABASE", empty)
+    for command in commands[:2]:
+        ran = kindcast(*command)
+        assert ran.status == 1, ran
+        assert "hidden" not in ran.err
+    assert kindcast("restore", str(tmp_path / "b")).status == 0
+    assert "hidden" not in kindcast("restore", str(tmp_path / "b")).err
+
+
 def test_a_backup_of_another_layout_is_not_copied_between_databases(
     tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast
 ) -> None:

@@ -64,7 +64,7 @@ from kindcast.server.broker.late_matches import LateDecisions, record_decisions
 from kindcast.server.broker.publishing import bindings_json
 from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.cloudevents import EventReader, arrived
-from kindcast.server.errors import RecordDamaged
+from kindcast.server.errors import RecordDamaged, ServerError
 from kindcast.server.operators.answers import AnswerCache, EventAnswers, OperatorClient, answering_from
 from kindcast.server.operators.operator_clients import OperatorClients, SharedCircuits
 from kindcast.server.operators.registry import first_expectations
@@ -729,6 +729,9 @@ class LateMatchingService:
             if len(rows) == limit and free:
                 return 0.0
             return LONGEST_SLEEP_SECONDS if upcoming is None else min(max(0.0, upcoming - now), LONGEST_SLEEP_SECONDS)
+        except ServerError as error:
+            _log.error("pending candidates cannot be read; next attempt in %g s: %s", FAULT_PAUSE_SECONDS, error)
+            return FAULT_PAUSE_SECONDS
         except Exception:
             _log.exception("pending candidates cannot be read; next attempt in %g s", FAULT_PAUSE_SECONDS)
             return FAULT_PAUSE_SECONDS

@@ -381,7 +381,7 @@ class Tenants:
                 await self.shared.look()
                 are_awake = (are_awake and not self.on_postgresql) or await self.wake()
             except ServerError as error:
-                _log.error("tenants cannot be looked after now; trying again: %s", error.__cause__ or error)
+                _log.error("tenants cannot be looked after now; trying again: %s", error)
             except Exception:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
 

@@ -295,7 +295,7 @@ class AccessControl:
             try:
                 await work()
             except ServerError as error:
-                _log.error("%s", error.__cause__ or error)
+                _log.error("%s", error)
             except Exception:  # the other tasks, such as the writer of the audit log, must go on
                 _log.exception("a periodic task of the access control failed; it runs again in %g s", seconds)
 

@@ -310,7 +310,12 @@ class Broker:
             return self.damage.of_file
         if self._waiting >= self.settings.max_queue_events:
             return "too many events are waiting"
-        return self._thread.trouble
+        return self._thread.trouble or (None if self._is_member else "this server did not reach the database in time")
+
+    @property
+    def _is_member(self) -> bool:
+        """Whether the other servers of the database count this one as live; True if there can be no others."""
+        return self.leases.membership is None or self.leases.membership.lives
 
     # ── reading and writing ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -847,7 +852,7 @@ class Broker:
     ) -> T:
         if self._thread is None:
             raise StoreUnavailable("the broker is not running")
-        if not reads_only and self.leases.membership is not None and not self.leases.membership.lives:
+        if not reads_only and not self._is_member:
             raise StoreUnavailable("this server did not reach the database in time: try again")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting += weight

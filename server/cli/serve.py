@@ -339,7 +339,10 @@ def _address(listener: socket.socket, settings: Any) -> str:
 
 
 def _wrong_settings(error: Any) -> str:
-    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg']}" for each in error.errors())
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg'].removeprefix('Value error, ')}"
+        for each in error.errors()
+    )
 
 
 LOG = "server.log"

@@ -238,9 +238,7 @@ class SystemStore:
                 with self._connection.begin():
                     return work(self._connection)
             except DBAPIError as error:
-                # what PostgreSQL reports may name its host, and callers without a key are answered too
-                reason = "cannot be used now: try again" if self.path is None else f"reports an error: {error.orig}"
-                raise StoreUnavailable(f"the database of the keys {reason}") from error
+                raise StoreUnavailable(f"the database of the keys reports an error: {error.orig}") from error
 
     # ── keys and tenants ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -89,18 +89,6 @@ def test_postgresql_server_that_does_not_share_is_refused(
     engine.dispose()
 
 
-def test_postgresql_reports_its_errors_to_the_log_alone(database: str, tmp_path: Path) -> None:
-    """They may name hosts and users, and everybody gets an answer while the keys cannot be read."""
-    with running_application(tmp_path, database=database) as client:
-        engine = create_engine(driver_url(database))
-        with engine.begin() as connection:
-            connection.execute(text("ALTER TABLE system RENAME TO elsewhere"))
-        engine.dispose()
-        answer = client.get("/v1/keys")
-        assert answer.status_code == 503
-        assert "relation" not in answer.text
-
-
 def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Path) -> None:
     """A statement that fails spoils a PostgreSQL transaction; its savepoint keeps the others out of it."""
 

@@ -416,6 +416,25 @@ def test_the_database_is_restarted(tmp_path: Path) -> None:
         until(lambda: all(each.get("/readyz").status_code == 200 for each in (first, second)))
 
 
+def test_a_server_that_cannot_write_its_heartbeat_is_not_ready(database: str, tmp_path: Path) -> None:
+    """It refuses all changes, and says so where it is looked after."""
+    with running_application(tmp_path, database=database, lease_seconds=1.0) as client:
+        assert client.get("/readyz").status_code == 200
+        engine = create_engine(driver_url(database))
+
+        def rename(old: str, new: str) -> None:
+            with engine.begin() as connection:
+                connection.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
+
+        rename("servers", "elsewhere")
+        until(lambda: "in time" in client.post("/v1/events", json={"n": 1}).text)
+        assert client.get("/readyz").status_code == 503
+        rename("elsewhere", "servers")
+        engine.dispose()
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert client.get("/v1/status").json()["trouble"] is None
+
+
 def test_servers_that_start_at_the_same_time_on_an_empty_database(database: str, tmp_path: Path) -> None:
     """One makes the tables, the others wait for it."""
     with ExitStack() as stack:

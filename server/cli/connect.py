@@ -74,6 +74,7 @@ def connect(
     from kindcast.server.connectors.broker_url import WrongUrl, parse_topic, parse_url
     from kindcast.server.connectors.source import (
         MISSING,
+        BrokerLost,
         BrokerRefused,
         Connector,
         Journal,
@@ -87,6 +88,11 @@ def connect(
         topics = [parse_topic(each, broker.protocol) for each in topic]
     except WrongUrl as error:
         raise typer.BadParameter(str(error)) from None
+    if dead_letters is not None and any(each.holds(dead_letters) for each in topics):
+        raise typer.BadParameter(
+            f"this connector reads {dead_letters}, so bad messages would come again and again",
+            param_hint="--dead-letters",
+        )
     options = Options(
         topics=topics,
         source=source or broker.shown,
@@ -140,7 +146,11 @@ def connect(
     except ImportError as error:
         raise CommandFailed(f"{MISSING} ({error})") from error
     except BrokerRefused as error:
-        raise CommandFailed(f"{error}.") from error
+        raise CommandFailed(f"{str(error).rstrip('.')}.") from error
+    except BrokerLost as error:
+        raise CommandFailed(f"the broker cannot be reached: {error}") from error
+    except OSError as error:  # the file of the journal, which it names
+        raise CommandFailed(str(error)) from error
 
 
 def _state_folder() -> Path:

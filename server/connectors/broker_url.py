@@ -158,12 +158,18 @@ class Topic:
 def parse_topic(text: str, protocol: Protocol) -> Topic:
     """Parses a topic. `home/{room}/temp` reads `home/+/temp`, and each event has the level as its attribute `ce.room`.
     Raises `WrongUrl`."""
+    if not text:
+        raise WrongUrl("a topic must not be empty")
     if protocol == "REDIS" and any(sign in text for sign in "*?[]{}"):
         raise WrongUrl(f"{text}: a stream of Redis needs its full name, without wildcards; --topic may be repeated")
     if protocol not in _SEPARATOR:
         return Topic(text)
     separator = _SEPARATOR[protocol]
     levels, names = text.split(separator), {}
+    if protocol == "MQTT" and any("#" in level for level in levels[:-1]):
+        raise WrongUrl(f"{text}: # must be the last level of a topic")
+    if protocol == "NATS" and (not all(levels) or any(sign.isspace() for sign in text)):
+        raise WrongUrl(f"{text}: a subject of NATS needs levels without spaces, separated by dots")
     for number, level in enumerate(levels):
         if found := _LEVEL.fullmatch(level):
             names[number], levels[number] = found[1], _ONE_LEVEL[protocol]

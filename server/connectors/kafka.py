@@ -77,7 +77,14 @@ class KafkaSource:
             "queued.max.messages.kbytes": QUEUED_KILOBYTES,
         }
         self._consumer = Consumer(settings)
-        self._consumer.subscribe([topic.filter for topic in self._topics])
+        try:
+            self._consumer.subscribe([topic.filter for topic in self._topics])
+        except KafkaException as error:
+            raise BrokerRefused(f"Kafka refuses these topics: {error.args[0].str()}") from error
+        try:  # the library reports a cluster that cannot be reached only later, and not to this thread
+            await asyncio.to_thread(self._consumer.list_topics, timeout=CALL_SECONDS)
+        except KafkaException as error:
+            raise trouble(error.args[0]) from error
         return True
 
     async def read(self, limit: int, seconds: float) -> list[Received]:

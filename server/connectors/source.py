@@ -240,23 +240,27 @@ class Connector:
         self._stopped = asyncio.Event()
         self._told = 0
         self._shown_at, self._shown_read = time.monotonic(), 0
+        self._heard_at = time.monotonic()
 
     def stop(self) -> None:
         """Makes `run` end after the current batch."""
         self._stopped.set()
 
     async def run(self) -> None:
-        """Reads and publishes until `stop`, or until no message came for `idle_seconds`. Raises `BrokerRefused`, and
-        `ProblemError` if the server refuses permanently."""
+        """Reads and publishes until `stop`, or until no message came for `idle_seconds`. Raises `BrokerRefused`,
+        `BrokerLost` if the broker cannot be reached for `idle_seconds`, and `ProblemError` if the server refuses
+        permanently."""
         failures = 0
         while not self._stopped.is_set():
             source = self._new_source()
             read = self.tally.read
             try:
-                self._journal.opened(resumed=await source.open())
+                self._journal.opened(resumed=await _opened(source))
                 self.tally.connections += 1
                 await self._read_on(source)
             except BrokerLost as error:
+                if self._is_idle():
+                    raise
                 failures = 0 if self.tally.read > read else failures
                 self._tell(f"the broker cannot be reached ({error}); trying again")
                 await self._pause(failures)
@@ -266,16 +270,20 @@ class Connector:
         self._progress(self.tally, 0.0)
 
     async def _read_on(self, source: Source) -> None:
-        last = time.monotonic()
+        self._heard_at = time.monotonic()
         while not self._stopped.is_set():
             messages = await source.read(self._options.batch, LONGEST_READ_SECONDS)
-            now = time.monotonic()
             if messages:
                 await self._hand_over(source, messages)
-                last = time.monotonic()
-            elif self._options.idle_seconds is not None and now - last >= self._options.idle_seconds:
+                self._heard_at = time.monotonic()
+            elif self._is_idle():
                 self.stop()
             self._show_progress()
+
+    def _is_idle(self) -> bool:
+        """Whether the broker has sent nothing for `idle_seconds`."""
+        most = self._options.idle_seconds
+        return most is not None and time.monotonic() - self._heard_at >= most
 
     async def _hand_over(self, source: Source, messages: Sequence[Received]) -> None:
         self.tally.read += len(messages)
@@ -375,6 +383,14 @@ class Connector:
         if self.tally.read > self._shown_read:
             self._progress(self.tally, (self.tally.read - self._shown_read) / passed)
         self._told, self._shown_at, self._shown_read = 0, now, self.tally.read
+
+
+async def _opened(source: Source) -> bool:
+    """Opens a source. Raises `BrokerLost`, and `BrokerRefused` also if the library of the broker refuses a name."""
+    try:
+        return await source.open()
+    except ValueError as error:
+        raise BrokerRefused(f"a topic or the group cannot be used: {error}") from error
 
 
 def _batch(events: Sequence[msgspec.Raw]) -> Call[dict[str, Any]]:

@@ -431,6 +431,34 @@ def test_connect_without_the_libraries_names_the_extra(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("scheme", ["mqtt", "nats", "amqp", "kafka", "redis"])
+def test_connect_ends_with_a_failure_if_no_broker_is_there(scheme: str, tmp_path: Path) -> None:
+    """With --wait, which is a success only if the broker was asked."""
+    options = ("--topic", "a", "--wait", "1")
+    connector = ConnectorProcess(tmp_path, f"{scheme}://127.0.0.1:1", "http://127.0.0.1:1", *options)
+    connector.start()
+    assert connector.wait() == 1, connector.said()
+    assert "the broker cannot be reached" in " ".join(connector.said().split())
+    assert "Traceback" not in connector.said()
+
+
+def test_connect_says_which_names_cannot_be(
+    server: ServerProcess, nats: Broker, mosquitto: Broker, kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """A group or a pattern that the library refuses, a topic that feeds itself."""
+    for url, options, status, says in (
+        (nats.url, ("--topic", "names.a", "--create", "--group", "my group"), 1, "my group"),
+        (kafka.url, ("--topic", "^("), 1, "Kafka refuses these topics"),
+        (mosquitto.url, ("--topic", "names/#", "--dead-letters", "names/bad"), 2, "again and again"),
+        (nats.url, ("--topic", "names.*", "--dead-letters", "names.bad"), 2, "again and again"),
+    ):
+        connector = ConnectorProcess(tmp_path, url, server.url, *options, "--wait", "1")
+        connector.start()
+        assert connector.wait() == status, connector.said()
+        assert says in " ".join(connector.said().split())
+        assert "Traceback" not in connector.said()
+
+
 @pytest.mark.parametrize("url", ["http://host", "mqtt://", "mqtt://a,b", "mqtt://a:b:c", "nats://h?x=1", "mqtt:host"])
 def test_connect_wrong_url_is_wrong_use(url: str) -> None:
     """Exit status 2."""

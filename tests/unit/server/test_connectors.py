@@ -95,6 +95,15 @@ def test_topic_names_levels() -> None:
             parse_topic(wrong, "MQTT")
 
 
+@pytest.mark.parametrize(
+    ("topic", "protocol"),
+    [("", "MQTT"), ("", "KAFKA"), ("a/#/b", "MQTT"), ("a b", "NATS"), ("a..b", "NATS"), (".a", "NATS")],
+)
+def test_topic_that_its_broker_never_takes_is_refused(topic: str, protocol: broker_url.Protocol) -> None:
+    with pytest.raises(broker_url.WrongUrl):
+        parse_topic(topic, protocol)
+
+
 def message(body: bytes, mark: str = "", identity: str | None = None) -> Received:
     return Received(topic="t", content=Content(body), handle=None, mark=mark, identity=identity)
 

@@ -51,6 +51,7 @@ class Learned:
     """The statistics of a part of an archive. Statistics of parts can be added."""
 
     events: int = 0
+    unreadable: int = 0
     values: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     numbers: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     """Map from (day, attribute) to count, least and greatest number."""
@@ -61,6 +62,7 @@ class Learned:
 
     def add(self, other: "Learned") -> None:
         self.events += other.events
+        self.unreadable += other.unreadable
         self.per_day.update(other.per_day)
         for key, counts in other.values.items():
             self.values.setdefault(key, Counter()).update(counts)
@@ -103,6 +105,7 @@ def learn_archive(
     writing.replace(output / "priors.json")
     return {
         "events": learned.events,
+        "unreadable": learned.unreadable,
         "days": len(learned.per_day),
         "attributes": len({attribute for _, attribute in (*learned.values, *learned.numbers)}),
         "predicates": len(texts),
@@ -146,6 +149,7 @@ def _learn(
     learned = Learned()
     for batch in read_split(split, read):
         if isinstance(batch, Rejected):
+            learned.unreadable += 1
             continue
         matched = alone.match(batch)
         days = np.array(matched.batch.keys["day"].to_pylist(), dtype=object)

@@ -620,11 +620,14 @@ def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
         output.print_json(result)
     else:
         _show_table(dict(result))
-    quarantined = result.get("quarantined", 0)
     if left_out := [each["subscription"] for each in result.get("refused", [])]:
-        raise CommandFailed(f"left out; all others were matched: {_plural(len(left_out), 'subscription')}.")
-    if quarantined and not result.get("events", 0):
+        raise CommandFailed(f"not all subscriptions were matched: {_plural(len(left_out), 'subscription')} left out.")
+    if result.get("events", 0):
+        return
+    if quarantined := result.get("quarantined", 0):
         raise CommandFailed(f"no event could be read: {quarantined:,} lines are in _quarantine of the output.")
+    if unreadable := result.get("unreadable", 0):
+        raise CommandFailed(f"no event could be read: {unreadable:,} lines are no events.")
 
 
 def _show_table(result: dict[str, Any]) -> None:
@@ -645,4 +648,6 @@ def _plural(count: int, noun: str) -> str:
 def _told(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    return ", ".join(f"{name} {_told(each)}" for name, each in value.items()) if isinstance(value, dict) else str(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_told(each)}" for name, each in value.items())
+    return "none" if value is None else str(value)

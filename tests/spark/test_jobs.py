@@ -133,6 +133,13 @@ def test_learning_counts_predicates_values_and_drift(
     assert drift["target"] == pytest.approx(0.0)
 
 
+def test_learning_counts_what_it_could_not_read(snapshot: Snapshot, spark: SparkSession, tmp_path: Path) -> None:
+    """If that is everything, the command fails."""
+    (tmp_path / "half.ndjson").write_text('{"price": 1}\n[1]\n{"price\n', encoding="utf-8")
+    summary = learn_archive(spark, str(tmp_path / "half.ndjson"), tmp_path / "learned", snapshot)
+    assert (summary["events"], summary["unreadable"]) == (1, 2)
+
+
 def test_backtest_over_an_archive_is_that_of_one_process(
     archive: Path, snapshot: Snapshot, spark: SparkSession
 ) -> None:
@@ -247,11 +254,11 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     archive = tmp_path / "in.csv"
     archive.write_text("price,when\n5,1700000000\n500,1700000000.5\n7,soon\n8,later\n", encoding="utf-8")
 
-    def run(output: str) -> tuple[Any, str, str]:
+    def run(output: str, job: str = "match") -> tuple[Any, str, str]:
         places = ["--archive", str(archive), "--output", str(tmp_path / output), "--time", "when", "--numbers", "price"]
         named = ["--ontology", str(tmp_path / "shop.ttl"), "--subscriptions", str(asked), "--master", "local[1]"]
         with pytest.raises(SystemExit) as ended:
-            main(["spark", "match", *places, *named])
+            main(["spark", job, *places, *named])
         said = capsys.readouterr()
         return ended.value.code, said.out, said.err
 
@@ -263,12 +270,15 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     status, out, err = run("two")
     assert (status, "not 'soon' 2" in out) == (1, True)
     assert "no event could be read: 2 lines are in _quarantine" in err
+    status, _, err = run("statistics", "learn")
+    assert status == 1
+    assert "no event could be read: 2 lines are no events" in err
     archive.write_text("price,when\n5,1700000000\n", encoding="utf-8")
     asked.write_text('{"id": "cheap", "expression": "price <"}\n{"id": "dear", "expression": "price > 1"}\n')
     status, out, err = run("three")
     assert status == 1
     assert "cheap was left out" in err
-    assert "left out; all others were matched: 1 subscription." in err
+    assert "not all subscriptions were matched: 1 subscription left out." in err
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from kindcast.server.client.calls import (
     reaching,
     read_answer,
 )
+from kindcast.server.client.problem_error import ProblemError
 
 __all__ = ["AsyncClient", "Client", "StreamReader"]
 
@@ -54,6 +55,23 @@ MAX_DOUBLINGS = 16
 year of tries."""
 
 
+_REFUSALS: Mapping[str, Mapping[str, Any]] = {
+    "damaged": {
+        "type": "https://kindcast.dev/problems/record-damaged",
+        "title": "Record damaged",
+        "status": 503,
+        "detail": "the stream ended because its next event is damaged: to continue without it, read after it",
+    },
+    "hidden": {
+        "type": "https://kindcast.dev/problems/hidden-attribute",
+        "title": "Hidden attribute",
+        "status": 403,
+        "detail": "the stream ended because the subscription uses an attribute that is hidden from the role now",
+    },
+}
+"""The problems of a stream that the server ends although the subscription is still there, by the reason."""
+
+
 class StreamReader:
     """The state of one `listen` over any number of connections. Only one caller at a time may use it."""
 
@@ -78,7 +96,7 @@ class StreamReader:
 
     def feed(self, chunk: bytes) -> Iterator[answers.Message]:
         """Takes the next bytes, and yields the messages that they complete. `cursor` is that of the last yielded
-        message.
+        message. Raises `ProblemError` if the server ends the stream of a subscription that is still there.
 
         Only line feeds end a line. `str.splitlines` would also split at characters that JSON text may contain (U+2028).
         """
@@ -114,7 +132,10 @@ class StreamReader:
             self._failures = 0
             return message
         if fields.get("event") == "end" and "data" in fields:
-            self.ended = msgspec.json.decode(fields["data"]).get("reason") not in RECONNECT
+            reason = msgspec.json.decode(fields["data"]).get("reason")
+            self.ended = reason not in RECONNECT
+            if reason in _REFUSALS:
+                raise ProblemError.of(_REFUSALS[reason])
         return None
 
 
@@ -194,7 +215,8 @@ class Client(Calls):
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[answers.Message]:
         """Yields messages as they arrive, without end. A broken connection is reopened at the last cursor.
 
-        Ends when the subscription is deleted or expires. Raises `ProblemError` if the server refuses permanently.
+        Ends when the subscription is deleted or expires. Raises `ProblemError` if the server refuses permanently, and
+        if the next event is damaged.
         """
         reader = StreamReader(after)
         while not reader.ended:

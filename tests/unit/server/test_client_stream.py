@@ -1,11 +1,13 @@
 """Reading server-sent events: the state that survives lost connections."""
 
 import msgspec
+import pytest
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.server.client.clients import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, StreamReader
+from kindcast.server.client.problem_error import ProblemError
 
 
 def wire(*messages: dict[str, object]) -> bytes:
@@ -67,6 +69,14 @@ def test_reader_end_by_reason() -> None:
         assert list(reader.feed(format_sse_event(event="end", data_str=f'{{"reason":"{reason}"}}'))) == []
         ended[reason] = reader.ended
     assert ended == {"shutdown": False, "gone": False, "deleted": True, "expired": True}
+
+
+@pytest.mark.parametrize(("reason", "type"), [("damaged", "record-damaged"), ("hidden", "hidden-attribute")])
+def test_reader_end_of_a_subscription_that_is_there_is_an_error(reason: str, type: str) -> None:
+    """Else nobody would know that there are more messages."""
+    with pytest.raises(ProblemError, match=reason) as told:
+        list(StreamReader(None).feed(format_sse_event(event="end", data_str=f'{{"reason":"{reason}"}}')))
+    assert told.value.type.endswith(type)
 
 
 def test_reader_pause_grows_until_a_message_comes() -> None:

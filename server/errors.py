@@ -106,7 +106,7 @@ class StoreUnavailable(ServerError):
 
 
 class StoreDamaged(StoreUnavailable):
-    """The database is damaged: kindcast repair says what is."""
+    """The database is damaged: kindcast check says what is."""
 
 
 class HiddenAttribute(ServerError):
@@ -129,7 +129,7 @@ class RecordDamaged(ServerError):
         way = f"acknowledge the cursor {position}, or read after it" if position else f"read after {sequence}"
         super().__init__(
             f"the stored event {sequence} is damaged, so the server does not return it. An administrator can see"
-            f" details with kindcast repair. To continue without this event, {way}"
+            f" details with kindcast check. To continue without this event, {way}"
         )
 
 

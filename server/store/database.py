@@ -84,7 +84,8 @@ class Database:
         self._lock: int | None = None
         self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
         """The witness file, with the number of the last commit; None for PostgreSQL."""
-        self.damage = Damage(settings.data)
+        repair = f"kindcast repair --data {settings.data}"
+        self.damage = Damage(repair if self.is_sqlite else "kindcast check --database URL")
         """The damage found in the database."""
         self.matches = MatchCache()
         """The cache of stored matches, shared by the connections."""

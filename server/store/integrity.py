@@ -66,9 +66,9 @@ _log = logging.getLogger("kindcast.store")
 class Damage:
     """The damage found in one database. May be used in any thread."""
 
-    def __init__(self, data: object) -> None:
-        """`data` is the folder that messages name."""
-        self._data = data
+    def __init__(self, command: str) -> None:
+        """`command` says what is damaged. Messages name it."""
+        self._command = command
         self._lock = threading.Lock()
         self._records: dict[str, None] = {}
         self.of_file: str | None = None
@@ -82,14 +82,12 @@ class Damage:
             if record in self._records or len(self._records) >= REMEMBERED:
                 return
             self._records[record] = None
-        _log.error("damaged: %s; run kindcast repair --data %s", record, self._data)
+        _log.error("damaged: %s; run %s", record, self._command)
 
     def note_file(self, what: str) -> None:
         """Notes that the whole database is damaged."""
         if self.of_file is None:
-            self.of_file = (
-                f"the database is damaged ({what}): stop the server and run kindcast repair --data {self._data}"
-            )
+            self.of_file = f"the database is damaged ({what}): stop the server and run {self._command}"
             _log.error("%s", self.of_file)
 
     @property
@@ -100,7 +98,7 @@ class Damage:
                 return None
             shown = ", ".join(list(self._records)[:SHOWN])
             more = ", …" if len(self._records) > SHOWN else ""
-            return f"damaged: {shown}{more}; run kindcast repair --data {self._data}"
+            return f"damaged: {shown}{more}; run {self._command}"
 
     def translated(self, error: Exception) -> Exception:
         """Translates an error of the store: to `StoreDamaged` if the database or its matches cannot be read. Notes the
@@ -110,7 +108,7 @@ class Damage:
             return StoreDamaged(self.of_file)
         if isinstance(error, DamagedBytes):
             self.note(str(error))
-            return StoreDamaged(f"{error}: kindcast repair says what is damaged")
+            return StoreDamaged(f"{error}: kindcast check says what is damaged")
         if isinstance(error, RecordDamaged):
             self.note(error.record)
         return error

@@ -172,7 +172,7 @@ def test_damaged_event_is_told_and_never_delivered(tmp_path: Path) -> None:
             for way in (f"{address}/events", f"{address}/stream", "/v1/events?after=1", "/v1/events/2/trace"):
                 answer = client.get(way)
                 assert (answer.status_code, problem_code(answer)) == (503, "record-damaged"), way
-                assert "kindcast repair" in answer.json()["detail"]
+                assert "kindcast check" in answer.json()["detail"]
             assert [each["sequence"] for each in client.get("/v1/events/recent").json()["events"]] == [3, 1]
             client.post(f"{address}/ack", json={"cursor": "2"}, headers=ticket(mine)).raise_for_status()
             assert waiting(client, mine) == [{"price": 3}]

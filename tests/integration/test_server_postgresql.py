@@ -89,6 +89,18 @@ def test_postgresql_server_that_does_not_share_is_refused(
     engine.dispose()
 
 
+def test_postgresql_damaged_event_is_told_with_a_command_that_reads_it(database: str, tmp_path: Path) -> None:
+    """`kindcast repair` reads SQLite alone."""
+    with running_application(tmp_path, database=database) as client:
+        assert publish(client, {"id": "1", "data": {"price": 1}})["accepted"] == 1
+        engine = create_engine(driver_url(database))
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE events SET body = replace(body, '1', '2')"))
+        engine.dispose()
+        assert "kindcast check" in client.get("/v1/events").json()["detail"]
+        assert "kindcast check --database" in client.get("/readyz").json()["warning"]
+
+
 def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Path) -> None:
     """A statement that fails spoils a PostgreSQL transaction; its savepoint keeps the others out of it."""
 

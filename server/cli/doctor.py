@@ -425,6 +425,7 @@ def _of_postgresql(address: str) -> Findings:
     from kindcast.server.errors import ServerError
     from kindcast.server.store.backup import state_of
     from kindcast.server.store.database import normalised, shown
+    from kindcast.server.store.ledger import LAYOUT
 
     try:
         url = normalised(address)
@@ -436,6 +437,9 @@ def _of_postgresql(address: str) -> Findings:
         yield Finding("data", OK, f"nothing is stored in {shown(url)} yet")
         return
     detail = f"{shown(url)} has layout {found[0]}, {found[1]:,} commits"
+    if found[0] > LAYOUT:
+        yield Finding("data", PROBLEM, detail, f"This version reads layouts up to {LAYOUT}: install a newer one.")
+        return
     yield Finding("data", OK, detail, "kindcast check reads and checks everything in it.")
 
 

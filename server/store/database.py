@@ -19,6 +19,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -364,12 +365,16 @@ def _prepare_postgresql_writer(connection: Any, _: Any) -> None:
 
 
 def normalised(url: str) -> URL:
+    """Parses the URL of a database. PostgreSQL is reached by psycopg, whatever driver is named. Raises
+    `StoreUnreadable`."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise StoreUnreadable("an in-memory database is not persistent: give sqlite:///path/to/file.db")
-    if parsed.drivername in ("postgresql", "postgres"):
+    if parsed.get_backend_name() in ("postgresql", "postgres"):
+        if find_spec("psycopg") is None:
+            raise StoreUnreadable("the library for PostgreSQL is not installed: pip install 'kindcast[postgres]'")
         return parsed.set(drivername="postgresql+psycopg")
-    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+    if parsed.get_backend_name() != "sqlite":
         raise StoreUnreadable(f"the database must be SQLite or PostgreSQL, not {parsed.get_backend_name()}")
     return parsed
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from kindcast.server.cli import doctor
 from kindcast.server.store import integrity
 from tests.harness.application import running_application
-from tests.harness.postgresql import PostgreSQL
+from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.integration.conftest import Kindcast, Ran
 
 
@@ -142,6 +143,15 @@ def test_postgresql_is_asked_whether_it_can_be_used(
         pass
     assert told(url)[:2] == (0, "ok")
     assert "commits" in told(url)[2]
+    engine = create_engine(driver_url(url))
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE ledger SET layout = 99"))
+    engine.dispose()
+    assert told(url)[:2] == (1, "problem")
+    assert "layout 99" in told(url.replace("postgresql://", "postgresql+asyncpg://"))[2]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "psycopg", None)
+        assert "kindcast[postgres]" in told(url)[2]
     assert told(url.replace("/database_", "/absent_"))[:2] == (1, "problem")
     assert told("mysql://host/name")[:2] == (1, "problem")
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,7 +187,7 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
 
 def _stream(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.match import Chosen
-    from kindcast.spark_jobs.stream import FILES, start_stream, stream_events
+    from kindcast.spark_jobs.stream import FILES, Written, start_stream, stream_events
 
     for each in given.option:
         if "=" not in each:
@@ -198,13 +199,14 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
             raise NoArchive(f"there is no folder {options['path']}: name the folder where files arrive")
     _check_subscriptions(given)
     inputs, below = _inputs(given), given.output / "_kindcast" / "snapshots"
-    counts = {"batches": 0, "events": 0, "matches": 0}
+    counts = {"batches": 0, "events": 0, "matches": 0, "quarantined": 0}
 
-    def told(batch: int, events: int, matches: int) -> None:
+    def told(batch: int, written: Written) -> None:
         counts["batches"] += 1
-        counts["events"] += events
-        counts["matches"] += matches
-        as_lines(f"batch {batch}: {events} events, {matches} matches", counts["events"], None)
+        for name, number in asdict(written).items():
+            counts[name] += number
+        unread = f", {written.quarantined} lines that are no events" if written.quarantined else ""
+        as_lines(f"batch {batch}: {written.events} events, {written.matches} matches{unread}", counts["events"], None)
 
     inputs.snapshot(below)  # reports errors in the inputs before Java is started
     session = _session(given)

@@ -448,8 +448,9 @@ REASONS = 5
 
 
 def quarantine_reasons(output: Path) -> dict[str, int]:
-    """Returns the number of quarantined events of an output by reason; empty if there are none."""
+    """Returns the number of quarantined events of an output, or of all batches of a stream, by reason; empty if there
+    are none."""
     found: Counter[str] = Counter()
-    for path in sorted(output.glob("_quarantine/*.parquet")):
+    for path in sorted([*output.glob("_quarantine/*.parquet"), *output.glob("batch=*/_quarantine/*.parquet")]):
         found.update(pq.read_table(path, columns=["reason"])["reason"].to_pylist())
     return dict(found.most_common(REASONS))

@@ -160,6 +160,8 @@ def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = S
         _check_links(root)
     sizes = SplitSizes(split_bytes, split_rows)
     splits = [split for file in files for split in _of_file(place, root, file, sizes)]
+    if not splits and any(_format_of(file.path) for file in files):
+        raise NoArchive(f"{_shown(place)} has nothing but empty files")
     if not splits:
         raise _nothing_in(place)
     return splits

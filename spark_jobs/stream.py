@@ -18,7 +18,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split, s
 from kindcast.spark_jobs.report import UnusableOutput, silent
 from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot
 
-__all__ = ["FILES", "quarantined", "read_events", "readable", "start_stream", "stream_events"]
+__all__ = ["FILES", "Written", "quarantined", "read_events", "readable", "start_stream", "stream_events"]
 
 
 # DataFrames of events from archives and streams: `schemas.EVENTS`, and the records that cannot be read.
@@ -161,15 +161,26 @@ def _row_batch(read: EventBatch | Rejected) -> pa.RecordBatch:
 
 # ── stream ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Told = Callable[[int, int, int], None]
-"""Called after each batch with its number, its events and their matches."""
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a batch wrote: events, their matches, and what could not be read."""
+
+    events: int
+    matches: int
+    quarantined: int
+
+
+Told = Callable[[int, Written], None]
+"""Called after each batch with its number and what it wrote."""
 
 OWN = "_kindcast"
 QUARANTINED = "_quarantine"
 OUTBOX = "_outbox"
 IDS_A_LINE = 10_000
 """Subscriptions in one line of an outbox: a server takes some of these lines at a time."""
-WRITTEN = pa.schema([("file", pa.string()), ("events", pa.int64()), ("matches", pa.int64())])
+FILES_WRITTEN = pa.schema([("file", pa.string()), *((each.name, pa.int64()) for each in fields(Written))])
+"""The files that the tasks of a batch wrote, with what is in each."""
 
 
 def start_stream(
@@ -181,7 +192,7 @@ def start_stream(
     trigger_seconds: float | None = 1.0,
     chosen: Chosen = A_ROW_AN_EVENT,
     outbox: bool = False,
-    told: Told = lambda batch, events, matches: None,
+    told: Told = lambda batch, written: None,
 ) -> StreamingQuery:
     """Starts matching `events` (from `stream_events`). `newest` returns the snapshot for each batch. Without
     `trigger_seconds` the stream ends when all events that exist now are matched. `outbox` says whether each batch
@@ -195,7 +206,7 @@ def start_stream(
     shutil.rmtree(output / OWN / "building", ignore_errors=True)
 
     def batch(frame: DataFrame, number: int) -> None:
-        told(number, *_write_batch(frame, number, output, newest(), chosen, outbox=outbox))
+        told(number, _write_batch(frame, number, output, newest(), chosen, outbox=outbox))
 
     writer = (
         _without_repeated(events, window)
@@ -218,13 +229,13 @@ def _without_repeated(events: DataFrame, window: str) -> DataFrame:
 
 def _write_batch(
     frame: DataFrame, number: int, output: Path, snapshot: Snapshot, chosen: Chosen, *, outbox: bool
-) -> tuple[int, int]:
-    """Writes the folder of a batch atomically. Returns the numbers of its events and matches."""
+) -> Written:
+    """Writes the folder of a batch atomically."""
     place = output / f"batch={number:09}"
     if place.is_dir():  # a crash came after the batch, and before the checkpoint said so
         frame.write.format("noop").mode("overwrite").save()  # Spark wants to know which events came, too
         counts = json.loads((place / "_batch.json").read_text(encoding="utf-8"))
-        return counts["events"], counts["matches"]
+        return Written(counts["events"], counts["matches"], counts.get("quarantined", 0))
     building = output / OWN / "building" / place.name
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
@@ -234,7 +245,7 @@ def _write_batch(
             readable(frame)
             .mapInArrow(
                 _writer(building, snapshot.for_workers(frame.sparkSession), chosen, outbox=outbox),
-                spark_schema(WRITTEN),
+                spark_schema(FILES_WRITTEN),
             )
             .collect()
         )
@@ -249,13 +260,14 @@ def _write_batch(
         rejected = [Rejected(row["file"], row["line"], row["reason"], row["text"]) for row in bad]
         (building / QUARANTINED).mkdir(exist_ok=True)
         pq.write_table(rejected_rows(rejected).cast(QUARANTINE), building / QUARANTINED / "lines.parquet")
-    events, matches = sum(row["events"] for row in rows), sum(row["matches"] for row in rows)
-    said = {"events": events, "matches": matches, "vocabulary_version": snapshot.vocabulary_version}
+    events, matches, rejected_later = (sum(row[each.name] for row in rows) for each in fields(Written))
+    written = Written(events, matches, len(bad) + rejected_later)
+    said = asdict(written) | {"vocabulary_version": snapshot.vocabulary_version}
     (building / "_batch.json").write_text(json.dumps(said), encoding="utf-8")
     sync(building)
     building.rename(place)
     sync(output)
-    return events, matches
+    return written
 
 
 def _writer(
@@ -266,7 +278,7 @@ def _writer(
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = uuid.uuid4().hex[:12]
         files: dict[str, pq.ParquetWriter] = {}
-        counts: dict[str, list[int]] = {}
+        counts: dict[str, Written] = {}
         rejected: list[Rejected] = []
         sent: list[bytes] = []
 
@@ -280,26 +292,25 @@ def _writer(
                 if path not in files:
                     (building / folder).mkdir(exist_ok=True)
                     files[path] = parquet_writer(building / path, part.schema)
-                    counts[path] = [0, 0]
                 files[path].write_table(part)
-                counts[path][0] += len(part)
-                counts[path][1] += _matches(part)
+                before = counts.get(path, Written(0, 0, 0))
+                counts[path] = Written(before.events + len(part), before.matches + _matches(part), 0)
         if rejected:
             path = f"{QUARANTINED}/part-{attempt}.parquet"
             (building / QUARANTINED).mkdir(exist_ok=True)
             pq.write_table(rejected_rows(rejected), building / path)
-            counts[path] = [0, 0]
+            counts[path] = Written(0, 0, len(rejected))
         if sent:
             path = f"{OUTBOX}/part-{attempt}.ndjson"
             (building / OUTBOX).mkdir(exist_ok=True)
             (building / path).write_bytes(b"".join(sent))
-            counts[path] = [0, 0]
+            counts[path] = Written(0, 0, 0)
         for writer in files.values():
             writer.close()
         for path in counts:
             sync(building / path)
-        rows = [{"file": path, "events": events, "matches": matches} for path, (events, matches) in counts.items()]
-        yield pa.RecordBatch.from_pylist(rows, WRITTEN)
+        rows = [{"file": path} | asdict(written) for path, written in counts.items()]
+        yield pa.RecordBatch.from_pylist(rows, FILES_WRITTEN)
 
     return write
 

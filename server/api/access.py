@@ -129,7 +129,8 @@ class AccessControl:
 
     async def _look_for(self, is_known: Callable[[], bool]) -> None:
         """Reads keys and tenants again if something is not known. All requests that need this look together, once in
-        `UNKNOWN_SECONDS`, so one waits for at most twice as long."""
+        `UNKNOWN_SECONDS`, so one waits for at most twice as long. Raises `StoreUnavailable`: a key that nobody could
+        look for is not a wrong one."""
         asked = time.monotonic()
         while not is_known() and self._looked_at < asked:
             if self._looking is None or self._looking.done():
@@ -139,8 +140,7 @@ class AccessControl:
     async def _look(self) -> None:
         await asyncio.sleep(max(0.0, self._looked_at + UNKNOWN_SECONDS - time.monotonic()))
         self._looked_at = time.monotonic()
-        with contextlib.suppress(ServerError):
-            await self.refresh()
+        await self.refresh()
 
     async def identify(self, scope: Scope) -> Caller:
         """Returns the caller of a request, from its key, from the session of its browser, or from a token of the

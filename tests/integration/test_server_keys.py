@@ -18,6 +18,7 @@ from websockets.sync.client import connect
 from kindcast.server.api.access import running_access
 from kindcast.server.client import Client, ProblemError
 from kindcast.server.errors import KeysLost, KeysNeeded, StoreUnavailable
+from kindcast.server.security.callers import KeyRing
 from kindcast.server.security.keys import Role, new_key
 from kindcast.server.security.permissions import ROLES, ROUTES, Permission, needs_of
 from kindcast.server.settings import Settings
@@ -397,6 +398,25 @@ def test_a_key_that_was_just_made_is_known_at_once(
         assert client.get("/v1/session", headers=chosen).json()["tenant"] == "bakery"
         wrong = {"Authorization": f"Bearer {new_key()[1]}"}
         assert problem_code(client.get("/v1/subscriptions", headers=wrong)) == "key-wrong"
+
+
+def test_a_key_that_nobody_can_look_for_is_not_a_wrong_one(
+    tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is away: the client of a fresh key may try again, and known keys go on."""
+    key = kindcast("key", "create", "--role", "admin", "--data", str(tmp_path), "--json").json["key"]
+
+    def away(ring: KeyRing) -> None:
+        raise StoreUnavailable("the database cannot be reached")
+
+    with running_application(tmp_path) as client:
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(KeyRing, "load", away)
+            answer = client.get("/v1/subscriptions", headers={"Authorization": f"Bearer {new_key()[1]}"})
+            assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable")
+            assert client.get("/v1/subscriptions", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+        answer = client.get("/v1/subscriptions", headers={"Authorization": f"Bearer {new_key()[1]}"})
+        assert (answer.status_code, problem_code(answer)) == (401, "key-wrong")
 
 
 def test_requests_with_unknown_keys_look_for_them_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,9 @@ def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -
     (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
     with pytest.raises(NoArchive, match=r"\.parquet"):
         splits_of(str(tmp_path))
+    (tmp_path / "empty.ndjson").touch()
+    with pytest.raises(NoArchive, match="nothing but empty files"):
+        splits_of(str(tmp_path))
 
 
 def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kindcast.spark_jobs.snapshot import Inputs
-from kindcast.spark_jobs.stream import start_stream, stream_events
+from kindcast.spark_jobs.stream import Written, start_stream, stream_events
 from tests.harness.spark_process import JobProcess
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
@@ -76,9 +76,11 @@ def test_stream_whose_process_is_killed_in_a_batch_writes_each_event_once(tmp_pa
     job.kill()
     for file in range(4, 6):
         put(tmp_path, file)
+    (tmp_path / "in" / "broken.ndjson").write_text("{broken\n", encoding="utf-8")
     again = started(tmp_path, "--once")
     *_, last = again.told()
     assert again.wait() == 0, last
+    assert last["result"]["quarantined"] == sum(last["result"]["quarantine_reasons"].values()) == 1
     found = pq.read_table(tmp_path / "out").to_pylist()
     assert Counter(int(row["id"]) for row in found) == Counter(range(6 * IN_A_FILE))
     assert all(sorted(row["subscriptions"]) == wanted(int(row["id"])) for row in found)
@@ -88,6 +90,7 @@ def test_stream_from_a_socket_is_matched_line_by_line(tmp_path: Path, inputs: In
     """What comes over a connection, a line that is no event included."""
     count = 30
     came: list[int] = []
+    unread: list[int] = []
     all_came, done = threading.Event(), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -101,8 +104,9 @@ def test_stream_from_a_socket_is_matched_line_by_line(tmp_path: Path, inputs: In
         sending = threading.Thread(target=send)
         sending.start()
 
-        def told(batch: int, events: int, matches: int) -> None:
-            came.append(events)
+        def told(batch: int, written: Written) -> None:
+            came.append(written.events)
+            unread.append(written.quarantined)
             if sum(came) >= count:
                 all_came.set()
 
@@ -126,3 +130,4 @@ def test_stream_from_a_socket_is_matched_line_by_line(tmp_path: Path, inputs: In
     assert len(found) == count
     bad = [each for path in (tmp_path / "out").rglob("_quarantine/*") for each in pq.read_table(path).to_pylist()]
     assert [each["text"] for each in bad] == ["{broken"]
+    assert sum(unread) == 1

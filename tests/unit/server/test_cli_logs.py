@@ -44,6 +44,29 @@ def test_record_is_an_object_where_json_is_asked_for(capsys: pytest.CaptureFixtu
     assert told["time"].endswith("Z")
 
 
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_error_that_is_repeated_is_written_once_in_a_while_with_their_number(
+    format: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that is away for hours does not fill the disk; another error is another record."""
+    now = 1_000.0
+    monkeypatch.setattr("kindcast.server.cli.serve.time.monotonic", lambda: now)
+    log = logging.getLogger("kindcast.store")
+    with logged(format, "info"):
+        for _ in range(50):
+            log.error("the database is %s", "away")
+            now += 1.0
+        log.error("the database is %s", "read-only")
+        log.info("once")
+        log.info("once")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5
+    left_out = [json.loads(line).get("left_out", 0) for line in lines] if format == "json" else []
+    assert left_out in ([], [0, 29, 0, 0, 0])
+    if format == "text":
+        assert lines[1].endswith("the database is away (29 more times since it was last written)")
+
+
 def test_log_of_the_process_is_as_before_afterwards() -> None:
     """Who runs a command inside another program keeps its log."""
     root = logging.getLogger()

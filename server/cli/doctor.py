@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from errno import EADDRINUSE
 from importlib import metadata
@@ -400,6 +400,10 @@ def _of_server(address: str, data: Path) -> Findings:
 
 
 def _of_files(data: Path, database: Path) -> Findings:
+    from sqlalchemy import make_url
+
+    from kindcast.server.errors import StoreUnreadable
+    from kindcast.server.store.backup import state_of
     from kindcast.server.store.integrity import examine
 
     if database.stat().st_size > LARGE_DATABASE:
@@ -412,6 +416,9 @@ def _of_files(data: Path, database: Path) -> Findings:
         yield Finding(
             "data", PROBLEM, detail, f"Put the newest file back, or: kindcast repair --data {data} --accept-loss"
         )
+    with suppress(StoreUnreadable):  # then it is damaged, and said to be
+        if (state := state_of(make_url(f"sqlite:///{database}"))) is not None:
+            yield from _too_new(state[0], str(database))
     if not found["damage"] and not found["missing_commits"]:
         yield Finding("data", OK, f"{database} is intact, {found['commits']:,} commits")
     system = data / "kindcast.system.db"
@@ -425,7 +432,6 @@ def _of_postgresql(address: str) -> Findings:
     from kindcast.server.errors import ServerError
     from kindcast.server.store.backup import state_of
     from kindcast.server.store.database import normalised, shown
-    from kindcast.server.store.ledger import LAYOUT
 
     try:
         url = normalised(address)
@@ -436,11 +442,19 @@ def _of_postgresql(address: str) -> Findings:
     if found is None:
         yield Finding("data", OK, f"nothing is stored in {shown(url)} yet")
         return
-    detail = f"{shown(url)} has layout {found[0]}, {found[1]:,} commits"
-    if found[0] > LAYOUT:
-        yield Finding("data", PROBLEM, detail, f"This version reads layouts up to {LAYOUT}: install a newer one.")
+    if refused := list(_too_new(found[0], shown(url))):
+        yield from refused
         return
+    detail = f"{shown(url)} has layout {found[0]}, {found[1]:,} commits"
     yield Finding("data", OK, detail, "kindcast check reads and checks everything in it.")
+
+
+def _too_new(layout: int, database: str) -> Findings:
+    from kindcast.server.store.ledger import LAYOUT
+
+    if layout > LAYOUT:
+        detail = f"{database} has layout {layout}; this version reads layouts up to {LAYOUT}"
+        yield Finding("data", PROBLEM, detail, "Install a newer version of kindcast.")
 
 
 def _quick_check(database: Path) -> Findings:

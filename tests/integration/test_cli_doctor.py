@@ -101,6 +101,16 @@ def test_file_that_is_no_database_is_a_problem(kindcast: Kindcast, folder: Path)
     assert "kindcast.system.db: file is not a database" in of(ran, "data")[-1]["detail"]
 
 
+def test_database_of_a_later_version_is_a_problem(kindcast: Kindcast, folder: Path) -> None:
+    """As the server says when it is started."""
+    with sqlite3.connect(folder / "kindcast.db") as connection:
+        connection.execute("UPDATE ledger SET layout = 99")
+    connection.close()
+    ran = kindcast("doctor", "--data", str(folder), "--json")
+    assert ran.status == 1
+    assert "has layout 99; this version reads layouts up to" in of(ran, "data")[0]["detail"]
+
+
 def test_clock_that_jumped_since_a_server_wrote_is_a_problem(
     kindcast: Kindcast, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

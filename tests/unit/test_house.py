@@ -74,7 +74,7 @@ def test_lock_file_as_committed_names_no_registry(repository: Path, name: str) -
     strange = [
         line
         for line in text.splitlines()
-        if not re.match(r"[a-z0-9.-]+(\[[a-z,]+\])?==\S+ |    --hash=sha256:[0-9a-f]{64}", line)
+        if not re.match(r"[a-z0-9.-]+(\[[a-z0-9,]+\])?==\S+ |    --hash=sha256:[0-9a-f]{64}", line)
     ]
     assert strange == []
 

@@ -313,7 +313,7 @@ def test_rates_of_two_groups_make_two_dimensions() -> None:
         ({"EUR": {"EUR": "2"}}, "two different rates"),
         ({"EUR": {"XYZ": "1"}}, "not a currency"),
         ({"euro": {"USD": "1"}}, "not a currency"),
-        ({"EUR": "1.08"}, "look like"),
+        ({"EUR": "1.08"}, "are an object like"),
         ({"EUR": {"USD": "2"}, "USD": {"EUR": "2"}}, "two different rates"),
         ({"EUR": {"USD": "2", "GBP": "3"}, "USD": {"GBP": "2"}}, "contradict"),
     ],

@@ -25,7 +25,7 @@ collect_ignore_glob = ["fixtures/*"]  # scripts of earlier versions: they import
 DATA_MARK = "ontologies"  # a folder that is in the data whatever its version
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"""Each Java of the tests (Spark, HermiT) lives for seconds: its second compiler would take more time than it saves."""
+"""In the tests Spark's Java runs for seconds. Its second compiler would take more time than it saves."""
 
 UNMEASURED = (
     "acceptance/",

@@ -144,7 +144,7 @@ class AccessControl:
 
     async def identify(self, scope: Scope) -> Caller:
         """Returns the caller of a request, from its key, from the session of its browser, or from a token of the
-        identity provider. Raises `Problem`."""
+        identity provider. Raises `Problem`, `StoreUnavailable`."""
         headers = Headers(scope=scope)
         token = _bearer(headers)
         if self.provider is not None and token is not None and id_of(token) is None:

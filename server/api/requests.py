@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -134,14 +134,13 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
     return value
 
 
-def only_members(body: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raises `Problem` for members of a body that are not among the `known` ones."""
-    listed = sorted(known)
-    unknown = [name for name in body if name not in listed]
+def only_members(body: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raises `Problem` if a body has members that are not among the `known` ones."""
+    unknown = [name for name in body if name not in known]
     if unknown:
         escaped = (name[:100].replace("~", "~0").replace("/", "~1") for name in unknown[:20])
         errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in escaped]
-        detail = f"unknown member {unknown[0][:100]!r}; known are {', '.join(listed)}"
+        detail = f"unknown member {unknown[0][:100]!r}; known are {', '.join(sorted(known))}"
         raise Problem("invalid-request", detail, errors=errors)
 
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from errno import EADDRINUSE
 from importlib import metadata
@@ -400,10 +400,6 @@ def _of_server(address: str, data: Path) -> Findings:
 
 
 def _of_files(data: Path, database: Path) -> Findings:
-    from sqlalchemy import make_url
-
-    from kindcast.server.errors import StoreUnreadable
-    from kindcast.server.store.backup import state_of
     from kindcast.server.store.integrity import examine
 
     if database.stat().st_size > LARGE_DATABASE:
@@ -416,9 +412,7 @@ def _of_files(data: Path, database: Path) -> Findings:
         yield Finding(
             "data", PROBLEM, detail, f"Put the newest file back, or: kindcast repair --data {data} --accept-loss"
         )
-    with suppress(StoreUnreadable):  # then it is damaged, and said to be
-        if (state := state_of(make_url(f"sqlite:///{database}"))) is not None:
-            yield from _too_new(state[0], str(database))
+    yield from _too_new(found["layout"], str(database))
     if not found["damage"] and not found["missing_commits"]:
         yield Finding("data", OK, f"{database} is intact, {found['commits']:,} commits")
     system = data / "kindcast.system.db"

@@ -42,9 +42,9 @@ NOISY = ("httpcore", "httpx", "asyncio", "numba")
 """Libraries whose messages below a warning are about single requests or internals."""
 
 REPEAT_SECONDS = 30.0
-"""For which a warning or an error is not written again."""
+"""How long the same warning or error is not written again."""
 MOST_REMEMBERED = 1_000
-"""Different warnings and errors that are remembered."""
+"""The maximum number of warnings and errors that are remembered."""
 
 
 @contextmanager
@@ -68,9 +68,9 @@ def logged(format: str, level: str) -> Iterator[None]:
 
 
 class RepeatedRecords(logging.Filter):
-    """Leaves out a warning or an error that was written within the last `REPEAT_SECONDS`, and gives the next one the
-    number of those before it as `left_out`. So a database that cannot be reached for hours does not fill the disk with
-    its error. Records with a traceback are all written."""
+    """Leaves out a warning or an error that was already written within the last `REPEAT_SECONDS`. The next one that is
+    written has the number of those left out, as `left_out`. So a database that cannot be reached for hours does not
+    fill the disk. Records with a traceback are all written."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -47,8 +47,8 @@ LONGEST_PAUSE_SECONDS = 30.0
 """The longest pause. A server that does not return is tried about twice a minute."""
 
 RECONNECT = ("shutdown", "gone")
-"""The reasons of an end after which the stream is opened again. After `gone` the server says which messages are lost,
-with status 410."""
+"""If the stream ends for one of these reasons, it is opened again. After `gone` the server answers 410, with the oldest
+cursor that it has."""
 
 MAX_DOUBLINGS = 16
 """The maximum number of doublings of the pause: far more than the longest pause needs, and without overflow after a
@@ -60,7 +60,7 @@ _REFUSALS: Mapping[str, Mapping[str, Any]] = {
         "type": "https://kindcast.dev/problems/record-damaged",
         "title": "Record damaged",
         "status": 503,
-        "detail": "the stream ended because its next event is damaged: to continue without it, read after it",
+        "detail": "the next event of the stream is damaged: to skip it, acknowledge its cursor, or read after it",
     },
     "hidden": {
         "type": "https://kindcast.dev/problems/hidden-attribute",
@@ -69,7 +69,8 @@ _REFUSALS: Mapping[str, Mapping[str, Any]] = {
         "detail": "the stream ended because the subscription uses an attribute that is hidden from the role now",
     },
 }
-"""The problems of a stream that the server ends although the subscription is still there, by the reason."""
+"""The error that is raised if the stream ends for this reason: the subscription is still there, and may have more
+messages."""
 
 
 class StreamReader:

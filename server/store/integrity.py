@@ -280,14 +280,14 @@ def examine(database: Path) -> dict[str, Any]:
     """Checks the database of a stopped server: SQLite's own check, the digests of stored events and matches, and the
     number of commits that the witness knows and the database lacks. Reads everything once."""
     damage: list[str] = []
-    commits = 0
+    commits = layout = 0
     if not database.is_file() or not database.stat().st_size:
         damage.append(f"{database} is empty or missing")
     else:
         with contextlib.closing(sqlite3.connect(unchanged(database), uri=True)) as connection:
             try:
                 damage += [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGE})") if row[0] != "ok"]
-                commits = connection.execute("SELECT commits FROM ledger").fetchone()[0]
+                commits, layout = connection.execute("SELECT commits, layout FROM ledger").fetchone()
                 connection.text_factory = bytes  # a damaged text may not be valid UTF-8
                 rows = connection.execute("SELECT sequence, body, digest FROM events")
                 wrong = [
@@ -300,7 +300,8 @@ def examine(database: Path) -> dict[str, Any]:
             except (sqlite3.DatabaseError, TypeError) as error:
                 damage.append(f"{database} cannot be read: {error}")
     seen = Witness(path_of(database)).read()
-    return {"damage": damage, "missing_commits": max(0, seen.commits - commits) if seen else 0, "commits": commits}
+    missing = max(0, seen.commits - commits) if seen else 0
+    return {"damage": damage, "missing_commits": missing, "commits": commits, "layout": layout}
 
 
 def _damaged_matches(connection: sqlite3.Connection) -> list[str]:

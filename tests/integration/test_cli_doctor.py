@@ -2,13 +2,14 @@
 
 import json
 import re
+import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,22 @@ def test_file_that_is_no_database_is_a_problem(kindcast: Kindcast, folder: Path)
     ran = kindcast("doctor", "--data", str(folder), "--json")
     assert ran.status == 1
     assert "kindcast.system.db: file is not a database" in of(ran, "data")[-1]["detail"]
+
+
+def test_database_of_a_killed_server_is_not_changed(kindcast: Kindcast, folder: Path, tmp_path: Path) -> None:
+    """What is in its write-ahead log stays there: only a server brings it into the database."""
+    with closing(sqlite3.connect(folder / "kindcast.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("UPDATE ledger SET commits = commits + 1")
+        connection.commit()
+        killed = tmp_path / "killed"
+        shutil.copytree(folder, killed, ignore=shutil.ignore_patterns("*-shm"))
+    files = [killed / "kindcast.db", killed / "kindcast.db-wal"]
+    before = [path.read_bytes() for path in files]
+    assert before[1]
+    ran = kindcast("doctor", "--data", str(killed), "--json")
+    assert "is intact" in of(ran, "data")[0]["detail"]
+    assert [path.read_bytes() for path in files] == before
 
 
 def test_database_of_a_later_version_is_a_problem(kindcast: Kindcast, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Hostile documents in full size: graphs of up to a million statements, of which `make test` reads a fifth."""
+"""Hostile documents in full size: graphs of up to a million statements, of which `make test` reads a twentieth."""
 
 import argparse
 import os

@@ -15,7 +15,7 @@ def obo_of_junk(canary: Canary) -> Document:
         f"{rng.choice(tags)}: {''.join(rng.choice(marks + 'abc') for _ in range(60))}"
         if rng.random() < 0.8
         else rng.choice(("[Term]", "[Typedef]", "[", "]", "", "!"))
-        for _ in range(100_000)
+        for _ in range(many(100_000))
     )
     return plain("format-version: 1.2\n\n[Term]\nid: E:1\n" + "\n".join(lines), "obo")
 
@@ -35,7 +35,7 @@ def obo_circle_of_is_a(canary: Canary) -> Document:
 
 @hostile
 def obo_lines_that_go_on(canary: Canary) -> Document:
-    return plain("format-version: 1.2\n\n[Term]\nid: E:1\nname: a" + "\\\n" * 1_500_000, "obo")
+    return plain("format-version: 1.2\n\n[Term]\nid: E:1\nname: a" + "\\\n" * many(1_500_000), "obo")
 
 
 @hostile

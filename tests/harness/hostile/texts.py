@@ -5,7 +5,7 @@ import random
 import struct
 
 from tests.harness.hostile.canary import Canary
-from tests.harness.hostile.corpus import HEAD, MILLION, RDF, RDFS, TURTLE, Document, hostile, plain, rdfs
+from tests.harness.hostile.corpus import HEAD, MILLION, RDF, RDFS, TURTLE, Document, hostile, many, plain, rdfs
 
 
 @hostile
@@ -20,13 +20,13 @@ def text_that_does_not_end(canary: Canary) -> Document:
 
 @hostile
 def labels_by_the_hundred_thousand_on_one_concept(canary: Canary) -> Document:
-    labels = ", ".join(f'"label {number}"' for number in range(100_000))
+    labels = ", ".join(f'"label {number}"' for number in range(many(100_000)))
     return plain(TURTLE + f":A rdfs:subClassOf :B ; rdfs:label {labels} .", "turtle")
 
 
 @hostile
 def prefixes_by_the_hundred_thousand(canary: Canary) -> Document:
-    prefixes = "".join(f"@prefix p{number}: <http://e/{number}/> .\n" for number in range(100_000))
+    prefixes = "".join(f"@prefix p{number}: <http://e/{number}/> .\n" for number in range(many(100_000)))
     return plain(prefixes + "p0:A p1:b p2:C .", "turtle")
 
 
@@ -38,13 +38,13 @@ def prefix_of_a_megabyte_used_often(canary: Canary) -> Document:
 
 @hostile
 def prefixes_in_functional_syntax(canary: Canary) -> Document:
-    prefixes = "".join(f"Prefix(p{number}:=<http://e/{number}/>)\n" for number in range(100_000))
+    prefixes = "".join(f"Prefix(p{number}:=<http://e/{number}/>)\n" for number in range(many(100_000)))
     return plain(prefixes + "Ontology(<http://e/o> Declaration(Class(p1:A)))", "ofn")
 
 
 @hostile
 def namespaces_by_the_hundred_thousand(canary: Canary) -> Document:
-    names = " ".join(f'xmlns:p{number}="http://e/{number}/"' for number in range(100_000))
+    names = " ".join(f'xmlns:p{number}="http://e/{number}/"' for number in range(many(100_000)))
     return plain(f"<rdf:RDF xmlns:rdf='{RDF}' {names}></rdf:RDF>", "rdf-xml")
 
 

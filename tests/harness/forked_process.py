@@ -25,6 +25,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kindcast.index import jit
+from kindcast.index.compilation import call_all
+
 __all__ = ["ForkedProcess", "template", "with_bytecode"]
 
 MODULES = (
@@ -32,6 +35,8 @@ MODULES = (
     "kindcast.server.cli.application",
     "kindcast.server.cli.serve",
     "kindcast.server.client",
+    "kindcast.semantic.ontology.loader",
+    "kindcast.semantic.ontology.reasoning.owl",
     "anyio._backends._asyncio",
     "pint",
     "uvloop",
@@ -121,6 +126,8 @@ def _serve(place: str) -> str | None:
     """Until the other side closes our input; then None. In each new process: which module it is to run."""
     for name in MODULES:
         importlib.import_module(name)
+    jit.load()
+    call_all()
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response, WebSocket
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, WebSocket
 from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, Row
@@ -67,6 +67,8 @@ After = Annotated[
 class Acknowledgement(BaseModel):
     """The cursor that the reader acknowledges."""
 
+    model_config = ConfigDict(extra="forbid")
+
     cursor: str
 
 
@@ -92,18 +94,16 @@ async def pull_messages(
     return Response(encode(page), media_type="application/json")
 
 
-@router.post("/ack", summary="Acknowledge messages")
+@router.post("/ack", summary="Acknowledge messages", openapi_extra=body_schema(Acknowledgement.model_json_schema()))
 async def acknowledge_messages(
-    request: Request,
-    id: SubscriptionId,
-    acknowledgement: Annotated[Acknowledgement, Body()],
-    ticket: Ticket,
+    request: Request, id: SubscriptionId, settings: AppSettings, ticket: Ticket
 ) -> Acknowledgement:
     """Acknowledges everything up to the cursor. Returns the subscription's cursor, which never moves back."""
+    asked = read_body(Acknowledgement, await json_object(request, settings))
     broker = _delivery(request).broker
     reader = reader_of(ticket, broker)
     await broker.read(lambda connection: reader.check(connection, subscriber_of(connection, id).number))
-    acked = await acknowledge_cursor(broker, id, acknowledgement.cursor, ticket)
+    acked = await acknowledge_cursor(broker, id, asked.cursor, ticket)
     return Acknowledgement(cursor=str(acked))
 
 

@@ -135,6 +135,13 @@ def test_replay_is_refused_to_strangers_and_for_bad_places(client: httpx.Client)
         assert problem_code(replay(client, made, body)) == code
 
 
+def test_ack_with_an_unknown_member_is_refused(client: httpx.Client) -> None:
+    made = subscribe(client)
+    answer = client.post(f"/v1/subscriptions/{made['id']}/ack", json={"cursor": "0", "cursro": 5}, headers=ticket(made))
+    assert problem_code(answer) == "invalid-request"
+    assert answer.json()["errors"] == [{"pointer": "/cursro", "detail": "unknown member; did you mean cursor?"}]
+
+
 def test_a_change_with_if_match_takes_place_only_while_the_tag_is_the_same(client: httpx.Client) -> None:
     made = subscribe(client, "e exists")
     path = f"/v1/subscriptions/{made['id']}"

@@ -716,6 +716,9 @@ class _Translation:
         for name, text in value.items():
             if not _ATTRIBUTE.fullmatch(name):
                 self._refuse(f"{name[:100]!r} is not a context attribute: use lower-case letters and digits", pointer)
+            elif name == "data":
+                detail = f"{dialect} compares context attributes, not the data: use the dialect semantic for the data"
+                self._refuse(detail, pointer)
             elif not isinstance(text, str) or not text:
                 self._refuse("the value must be a non-empty text", f"{pointer}/{name}")
             else:

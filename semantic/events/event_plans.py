@@ -912,6 +912,8 @@ def advice_on_value(
 ) -> Iterator[Note]:
     """Yields notes about one value of `name`. `readings` are those in which subscriptions compare the attribute
     (`number`, `amount:temperature`). `unit` is the unit that the value has from another attribute."""
+    if name.startswith(f"{CONTEXT}.") and "text" in readings:
+        readings = {*readings} - {"number"}  # filters of CloudEvents compare a context attribute as text and as number
     declaration = vocabulary.attributes.declaration(name)
     said = vocabulary.units.parse(value.text) if value.text is not None else None
     stated = unit or (said.unit if said is not None else _unit_of(value.published))

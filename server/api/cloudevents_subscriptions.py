@@ -108,7 +108,7 @@ async def create(
     body = _members(await json_object(request, settings))
     check_size(body, settings)
     body.pop("id", None)
-    body["filters"] = body.get("filters", [])
+    body.setdefault("filters", [])
     if body["protocol"] == DEFAULT_PROTOCOL:
         body["protocolsettings"] = {"format": "cloudevents"} | body.get("protocolsettings", {})
     try:
@@ -213,16 +213,16 @@ async def _row(broker: AppBroker, id: str) -> Row[Any]:
 
 
 def _members(body: dict[str, Any]) -> dict[str, Any]:
-    """Returns the members of the specification. Raises `Problem` (400)."""
+    """Returns the members of the specification. A member that is null is absent. Raises `Problem` (400)."""
     for name in body:
         if name not in ("id", *MEMBERS, *SHOWN):
             raise _bad("unknown member", f"/{name[:100]}")
     for name in ("sink", "protocol"):
         if not isinstance(body.get(name), str):
             raise _bad(f"{name} is required: a text", f"/{name}")
-    if not isinstance(body.get("protocolsettings", {}), dict):
+    if not isinstance(body.get("protocolsettings") or {}, dict):
         raise _bad("protocolsettings must be an object", "/protocolsettings")
-    return {name: body[name] for name in ("id", *MEMBERS) if name in body}
+    return {name: body[name] for name in ("id", *MEMBERS) if body.get(name) is not None}
 
 
 def _shown(row: Row[Any]) -> dict[str, Any]:

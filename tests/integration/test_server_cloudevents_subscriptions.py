@@ -122,6 +122,7 @@ def test_bad_requests_are_400(client: httpx.Client) -> None:
         {**good, "filters": [{"cesql": "x"}]},
         {**good, "filters": [{"sql": "1 = 1"}]},
         {**good, "filters": [{"exact": {}}]},
+        {**good, "filters": {}},
         {**good, "config": {"x": "y"}},
         {**good, "protocolsettings": {"format": "xml"}},
         {**good, "protocolsettings": 1},
@@ -130,6 +131,13 @@ def test_bad_requests_are_400(client: httpx.Client) -> None:
         answer = client.post(PATH, json=body)
         assert answer.status_code == 400, body
         problem_code(answer)
+
+
+def test_null_is_an_absent_member(client: httpx.Client) -> None:
+    names = ("source", "types", "config", "filters", "protocolsettings", "sinkcredential")
+    made, plain = created(client, **dict.fromkeys(names)), created(client)
+    differing = ("id", "ticket", "secret", "expires_at")
+    assert made | dict.fromkeys(differing) == plain | dict.fromkeys(differing)
 
 
 def test_subscriptions_of_the_other_api_appear_with_our_dialect_and_pages_follow(client: httpx.Client) -> None:

@@ -78,6 +78,18 @@ def test_filters_not_of_an_absent_attribute_holds() -> None:
     assert matcher.match(Event({}, {"type": "t"}))
 
 
+def test_filters_exact_on_a_number_as_text_gives_publishers_no_note() -> None:
+    """The filter matches the text, so the publisher need not change it. Our own language does not."""
+    event = Event({}, {"type": "t", "myext": "5"})
+    matcher = Matcher(EMPTY)
+    matcher.add("s", filters_to_tree([{"exact": {"myext": "5"}}]))
+    assert matcher.match(event)
+    assert not matcher.notes(event)
+    matcher = Matcher(EMPTY)
+    matcher.add("s", "ce.myext = 5")
+    assert [note.code for note in matcher.notes(event)] == ["numeric-text"]
+
+
 @pytest.mark.parametrize("dialect", ["semantic", SEMANTIC_DIALECT])
 @pytest.mark.parametrize("value", ["price <= 400", {"<=": ["price", 400]}])
 def test_filters_our_dialect_takes_text_and_tree(dialect: str, value: Any) -> None:
@@ -109,6 +121,7 @@ def test_filters_problem_in_our_dialect_keeps_its_place() -> None:
             [{"exact": {}}, {"exact": {"type": ""}}, {"exact": {"Type": "x"}}],
             ["/filters/0/exact", "/filters/1/exact/type", "/filters/2/exact"],
         ),
+        ([{"exact": {"data": "x"}}, {"not": {"prefix": {"data": "x"}}}], ["/filters/0/exact", "/filters/1/not/prefix"]),
         ([{"any": []}], ["/filters/0/any"]),
         ([{"sql": "1 = 1"}], ["/filters/0/sql"]),
         ([{"all": [{"regex": "x"}]}], ["/filters/0/all/0/regex"]),

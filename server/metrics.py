@@ -1,6 +1,7 @@
 """Metrics for /metrics, and the measurements of one day for /v1/series.
 
-/metrics has counters of this process, and totals and gauges read from the store on request. No metric has a label for a
+/metrics has counters of this process, and totals and gauges read from the store on request. While the store cannot be
+read, only those of the process. No metric has a label for a
 subscription, a concept or an event type, because users decide how many there are.
 
     totals of the store, metrics of the process ──a sample──▶ rings ──▶ GET /v1/series
@@ -19,7 +20,7 @@ from array import array
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kindcast.server.broker import Broker
     from kindcast.server.late_matching import LateMatchingService
 
-__all__ = ["History", "Metrics", "running_history"]
+__all__ = ["History", "Metrics", "Stored", "running_history"]
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # each series would come twice, once with its birthday
 
@@ -83,33 +84,41 @@ class Metrics:
 
     def text(
         self,
-        totals: Totals,
-        subscriptions: Mapping[str, int],
+        stored: "Stored | None",
         *,
-        flagged: int,
         version: str,
         concepts: int,
         waiting: int,
         index_bytes: int | None,
         index_allowed: int | None,
-        shards: Mapping[int, tuple[int, float]] | None = None,
     ) -> bytes:
-        """Returns all metrics in Prometheus' text format. Values that are None are left out. `shards` maps each shard
-        to the events and seconds by which it is behind."""
-        stored = CollectorRegistry(auto_describe=False)
-        stored.register(_Collected(_stored(totals, subscriptions, version)))
+        """Returns all metrics in Prometheus' text format. Values that are None are left out. `stored` is None if the
+        database cannot be read."""
+        registry = CollectorRegistry(auto_describe=False)
+        if stored is not None:
+            registry.register(_Collected(_stored(stored)))
         gauges = {
-            "kindcast_subscriptions_flagged": ("Subscriptions that use something removed from the vocabulary", flagged),
+            "kindcast_database_up": ("Whether the database could be read", int(stored is not None)),
             "kindcast_concepts": ("Concepts of the vocabulary", concepts),
             "kindcast_queue_waiting": ("Events and other commands that wait for the broker", waiting),
             "kindcast_index_bytes": ("Bytes of the index and its caches", index_bytes),
             "kindcast_index_allowed_bytes": ("Limit of the index (setting index_bytes)", index_allowed),
         }
         told = {name: (said, value) for name, (said, value) in gauges.items() if value is not None}
-        stored.register(_Collected(GaugeMetricFamily(name, said, value) for name, (said, value) in told.items()))
-        if shards:
-            stored.register(_Collected(_of_shards(shards)))
-        return generate_latest(self._registry) + generate_latest(stored)
+        registry.register(_Collected(GaugeMetricFamily(name, said, value) for name, (said, value) in told.items()))
+        vocabulary = InfoMetricFamily("kindcast_ontology_version", "The vocabulary in force", {"version": version})
+        registry.register(_Collected([vocabulary]))
+        return generate_latest(self._registry) + generate_latest(registry)
+
+
+class Stored(NamedTuple):
+    """What the metrics take from the database. `shards` maps each shard to the events and seconds by which it is
+    behind."""
+
+    totals: Totals
+    subscriptions: Mapping[str, int]
+    flagged: int
+    shards: Mapping[int, tuple[int, float]]
 
 
 class _Collected(Collector):
@@ -132,9 +141,10 @@ def _of_shards(shards: Mapping[int, tuple[int, float]]) -> Iterator[Metric]:
     yield seconds
 
 
-def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> Iterator[Metric]:
+def _stored(stored: Stored) -> Iterator[Metric]:
     """Yields the metrics from the store. accepted = matched + unmatched; matches = delivered + pending + dead +
     discarded; parked = its results + waiting."""
+    totals = stored.totals
     counters = {
         "kindcast_events_accepted": ("Events accepted", totals.accepted),
         "kindcast_events_duplicate": ("Events that were accepted before", totals.duplicates),
@@ -165,9 +175,15 @@ def _stored(totals: Totals, subscriptions: Mapping[str, int], version: str) -> I
     yield GaugeMetricFamily("kindcast_last_sequence", "Sequence of the last event", value=totals.sequence)
     by_status = GaugeMetricFamily("kindcast_subscriptions", "Subscriptions by status", labels=["status"])
     for status in STATUSES:
-        by_status.add_metric([status], subscriptions.get(status, 0))
+        by_status.add_metric([status], stored.subscriptions.get(status, 0))
     yield by_status
-    yield InfoMetricFamily("kindcast_ontology_version", "The vocabulary in force", value={"version": version})
+    yield GaugeMetricFamily(
+        "kindcast_subscriptions_flagged",
+        "Subscriptions that use something removed from the vocabulary",
+        value=stored.flagged,
+    )
+    if stored.shards:
+        yield from _of_shards(stored.shards)
 
 
 # ── the measurements of one day ──────────────────────────────────────────────────────────────────────────────────────

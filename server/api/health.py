@@ -16,9 +16,9 @@ from kindcast.server.api.requests import JSON, AppBroker, AppCaller, AppSettings
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
-from kindcast.server.metrics import History
+from kindcast.server.metrics import History, Stored
 from kindcast.server.store.deliveries import webhooks_wait_since
-from kindcast.server.store.ledger import Totals, read_totals
+from kindcast.server.store.ledger import read_totals
 from kindcast.server.store.servers import members
 from kindcast.server.store.shards import Lag, lags
 from kindcast.server.store.subscriptions import count_by_status, count_flagged
@@ -120,27 +120,34 @@ async def confirm_clock(broker: AppBroker) -> dict[str, str | None]:
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
 async def metrics(broker: AppBroker) -> Response:
-    """Returns counters, gauges and histograms in Prometheus' text format."""
+    """Returns counters, gauges and histograms in Prometheus' text format. While the database cannot be read,
+    `kindcast_database_up` is 0 and the metrics from the database are missing."""
 
-    def read(connection: Connection) -> tuple[Totals, dict[str, int], int]:
-        return read_totals(connection), count_by_status(connection), count_flagged(connection)
+    def read(connection: Connection) -> Stored:
+        behind = [] if broker.settings.shards is None else lags(connection)
+        return Stored(
+            read_totals(connection),
+            count_by_status(connection),
+            count_flagged(connection),
+            {each.shard: (each.events, _seconds(each)) for each in behind},
+        )
 
-    totals, subscriptions, flagged = await broker.read(read)
+    try:
+        stored = await broker.read(read)
+    except StoreUnavailable:
+        stored = None
     try:
         index_bytes = await broker.index_bytes()
     except StoreUnavailable:
         index_bytes = None
     vocabulary = broker.vocabulary
     text = broker.metrics.text(
-        totals,
-        subscriptions,
-        flagged=flagged,
+        stored,
         version=vocabulary.version,
         concepts=len(vocabulary),
         waiting=broker.waiting,
         index_bytes=index_bytes,
         index_allowed=broker.settings.index_bytes,
-        shards={each.shard: (each.events, _seconds(each)) for each in await _lags(broker)},
     )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 

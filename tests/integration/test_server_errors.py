@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from kindcast.server.errors import StoreUnavailable
+from kindcast.server.store.database import Database
 from tests.harness.application import problem_code, running_application
 
 SAMPLES = {"name": "none", "id": "sub_none", "sequence": "7", "type": "none"}
@@ -207,6 +209,24 @@ def test_metrics_add_up(client: httpx.Client) -> None:
         "matches_pending": 3,
     }
     assert {name: figures[name] for name in expected} == expected
+
+
+def test_metrics_while_the_database_is_away_are_those_of_the_process(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator looks just then. A counter that is not known is left out, and is not 0."""
+    assert "kindcast_database_up 1.0" in client.get("/metrics").text
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("the database cannot be reached")
+
+    monkeypatch.setattr(Database, "read", away)
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert "kindcast_database_up 0.0" in answer.text
+    assert {"kindcast_queue_waiting 0.0", "kindcast_concepts 0.0"} <= set(answer.text.splitlines())
+    assert "kindcast_match_duration_seconds_count" in answer.text
+    assert "kindcast_events_accepted" not in answer.text
 
 
 def test_metrics_count_attempts_of_subscriptions_that_are_gone(client: httpx.Client, tmp_path: Path) -> None:

@@ -22,20 +22,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from kindcast.semantic import Vocabulary
 from kindcast.semantic.backtest import Backtest, PastEvent
+from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.ontology import Ontology, Progress, encode
 from kindcast.semantic.operators import Operator, operators_by_name
 from kindcast.semantic.subscriptions import compile_expression
 from kindcast.semantic.units import parse_instant
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import RECEIVED, EventReader, arrived, time_of_arrival
-from kindcast.server.errors import BacktestFailed, BrokerBusy, SparkMissing
+from kindcast.server.errors import BacktestFailed, BrokerBusy, RecordDamaged, SparkMissing
 from kindcast.server.security.permissions import Roles, check_visible
 from kindcast.server.settings import Settings
-from kindcast.server.store.events import count_between, list_events, published_id
+from kindcast.server.store.events import count_between, last_sequence, list_whole_events, published_id
 from kindcast.server.strict_json import decode
 
 __all__ = ["Asked", "Backtests"]
@@ -75,8 +76,8 @@ class Backtests:
         self._stopped = False
 
     async def check(self, asked: Asked) -> None:
-        """Checks a request before it begins. Raises `InvalidSubscription`, `HiddenAttribute`, `UnknownOntology`,
-        `BrokerBusy`."""
+        """Checks a request before it begins, and that the stored events can be read now. Raises `InvalidSubscription`,
+        `HiddenAttribute`, `UnknownOntology`, `BrokerBusy`, `StoreUnavailable`."""
         if self._waiting >= WAITING:
             raise BrokerBusy("too many backtests are waiting: try again later")
         vocabulary = (await self._vocabulary(asked))[1]
@@ -84,6 +85,7 @@ class Backtests:
         compiled = await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators)
         for each in (vocabulary, self._broker.vocabulary):
             check_visible(each.view_of_roles(asked.roles), compiled.tree, explained=True)
+        await self._broker.read(last_sequence)
 
     async def run(self, asked: Asked, progress: Progress) -> dict[str, Any]:
         """Returns the report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
@@ -118,15 +120,34 @@ class Backtests:
         done, after = 0, first - 1
         while after < last and not self._stopped:
             progress("backtest", done, count)
-            page, after = await self._broker.read(partial(self._page, after=after, last=last, roles=asked.roles))
+            page, unreadable, after = await self._broker.read(
+                partial(self._page, after=after, last=last, roles=asked.roles)
+            )
             await asyncio.to_thread(test.feed, page)
-            done += len(page)
+            test.counts.unreadable += unreadable
+            done += len(page) + unreadable
         return await asyncio.to_thread(test.report, language=asked.language)
 
-    def _page(self, connection: Connection, after: int, last: int, roles: Roles) -> tuple[list[PastEvent], int]:
-        """Returns the next events, and the sequence number up to which they are complete. Runs in a worker thread."""
-        rows = [row for row in list_events(connection, after=after, type=None, limit=PAGE) if row.sequence <= last]
-        return [self._past(row, roles) for row in rows], rows[-1].sequence if rows else last
+    def _page(self, connection: Connection, after: int, last: int, roles: Roles) -> tuple[list[PastEvent], int, int]:
+        """Returns the next events, the number of those that cannot be read, and the sequence number up to which they
+        are complete. Runs in a worker thread."""
+        rows, unreadable, through = self._whole(connection, after, last)
+        page = []
+        for row in rows:
+            try:
+                page.append(self._past(row, roles))
+            except InvalidEvent:
+                unreadable += 1
+        return page, unreadable, through
+
+    def _whole(self, connection: Connection, after: int, last: int) -> tuple[list[Row[Any]], int, int]:
+        """Returns the next undamaged events, the number of damaged ones, which are noted, and the sequence number up to
+        which they are complete."""
+        found = list_whole_events(connection, after=after, last=last, limit=PAGE)
+        for sequence in found.damaged:
+            self._broker.damage.note(RecordDamaged(sequence).record)
+        is_end = not found.rows and not found.damaged
+        return found.rows, len(found.damaged), last if is_end else found.through
 
     def _past(self, row: Any, roles: Roles) -> PastEvent:
         event = arrived(self._reader.from_object(decode(self._body(row, roles).encode())).event, row.accepted_at)
@@ -144,28 +165,34 @@ class Backtests:
         folder = Path(tempfile.mkdtemp(prefix="backtest-", dir=self._settings.data))
         try:
             await asyncio.to_thread(self._write_inputs, folder / "inputs", ontologies)
-            written, after, number = 0, first - 1, 0
+            written, unreadable, after, number = 0, 0, first - 1, 0
             (folder / "events").mkdir()
             while after < last and not self._stopped:
                 progress("export", written, count)
-                rows, after = await self._broker.read(partial(self._rows, after=after, last=last, roles=asked.roles))
+                rows, damaged, after = await self._broker.read(
+                    partial(self._rows, after=after, last=last, roles=asked.roles)
+                )
                 await asyncio.to_thread(_write_rows, folder / "events" / f"{number:06}.parquet", rows)
-                written, number = written + len(rows), number + 1
-            return await self._job(asked, folder, progress)
+                written, unreadable, number = written + len(rows), unreadable + damaged, number + 1
+            report = await self._job(asked, folder, progress)
+            return {**report, "unreadable": report["unreadable"] + unreadable}
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    def _rows(self, connection: Connection, after: int, last: int, roles: Roles) -> tuple[list[dict[str, Any]], int]:
+    def _rows(
+        self, connection: Connection, after: int, last: int, roles: Roles
+    ) -> tuple[list[dict[str, Any]], int, int]:
         found: list[dict[str, Any]] = []
+        unreadable = 0
         while len(found) < 25 * PAGE and after < last:
-            rows = [row for row in list_events(connection, after=after, type=None, limit=PAGE) if row.sequence <= last]
-            after = rows[-1].sequence if rows else last
+            rows, damaged, after = self._whole(connection, after, last)
+            unreadable += damaged
             for row in rows:
                 event = decode(self._body(row, roles).encode())
                 time = _micros(event.get("time"), row.accepted_at)
                 body = msgspec.json.encode({**event, RECEIVED: time_of_arrival(row.accepted_at)}).decode()
                 found.append({"source": row.source, "id": published_id(row.id), "time": time, "body": body})
-        return found, after
+        return found, unreadable, after
 
     def _body(self, row: Any, roles: Roles) -> str:
         view = self._broker.vocabulary.view_of_roles(roles)

@@ -63,14 +63,21 @@ from kindcast.server.broker.subscription_commands import NewSubscription, Refusa
 from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Sharing, Upload, VocabularyCommands
 from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
-from kindcast.server.errors import BrokerBusy, NotWithShards, StoreInUse, StoreUnavailable, StoreUnreadable
+from kindcast.server.errors import (
+    BrokerBusy,
+    NotWithShards,
+    RecordDamaged,
+    StoreInUse,
+    StoreUnavailable,
+    StoreUnreadable,
+)
 from kindcast.server.metrics import Metrics
 from kindcast.server.security.keys import Claim
 from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.permissions import EVERYBODY, RolesOf
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database, enter_schema
-from kindcast.server.store.events import list_events
+from kindcast.server.store.events import list_whole_events
 from kindcast.server.store.integrity import Damage, check_everything
 from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.matches import MatchCache
@@ -578,11 +585,13 @@ class Broker:
             matcher = self.state.empty_matcher(vocabulary)
             return Backfill(matcher, compiled, vocabulary, operators, self.settings, after=start)
 
-        def work(connection: Connection) -> int:
-            rows = list_events(connection, after=backfill.through, type=None, limit=BACKFILL_PAGE)
+        def work(connection: Connection) -> bool:
+            page = list_whole_events(connection, after=backfill.through, limit=BACKFILL_PAGE)
+            for sequence in page.damaged:
+                self.damage.note(RecordDamaged(sequence).record)
             with short_turns():
-                backfill.feed(rows)
-            return len(rows)
+                backfill.feed(page)
+            return bool(page.rows or page.damaged)
 
         backfill = await asyncio.to_thread(begin)
         while await self.read(work):

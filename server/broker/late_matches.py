@@ -38,7 +38,7 @@ from kindcast.server.errors import BackfillTooLarge, TooManyMatches
 from kindcast.server.operators.registry import Registry
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
-from kindcast.server.store.events import list_events
+from kindcast.server.store.events import WholeEvents, last_sequence, list_whole_events
 from kindcast.server.store.matches import MatchList, had_by, insert_matches, pack_bindings, packed
 from kindcast.server.store.pending import Retry
 from kindcast.server.store.postings import Numbers
@@ -267,24 +267,25 @@ class Backfill:
         self._reader = EventReader(max_events=settings.max_events_per_request)
         self._max_events, self._max_matches = settings.backfill_events, settings.backfill_matches
 
-    def feed(self, rows: Sequence[Row[Any]]) -> None:
+    def feed(self, page: WholeEvents) -> None:
         """Matches the next stored events. An event that cannot be read any more is counted and skipped. Raises
         `BackfillTooLarge`."""
-        self.read += len(rows)
+        self.read += len(page.rows) + len(page.damaged)
+        self.unreadable += len(page.damaged)
         if self.read > self._max_events:
             raise BackfillTooLarge(
                 f"more than {self._max_events:,} events were accepted since start_at: choose a later start_at"
             )
         read: list[ReadEvent] = []
         sequences: list[int] = []
-        for row in rows:
+        for row in page.rows:
             try:
                 event = self._reader.from_object(decode(row.body.encode())).event
                 read.append(self._matcher.read(arrived(event, row.accepted_at)))
                 sequences.append(row.sequence)
             except InvalidEvent:
                 self.unreadable += 1
-            self.through = row.sequence
+        self.through = page.through
         table = self._matcher.match_read(read)
         bounds = table.offsets.tolist()
         for number, sequence in enumerate(sequences):
@@ -306,10 +307,9 @@ def create_with(group: Group, backfill: Backfill, create: Callable[[Group], Row[
     state = group.state
     if backfill.vocabulary is not state.vocabulary or backfill.operators is not state.operators:
         raise Outdated
-    rest = list_events(group.connection, after=backfill.through, type=None, limit=BACKFILL_PAGE)
-    if len(rest) >= BACKFILL_PAGE:
+    backfill.feed(list_whole_events(group.connection, after=backfill.through, limit=BACKFILL_PAGE))
+    if backfill.through < last_sequence(group.connection):
         raise Outdated
-    backfill.feed(rest)
     row = create(group)
     _store_matches(group, row.number, backfill.matched)
     _store_undecided(group, row.number, backfill.undecided)

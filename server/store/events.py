@@ -4,7 +4,7 @@ Writing functions belong to the broker's thread. Rows go in with one call of the
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ __all__ = [
     "EventMatch",
     "EventRow",
     "Known",
+    "WholeEvents",
     "add_correction",
     "add_retraction",
     "correction_key",
@@ -54,6 +55,7 @@ __all__ = [
     "insert_events",
     "last_sequence",
     "list_events",
+    "list_whole_events",
     "mark_withdrawn",
     "newest_events",
     "published_id",
@@ -173,22 +175,55 @@ def list_events(connection: Connection, *, after: int, type: str | None, limit: 
     """Returns events after a sequence number, oldest first; with `type`, only those of this CloudEvents type. There are
     fewer than `limit` if their bodies fill the byte budget of a page (there is at least one), or if one is damaged.
     Raises `RecordDamaged` if the first one is damaged."""
-    query = select(events).where(events.c.sequence > after).order_by(events.c.sequence).limit(limit)
+    query = select(events).where(events.c.sequence > after)
     if type is not None:
         query = query.where(events.c.type == type)
     found: list[Row[Any]] = []
+    for row in _page(connection, query, limit):
+        if not is_whole(row.body, row.digest):
+            if not found:
+                raise RecordDamaged(row.sequence)
+            break
+        found.append(row)
+    return found
+
+
+class WholeEvents(NamedTuple):
+    """The next events, oldest first, without damaged ones. `through`: all events up to this sequence number are among
+    `rows` or `damaged`, which has sequence numbers."""
+
+    rows: list[Row[Any]]
+    damaged: list[int]
+    through: int
+
+
+def list_whole_events(connection: Connection, *, after: int, last: int | None = None, limit: int) -> WholeEvents:
+    """Returns events after a sequence number and up to `last`, for readers of a whole archive: one damaged event must
+    not end their work. There are fewer than `limit` if they fill the byte budget of a page."""
+    query = select(events).where(events.c.sequence > after)
+    if last is not None:
+        query = query.where(events.c.sequence <= last)
+    rows: list[Row[Any]] = []
+    damaged: list[int] = []
+    through = after
+    for row in _page(connection, query, limit):
+        through = row.sequence
+        if is_whole(row.body, row.digest):
+            rows.append(row)
+        else:
+            damaged.append(row.sequence)
+    return WholeEvents(rows, damaged, through)
+
+
+def _page(connection: Connection, query: Select[Any], limit: int) -> Iterator[Row[Any]]:
+    """Yields the first events of a query, at least one, up to `limit` and up to the byte budget of a page."""
     room = PAGE_BYTES
-    with connection.execute(query) as rows:
+    with connection.execute(query.order_by(events.c.sequence).limit(limit)) as rows:
         for row in rows:
-            if not is_whole(row.body, row.digest):
-                if not found:
-                    raise RecordDamaged(row.sequence)
-                break
-            found.append(row)
+            yield row
             room -= len(row.body)
             if room <= 0:
-                break
-    return found
+                return
 
 
 def last_sequence(connection: Connection) -> int:

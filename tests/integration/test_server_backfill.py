@@ -2,15 +2,20 @@
 
 import random
 import re
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from kindcast.server.broker import late_matches
+from kindcast.server.broker import broker, late_matches
+from kindcast.server.broker.group import Group
+from kindcast.server.broker.late_matches import Backfill
+from kindcast.server.store import events
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, waiting
 from tests.harness.operator_service import running_service
 from tests.harness.receiver import running_receiver
@@ -99,6 +104,38 @@ def test_no_event_is_missing_or_comes_twice_while_others_publish(tmp_path: Path)
         for each in made:
             found = messages(client, each)
             assert [message["event"]["data"]["number"] for message in found] == list(range(150))
+
+
+def test_damaged_event_is_counted_and_skipped(client: httpx.Client, tmp_path: Path) -> None:
+    """One event that is not what was accepted costs a new subscription no other."""
+    for number in range(3):
+        publish(client, n=number)
+    with closing(sqlite3.connect(tmp_path / "kindcast.db")) as store, store:
+        store.execute("UPDATE events SET body = replace(body, '1', '2') WHERE sequence = 2")
+    made = subscribe(client, "n >= 0", start_at="earliest")
+    assert made["backfill"] == {"events": 3, "matched": 2, "undecided": 0, "unreadable": 1}
+    assert waiting(client, made) == [{"n": 0}, {"n": 2}]
+    assert "event 2" in client.get("/readyz").json()["warning"]
+
+
+def test_no_event_is_missing_where_the_last_ones_fill_more_than_a_page(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that creates the subscription reads one page. If there is more, everything is read again."""
+    for number in range(3):
+        publish(client, n=number)
+    create_with, begun = late_matches.create_with, []
+
+    def behind(group: Group, backfill: Backfill, create: Any) -> Any:
+        if not begun:  # as if all events had been accepted just now
+            backfill.through, backfill.matched = 0, []
+        begun.append(backfill)
+        return create_with(group, backfill, create)
+
+    monkeypatch.setattr(broker, "create_with", behind)
+    monkeypatch.setattr(events, "PAGE_BYTES", 1)
+    assert waiting(client, subscribe(client, "n >= 0", start_at="earliest")) == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert len(begun) == 2
 
 
 def test_failed_creation_leaves_nothing(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

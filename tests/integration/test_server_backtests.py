@@ -1,7 +1,9 @@
 """Backtests over HTTP: counts, days, samples, what cuts; other versions; what is refused."""
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import httpx
 import pytest
 
 from kindcast import Client, ProblemError
+from kindcast.server.errors import StoreUnavailable
+from kindcast.server.store.database import Database
 from tests.harness.application import problem_code, running_application
 
 PREFIXES = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
@@ -85,6 +89,29 @@ def test_backtest_between_two_moments_looks_at_no_other_events(client: httpx.Cli
     """By the time at which the server accepted them."""
     assert backtested(client, expression="", until="2020-01-01T00:00:00Z")["events"] == 0
     assert backtested(client, expression="", since="2020-01-01T00:00:00Z")["matched"] == 300
+
+
+def test_backtest_counts_damaged_events_and_reads_the_others(client: httpx.Client, tmp_path: Path) -> None:
+    """The answer is about the rest, and says so."""
+    with closing(sqlite3.connect(tmp_path / "kindcast.db")) as store, store:
+        store.execute("UPDATE events SET body = replace(body, 'Laptop', 'Phone') WHERE sequence IN (1, 4, 300)")
+    report = backtested(client, expression="target isa Computer")
+    assert (report["events"], report["matched"], report["unreadable"]) == (298, 198, 2)
+    assert "event 4" in client.get("/readyz").json()["warning"]
+
+
+def test_backtest_while_the_database_is_away_is_refused_at_once(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not accepted, and failed afterwards."""
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("the database cannot be reached")
+
+    monkeypatch.setattr(Database, "read", away)
+    answer = client.post("/v1/backtests", json={"expression": "target isa Computer"})
+    assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable")
+    assert "retry-after" in answer.headers
 
 
 @pytest.mark.parametrize(

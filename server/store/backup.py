@@ -374,7 +374,12 @@ def _check_one(url: URL, checked: Checked) -> None:
         seen, source = None, reading(url)
     try:
         with source as connection:
-            _, commits, _ = _ledger_of(connection, shown(url))
+            layout, commits, _ = _ledger_of(connection, shown(url))
+            if layout > LAYOUT:
+                raise StoreUnreadable(
+                    f"{shown(url)} has layout {layout}; this version reads layouts up to {LAYOUT}: install a newer"
+                    f" version of kindcast"
+                )
             if seen is not None and seen.commits > commits:
                 checked.damage.append(f"{seen.commits - commits:,} commits are missing")
             _look(connection, checked)

@@ -329,6 +329,17 @@ def test_a_backup_of_another_layout_is_not_copied_between_databases(
     assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
 
 
+def test_check_says_that_a_later_version_wrote_the_database(tmp_path: Path, kindcast: Kindcast) -> None:
+    """This version does not know what is right in it."""
+    with running_application(tmp_path):
+        pass
+    with closing(sqlite3.connect(tmp_path / "kindcast.db")) as connection, connection:
+        connection.execute("UPDATE ledger SET layout = 99")
+    ran = kindcast("check", "--data", str(tmp_path))
+    assert ran.status == 1
+    assert f"has layout 99; this version reads layouts up to {store.LAYOUT}" in " ".join(ran.err.split())
+
+
 def test_status_of_a_server(tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch) -> None:
     """The totals add up, also for people; while the server refuses changes, the status is 1."""
     with running_app(tmp_path) as url, Client(url) as client:

@@ -310,9 +310,12 @@ class Settings(BaseSettings):
     @field_validator("database")
     @classmethod
     def _is_url(cls, database: str | None) -> str | None:
-        """Refuses what cannot be parsed, without showing it: it may contain a password."""
+        """Refuses what cannot be parsed, without showing it: it may contain a password. Refuses an empty text: it is
+        probably a variable of a shell that is not set, and SQLite would begin with nothing."""
+        if database is not None and not database.strip():
+            raise ValueError("the URL is empty: write the URL of a database, or leave out the setting to use SQLite")
         try:
-            if database:
+            if database is not None:
                 make_url(database)
         except (ArgumentError, ValueError):
             raise ValueError(

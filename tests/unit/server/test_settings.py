@@ -47,6 +47,15 @@ def test_host_beyond_loopback_needs_keys(host: str) -> None:
     assert Settings(host=host).needs_keys
 
 
+def test_empty_database_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a variable of a shell that is not set. SQLite would begin with nothing."""
+    with pytest.raises(ValidationError, match="the URL is empty"):
+        Settings.load(database="")
+    monkeypatch.setenv("KINDCAST_DATABASE", " ")
+    with pytest.raises(ValidationError, match="the URL is empty"):
+        Settings.load()
+
+
 @pytest.mark.parametrize("limits", [{"events": 1}, {"events_per_second": 0}, {"subscriptions": 1.5}])
 def test_limits_that_mean_nothing_are_refused(limits: dict[str, float]) -> None:
     with pytest.raises(ValidationError, match="limit"):

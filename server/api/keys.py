@@ -273,13 +273,18 @@ async def read_audit(
     since: Annotated[Moment | None, Query(description="Only entries since this time; RFC 3339.")] = None,
 ) -> Response:
     """Lists who changed what, from where and with which outcome, and which requests were refused, oldest first.
-    Publishing is not listed but counted: see `/v1/usage`."""
+    Publishing is not listed but counted: see `/v1/usage`. The numbers of entries are cursors. For callers of one tenant
+    they are not in order."""
     seconds = max(_begin(access, caller), 0.0 if since is None else _seconds(since))
 
     def read() -> list[dict[str, Any]]:
         return access.store.audited(tenant=_only(caller), after=after, limit=limit, who=who, since=seconds)
 
-    rows = await anyio.to_thread.run_sync(read)
+    try:
+        rows = await anyio.to_thread.run_sync(read)
+    except LookupError:
+        detail = "the cursor is not from this list: leave it out to start from the beginning"
+        raise Problem("invalid-cursor", detail) from None
     return answer({"entries": [_entry(each) for each in rows], "cursor": str(rows[-1]["number"] if rows else after)})
 
 

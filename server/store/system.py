@@ -4,6 +4,7 @@ With SQLite it is a separate file beside the main one (`kindcast.system.db`), in
 the command line can create keys while a server runs. With PostgreSQL it is the tables `system_…` of the same database.
 """
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,6 +64,8 @@ T = TypeVar("T")
 SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while the tables are made
 LAYOUT = 1
 SECRET_BYTES = 32
+AUDIT_NUMBERS = "audit numbers"
+"""The name of the secret that hides the numbers of the audit log."""
 ASKED_TOGETHER = 100
 """The maximum number of schemas in one query."""
 DROPPED_AT_ONCE = 10
@@ -418,12 +421,7 @@ class SystemStore:
     def secret(self, name: str) -> bytes:
         """Returns the secret with this name: 32 random bytes, the same for every server of the database."""
 
-        def read(connection: Connection) -> bytes:
-            connection.execute(_INSERT_SECRET, {"name": name, "secret": token_bytes(SECRET_BYTES)})
-            chosen = select(secrets.c.secret).where(secrets.c.name == name)
-            return bytes(connection.execute(chosen).scalar_one())
-
-        return self.run(read)
+        return self.run(lambda connection: _secret(connection, name))
 
     def use_token(self, id: str, until: float) -> bool:
         """Stores that a token was used. Returns whether this is the first use, at any server."""
@@ -445,13 +443,26 @@ class SystemStore:
     def audited(
         self, *, tenant: str | None, after: int, limit: int, who: str | None = None, since: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Returns entries of the audit log in order. `tenant=None` stands for all tenants."""
-        query = select(audit).where(audit.c.number > after, audit.c.at >= since).order_by(audit.c.number).limit(limit)
-        if tenant is not None:
-            query = query.where(audit.c.tenant == tenant)
-        if who is not None:
-            query = query.where(audit.c.who == who)
-        return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
+        """Returns entries of the audit log in order. `tenant=None` stands for all tenants. To one tenant, numbers tell
+        nothing about the entries of others: `after` and the numbers of the entries are hidden ones. Raises LookupError
+        if `after` is no number of this list."""
+
+        def read(connection: Connection) -> list[dict[str, Any]]:
+            hidden = None if tenant is None else _HiddenNumbers(_secret(connection, AUDIT_NUMBERS), tenant)
+            begin = after
+            if hidden is not None and after:
+                begin = hidden.revealed(after)
+                if begin > (connection.execute(select(func.max(audit.c.number))).scalar() or begin):
+                    raise LookupError(after)
+            query = select(audit).where(audit.c.number > begin, audit.c.at >= since)
+            if tenant is not None:
+                query = query.where(audit.c.tenant == tenant)
+            if who is not None:
+                query = query.where(audit.c.who == who)
+            rows = [dict(row._mapping) for row in connection.execute(query.order_by(audit.c.number).limit(limit))]
+            return rows if hidden is None else [row | {"number": hidden.hidden(row["number"])} for row in rows]
+
+        return self.run(read)
 
     def forget_audited(self, before: float, *, keep: int) -> int:
         """Deletes entries older than `before`, and the oldest entries of the rest until `keep` are left. Entries of
@@ -490,6 +501,42 @@ class SystemStore:
         if tenant is not None:
             query = query.where(usage.c.tenant == tenant)
         return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
+
+
+class _HiddenNumbers:
+    """A permutation of the numbers below 2 ** 52 (exact in every JSON parser): a Feistel network whose key is a secret.
+    One tenant cannot count from the numbers of its entries those of others."""
+
+    HALF = 26
+    ROUNDS = range(4)
+
+    def __init__(self, secret: bytes, tenant: str) -> None:
+        self._key = hashlib.blake2b(tenant.encode(), key=secret).digest()
+
+    def hidden(self, number: int) -> int:
+        left, right = divmod(number, 1 << self.HALF)
+        for turn in self.ROUNDS:
+            left, right = right, left ^ self._mixed(turn, right)
+        return left << self.HALF | right
+
+    def revealed(self, number: int) -> int:
+        left, right = divmod(number, 1 << self.HALF)
+        for turn in reversed(self.ROUNDS):
+            left, right = right ^ self._mixed(turn, left), left
+        return left << self.HALF | right
+
+    def _mixed(self, turn: int, half: int) -> int:
+        digest = hashlib.blake2b(b"%d %d" % (turn, half), key=self._key, digest_size=4).digest()
+        return int.from_bytes(digest) >> (32 - self.HALF)
+
+
+def _secret(connection: Connection, name: str) -> bytes:
+    chosen = select(secrets.c.secret).where(secrets.c.name == name)
+    found = connection.execute(chosen).scalar_one_or_none()
+    if found is None:
+        connection.execute(_INSERT_SECRET, {"name": name, "secret": token_bytes(SECRET_BYTES)})
+        found = connection.execute(chosen).scalar_one()  # another server may have been first
+    return bytes(found)
 
 
 _INSERT_SECRET = text("INSERT INTO system_secrets (name, secret) VALUES (:name, :secret) ON CONFLICT DO NOTHING")

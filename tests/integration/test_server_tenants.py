@@ -75,6 +75,28 @@ def test_tenants_share_nothing(keyed: Keyed) -> None:
     assert problem_code(client.delete(f"/v1/keys/{ids['one']}", headers=two)) == "unknown-key"
 
 
+def test_numbers_of_audit_entries_tell_nothing_of_other_tenants(keyed: Keyed) -> None:
+    """They are cursors still, and each tenant has its own."""
+    client, one, two = keyed.client, keyed.key("admin", tenant="one"), keyed.key("admin", tenant="two")
+    for headers in (one, two, two, one):
+        client.put("/v1/ontologies/pets", content=TURTLE, headers=headers | {"Content-Type": "text/turtle"})
+    every = client.get("/v1/audit", params={"limit": 1_000}, headers=keyed.admin).json()["entries"]
+    whole = client.get("/v1/audit", headers=one).json()
+    assert [each["at"] for each in whole["entries"]] == [each["at"] for each in every if each["tenant"] == "one"]
+    read, after = [], "0"
+    for _ in whole["entries"]:
+        page = client.get("/v1/audit", params={"after": after, "limit": 1}, headers=one).json()
+        read += page["entries"]
+        after = page["cursor"]
+    assert read == whole["entries"]
+    assert client.get("/v1/audit", params={"after": after}, headers=one).json() == {"entries": [], "cursor": after}
+    assert {each["number"] for each in read}.isdisjoint(each["number"] for each in every)
+    assert all(each["number"] < 2**52 for each in read)
+    for number in (every[-1]["number"], after):  # of the list of all tenants, and of another tenant
+        answer = client.get("/v1/audit", params={"after": number}, headers=two)
+        assert problem_code(answer) == "invalid-cursor"
+
+
 def test_no_key_of_a_tenant_acts_in_another(keyed: Keyed) -> None:
     """Every route, with the name of another tenant: 403 for a tenant's administrator; one of all chooses."""
     one = keyed.key("admin", tenant="one")

@@ -1177,7 +1177,7 @@ _CHANGED: dict[int, Any] = {200: DeclarationChange, 201: DeclarationChange}
 
 class ApiKey(TypedDict):
     """A key without its secret. `tenant` is null for an administrator of all tenants. `used` is how much of each limit
-    is in use; rates are those of the last ten seconds."""
+    is in use; rates are those of the last ten seconds. Subscriptions are counted while the tenant is open."""
 
     id: str
     role: Literal["admin", "ontologist", "publisher", "subscriber", "auditor"]

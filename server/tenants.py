@@ -244,6 +244,14 @@ class Tenants:
         services = self.default if name == DEFAULT_TENANT else self._open[name].services
         return len(services.broker.state.live_subscriptions)
 
+    async def subscriptions_by_creator(self, name: str) -> dict[str, int] | None:
+        """Returns the number of subscriptions of a tenant by the owner who created them; None if it is not open. Cost:
+        a scan of its subscriptions. Raises `StoreUnavailable`."""
+        if not self.is_open(name):
+            return None
+        async with self.enter(name) as services:
+            return await services.broker.read(subscriptions.count_by_creator)
+
     async def delete(self, name: str) -> None:
         """Closes a tenant and deletes all its data. Running requests get `PATIENCE_SECONDS` to end. On PostgreSQL the
         data is deleted when the other servers have closed it as well. Raises `UnknownTenant`, `TenantInUse`."""

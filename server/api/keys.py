@@ -111,15 +111,24 @@ AppTenants = Annotated[Tenants, Depends(_tenants)]
 
 
 @router.get("/keys", summary="List keys")
-async def list_keys(access: AppAccess, caller: AppCaller) -> Response:
+async def list_keys(access: AppAccess, tenants: AppTenants, caller: AppCaller) -> Response:
     """Lists every key of the tenant, or of all tenants for an administrator of all tenants. The secrets themselves are
-    not listed; each is shown only once. `used` is how much of each limit is in use now."""
+    not listed; each is shown only once. `used` is how much of each limit is in use now. Subscriptions are counted while
+    the tenant is open; for a key of all tenants, those in `default`."""
     await access.refresh()
-    listed = [
-        _shown(each) | {"used": access.ring.key_meter(each).used()}
-        for each in access.ring.keys.values()
-        if _reaches(caller, each)
-    ]
+    counted: dict[str, dict[str, int] | None] = {}
+    listed = []
+    for each in list(access.ring.keys.values()):
+        if not _reaches(caller, each):
+            continue
+        meter, tenant = access.ring.key_meter(each), each.tenant or DEFAULT_TENANT
+        used = meter.used()
+        if "subscriptions" in meter.limits:
+            if tenant not in counted:
+                counted[tenant] = await tenants.subscriptions_by_creator(tenant)
+            if (by_creator := counted[tenant]) is not None:
+                used["subscriptions"] = by_creator.get(each.owner, 0)
+        listed.append(_shown(each) | {"used": used})
     return answer({"keys": listed})
 
 

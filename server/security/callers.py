@@ -179,7 +179,7 @@ class KeyRing:
         of_all = key.tenant is None and key.role == "admin"
         return Caller(
             who=f"key {key.id}",
-            owner=f"key {key.origin}",
+            owner=key.owner,
             tenant=wanted,
             permissions=EVERYTHING if of_all else permissions_of([key.role]),
             of_all=of_all,
@@ -195,7 +195,7 @@ class KeyRing:
         are only in its tokens. Returns None if there were no keys then."""
         if owner is None:
             return None
-        return frozenset(each.role for each in self._keys.values() if f"key {each.origin}" == owner)
+        return frozenset(each.role for each in self._keys.values() if each.owner == owner)
 
     def subject(self, identity: Identity, issuer: str, tenant: str | None) -> Caller | None:
         """Returns the caller with a token of the identity provider who acts in `tenant` (None: its own); None if it may

@@ -68,6 +68,11 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     """The id of the first key in a chain of rotations. What one of these keys created belongs to all of them."""
 
+    @property
+    def owner(self) -> str:
+        """The value of `created_by` in its subscriptions."""
+        return f"key {self.origin}"
+
     def shown(self) -> dict[str, Any]:
         """Returns everything except hash and origin."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("hash", "origin")}

@@ -37,6 +37,7 @@ from kindcast.server.store.tables import (
 
 __all__ = [
     "all_trees",
+    "count_by_creator",
     "count_by_status",
     "count_flagged",
     "erase_attempts",
@@ -298,6 +299,12 @@ def count_created_by(connection: Connection, created_by: str) -> int:
     """How many subscriptions of one key there are."""
     query = select(func.count()).where(subscriptions.c.created_by == created_by)
     return connection.execute(query).scalar_one()
+
+
+def count_by_creator(connection: Connection) -> dict[str, int]:
+    """How many subscriptions of each key, or subject of an identity provider, there are. Cost: a scan."""
+    query = select(subscriptions.c.created_by, func.count()).where(subscriptions.c.created_by.is_not(None))
+    return {creator: count for creator, count in connection.execute(query.group_by(subscriptions.c.created_by))}
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:

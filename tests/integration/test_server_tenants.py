@@ -176,7 +176,7 @@ def test_what_is_used_of_limits_is_shown(tmp_path: Path) -> None:
         admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
         limits = {"requests_per_second": 100, "subscriptions": 5, "connections": 9}
         client.post("/v1/tenants", json={"name": "shop", "limits": limits}, headers=admin)
-        asked = {"role": "subscriber", "tenant": "shop", "limits": {"requests_per_second": 50}}
+        asked = {"role": "subscriber", "tenant": "shop", "limits": {"requests_per_second": 50, "subscriptions": 4}}
         key = client.post("/v1/keys", json=asked, headers=admin).json()
         for _ in range(3):
             made = client.post(
@@ -191,7 +191,12 @@ def test_what_is_used_of_limits_is_shown(tmp_path: Path) -> None:
         assert 0 <= used["requests_per_second"] <= 0.3
         assert tenants["default"]["used"] == {}
         keys = {each["id"]: each for each in client.get("/v1/keys", headers=admin).json()["keys"]}
-        assert set(keys[key["id"]]["used"]) == {"requests_per_second"}
+        used = keys[key["id"]]["used"]
+        assert used.keys() == {"requests_per_second", "subscriptions"}
+        assert used["subscriptions"] == 3
+        rotated = client.post(f"/v1/keys/{key['id']}/rotate", headers=admin).json()
+        keys = {each["id"]: each for each in client.get("/v1/keys", headers=admin).json()["keys"]}
+        assert keys[rotated["id"]]["used"]["subscriptions"] == 3  # it owns what the old key made
 
 
 def test_a_tenant_cannot_lift_its_own_limits(tmp_path: Path) -> None:

@@ -14,7 +14,15 @@ from kindcast.semantic.operators import NAME, OperatorFailed
 from kindcast.semantic.planner import Record
 from kindcast.server.api.access import services_of
 from kindcast.server.api.problem_types import Problem
-from kindcast.server.api.requests import AppBroker, AppSettings, answer, body_schema, json_object
+from kindcast.server.api.requests import (
+    AppBroker,
+    AppCaller,
+    AppSettings,
+    answer,
+    body_schema,
+    json_object,
+    reader_of,
+)
 from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import retry_given_up
 from kindcast.server.broker.operator_commands import forget_data, keep_data, register, unregister
@@ -78,20 +86,23 @@ AppLateMatching = Annotated[LateMatchingService, Depends(_late_matching)]
 
 
 @router.get("", summary="List operators")
-async def list_all(broker: AppBroker, late_matching: AppLateMatching) -> Response:
+async def list_all(broker: AppBroker, late_matching: AppLateMatching, caller: AppCaller) -> Response:
     """Lists all operators (built-in, from plug-ins, remote), with their declarations and statistics. An operator is
-    `missing` if stored subscriptions call it but it is no longer provided; their events wait for it."""
-    listed = await _described(broker, late_matching)
+    `missing` if stored subscriptions call it but it is no longer provided; their events wait for it. Callers from whom
+    attributes are hidden get no statistics: those depend on the values."""
+    listed = await _described(broker, late_matching, told=reader_of(caller, broker).view is None)
     return answer({"operators": listed})
 
 
 @router.get("/{name}", summary="One operator")
-async def get_one(name: Name, broker: AppBroker, late_matching: AppLateMatching) -> Response:
-    """Returns one operator, with its declaration, its statistics and its most frequent calls."""
-    found = [each for each in await _described(broker, late_matching) if each["name"] == name]
+async def get_one(name: Name, broker: AppBroker, late_matching: AppLateMatching, caller: AppCaller) -> Response:
+    """Returns one operator, with its declaration, its statistics and its most frequent calls. Callers from whom
+    attributes are hidden get the declaration only."""
+    told = reader_of(caller, broker).view is None
+    found = [each for each in await _described(broker, late_matching, told=told) if each["name"] == name]
     if not found:
         raise UnknownOperator(name)
-    predicates = await late_matching.late_matchers.run(lambda: _predicates(late_matching, name))
+    predicates = await late_matching.late_matchers.run(lambda: _predicates(late_matching, name)) if told else []
     return answer(found[0] | {"predicates": predicates})
 
 
@@ -125,11 +136,12 @@ async def retry(broker: AppBroker) -> Response:
 # ── descriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _described(broker: AppBroker, late_matching: AppLateMatching) -> list[dict[str, Any]]:
+async def _described(broker: AppBroker, late_matching: AppLateMatching, *, told: bool = True) -> list[dict[str, Any]]:
+    """Describes all operators. `told`: with the statistics; without them as if nothing had been called."""
     uses = await broker.read(lambda connection: _uses(connection))
-    records = await late_matching.late_matchers.run(lambda: dict(late_matching.late_matchers.experience.operators))
-    clients = late_matching.late_matchers.operator_clients
-    entries = broker.state.operators.entries
+    entries, matchers = broker.state.operators.entries, late_matching.late_matchers
+    records = await matchers.run(lambda: dict(matchers.experience.operators)) if told else {}
+    clients = matchers.operator_clients if told else {}
     return [
         _shown(name, entry, records.get(name), clients[name].status() if name in clients else {}, uses.get(name, 0))
         for name, entry in sorted(entries.items())

@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness.application import problem_code, running_application
 from tests.harness.receiver import running_receiver
+from tests.integration.test_server_operators import until
 
 DECLARED = {
     "ssn": {"readable_by": []},
@@ -308,3 +309,23 @@ def test_quantities_of_the_known_shapes_are_as_hidden_as_their_numbers(teams: di
     finally:
         for name in ("load", "numericalValue"):
             assert team.client.delete(f"/v1/attributes/{name}", headers=team.keys["admin"]).status_code == 200
+
+
+def test_statistics_of_operators_tell_nothing_of_hidden_values(teams: dict[str, Team]) -> None:
+    """In one team the operator is called, because a hidden value has it so."""
+    expression = "ssn startswith 'secret-l' and similar('Ada', @patient.name, ?score) and ?score > 0.5"
+    for team in teams.values():
+        assert team.subscribe("admin", expression).status_code == 201
+        publish(team, SECRET[team.name], "for the operator")
+
+    def calls(team: Team) -> int:
+        told = team.client.get("/v1/operators/similar", headers=team.keys["admin"]).json()
+        number: int = told["learned"]["calls"]
+        return number
+
+    left, right = teams["left"], teams["right"]
+    until(lambda: calls(left) > 0)
+    assert calls(right) == 0
+    for path in ("/v1/operators", "/v1/operators/similar"):
+        for role in ("subscriber", "auditor"):
+            assert left.told(role, "GET", path) == right.told(role, "GET", path), (path, role)

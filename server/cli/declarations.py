@@ -80,6 +80,12 @@ def attribute(
     given = {"kind": kind.value if kind else None, "unit": unit, "unit_from": unit_from, "range": range or None}
     declared = {} if file is None else json_file(file)
     declared |= {key: value for key, value in given.items() if value is not None}
+    if file is None and not declared:
+        raise typer.BadParameter(
+            f"this declares nothing about {name!r}: give --kind, --unit, --unit-from, --range or a file. The"
+            f" declarations are listed by: kindcast declare list attributes",
+            param_hint="FILE",
+        )
     with connected(server) as client:
         told = client.declare_attribute(name, declared, dry_run=dry_run)
     show_declared(f"attribute {name}", told, json)

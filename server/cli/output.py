@@ -5,6 +5,7 @@ gets plain text that is not cut. Text from a server or a file is never interpret
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -305,38 +306,71 @@ OTHER_WORDS = {
     "unsubscribe": "subscriptions delete",
 }
 """Names of commands in other programs → the command."""
-OTHER_WORDS_IN_GROUPS = {"add": ("create", "load", "put"), "get": ("show",), "remove": ("delete",), "rm": ("delete",)}
+OTHER_WORDS_IN_GROUPS = {
+    "add": ("create", "load", "put"),
+    "get": ("show",),
+    "ls": ("list",),
+    "make": ("create",),
+    "new": ("create", "load", "put"),
+    "remove": ("delete",),
+    "rm": ("delete",),
+    "search": ("find",),
+    "show": ("list",),
+}
 """The same for commands in groups, if the group has them."""
 LIKE = 0.7
 """The minimum similarity of a suggested name, from 0 to 1."""
+WRONG_CHOICE = " is not one of "
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 class Commands(TyperGroup):
     """A group of commands. Its list shows the first sentence of each command in full, and for an unknown command it
     suggests others."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the named command. Called by typer. If a value is none of its choices, the error has a suggestion."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            before, is_choice, choices = error.message.partition(WRONG_CHOICE)
+            if is_choice and "Did you mean" not in choices:
+                near = get_close_matches(before.strip("'"), _QUOTED.findall(choices), n=1)
+                error.message += f" Did you mean {near[0]!r}?" if near else ""
+            raise
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the named command. Called by typer. If there is none, the error has suggestions."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            hint = "."
             if self.invoke_without_command and name in ("list", "ls"):
-                hint = f": {ctx.command_path!r} lists all commands."
-            elif meant := self._meant(ctx, name):
+                hint = f": {ctx.command_path!r} lists them."
+            elif meant := self._meant(ctx, *args):
                 hint = f". Did you mean {' or '.join(map(repr, meant))}?"
+            elif self is ctx.find_root().command:
+                hint = f": {ctx.command_path + ' --help'!r} lists all commands."
+            else:
+                hint = f". The commands of {ctx.command_path!r} are {', '.join(self.commands)}."
             ctx.fail(f"No such command {name!r}{hint}")
         return super().resolve_command(ctx, args)
 
-    def _meant(self, ctx: Any, name: str) -> list[str]:
+    def _meant(self, ctx: Any, name: str, *after: str) -> list[str]:
         """Returns suggestions: a command with another name for the same, with a similar name, or with this name in a
-        group."""
+        group. If the words after it are a group or a command, they are in the wrong order."""
         near = get_close_matches(name, self.commands, cutoff=LIKE)
         if self is not ctx.find_root().command:
-            return [each for each in OTHER_WORDS_IN_GROUPS.get(name, ()) if each in self.commands] or near
+            known = [each for each in OTHER_WORDS_IN_GROUPS.get(name, ()) if each in self.commands] or near
+            swapped = [f"{ctx.command_path} {each} {name}" for each in after[:1] if each in self.commands]
+            return known or swapped
         if name in OTHER_WORDS:
             return [f"kindcast {OTHER_WORDS[name]}"]
-        groups = ((each, getattr(command, "commands", {})) for each, command in self.commands.items())
-        return [f"kindcast {each} {name}" for each, commands in groups if name in commands] or near
+        groups = {each: getattr(command, "commands", {}) for each, command in self.commands.items()}
+        named = get_close_matches(after[0], groups, n=1, cutoff=LIKE) if after else []
+        for word in (name, *OTHER_WORDS_IN_GROUPS.get(name, ())):
+            if named and word in groups[named[0]]:
+                return [f"kindcast {named[0]} {word}"]
+        return [f"kindcast {each} {name}" for each, commands in groups.items() if name in commands] or near
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the list of commands. Called by typer."""

@@ -142,6 +142,33 @@ def test_ontology_check_missing_file_says_what_is_shipped(kindcast: Kindcast) ->
     assert "shop.ttl" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("declare list attribute", "'attribute' is not one of 'attributes',"),
+        ("declare list attribute", "Did you mean 'attributes'?"),
+        ("declare attribute list", "this declares nothing about 'list'"),
+        ("declare attribute x --kind nmber", "Did you mean 'number'?"),
+        ("declare price attribute", "Did you mean 'kindcast declare attribute price'?"),
+        ("declare show attributes", "Did you mean 'list'?"),
+        ("subscriptions sub_1 show", "Did you mean 'kindcast subscriptions show sub_1'?"),
+        ("list ontologies", "Did you mean 'kindcast ontology list'?"),
+        ("add key", "Did you mean 'kindcast key create'?"),
+        ("attribute declare x", "Did you mean 'kindcast declare attribute'?"),
+        ("key new", "Did you mean 'create'?"),
+        ("subscriptions list", "'kindcast subscriptions' lists them."),
+        ("spark run", "The commands of 'kindcast spark' are normalise, match,"),
+        ("nonsense", "'kindcast --help' lists all commands."),
+    ],
+)
+def test_wrong_words_are_told_with_the_right_ones(kindcast: Kindcast, words: str, told: str) -> None:
+    """Misspelt, of other programs, or in another order."""
+    ran = kindcast(*words.split())
+    assert ran.status == 2, ran
+    assert told in ran.err
+    assert "Value error" not in ran.err
+
+
 def test_match_several_subscriptions_and_events_tells_each(kindcast: Kindcast, tmp_path: Path) -> None:
     """One line an event, with the subscriptions that it matches."""
     offers = tmp_path / "offers.ndjson"

@@ -35,7 +35,7 @@ from kindcast.semantic.language import parse, to_tree
 from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
 from kindcast.server.security.keys import Repeatable
-from kindcast.server.strict_json import MalformedJson, decode
+from kindcast.server.strict_json import MalformedJson, TooDeepJson, decode
 from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = [
@@ -394,13 +394,15 @@ class EventReader:
         try:
             return self._from_object(decode(body))
         except MalformedJson as error:
-            return _invalid("malformed-json", str(error))
+            return _invalid(error.code, str(error))
         except InvalidEvent as error:
             return error
 
     def _batch(self, body: bytes) -> list[DecodedEvent | InvalidEvent]:
         try:
             items = decode(body)
+        except TooDeepJson:
+            raise
         except MalformedJson as error:
             raise BadRequestMode(str(error)) from None
         if not isinstance(items, list):
@@ -429,7 +431,7 @@ class EventReader:
                 else:
                     events.append(self._from_data(value, plain, id=prefix and f"{prefix}-{number}"))
             except MalformedJson as error:
-                events.append(_invalid("malformed-json", str(error)))
+                events.append(_invalid(error.code, str(error)))
             except InvalidEvent as error:
                 events.append(error)
         return Decoded(events=events, single=False, lines=[number for number, _ in numbered])
@@ -473,7 +475,7 @@ class EventReader:
                 notes = (_NO_ATTRIBUTES,)
             return self._made(context, members, notes, enveloped=enveloped)
         except MalformedJson as error:
-            return _invalid("malformed-json", str(error))
+            return _invalid(error.code, str(error))
         except InvalidEvent as error:
             return error
 
@@ -621,7 +623,7 @@ def _from_base64(encoded: Any, media_type: str) -> tuple[dict[str, Any], tuple[N
         try:
             return {"data": decode(raw)}, ()
         except MalformedJson as error:
-            raise InvalidEvent([Problem("malformed-json", str(error), at_member("data_base64"))]) from None
+            raise InvalidEvent([Problem(error.code, str(error), at_member("data_base64"))]) from None
     return {"data_base64": encoded}, (_NO_ATTRIBUTES,)
 
 

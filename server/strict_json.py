@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["MalformedJson", "decode", "depth_within"]
+__all__ = ["MalformedJson", "TooDeepJson", "decode", "depth_within"]
 
 _BOM = b"\xef\xbb\xbf"
 _LONE_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
@@ -19,6 +19,14 @@ _LONE_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(
 
 class MalformedJson(ValueError):
     """The data is not JSON. The message says what is wrong and at which byte."""
+
+    code = "malformed-json"
+
+
+class TooDeepJson(MalformedJson):
+    """The JSON is nested too deeply to be read."""
+
+    code = "too-deep"
 
 
 def decode(data: bytes) -> Any:
@@ -38,7 +46,7 @@ def decode(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise MalformedJson(f"the text is not UTF-8 ({error.reason})") from None
     except RecursionError:
-        raise MalformedJson("the JSON is nested too deeply") from None
+        raise TooDeepJson("the JSON is nested too deeply") from None
 
 
 def depth_within(value: Any, limit: int) -> bool:

@@ -598,9 +598,9 @@ def _read_match(reader: EventReader, said: Any, depth: int) -> tuple[DecodedEven
     """Reads one item. Raises `Problem`, `InvalidEvent`."""
     if not isinstance(said, dict):
         raise Problem("invalid-request", "a match must be an object with `event` and `subscription`")
-    only_members(said, MEMBERS)
     if not depth_within(said, depth):
         raise Problem("too-deep", f"the JSON is nested deeper than {depth} levels")
+    only_members(said, MEMBERS)
     event = said.get("event")
     if not isinstance(event, dict) or "specversion" not in event:
         raise InvalidEvent(

@@ -40,7 +40,7 @@ from kindcast.server.delivery.receiving import BadFrame
 from kindcast.server.security.egress import SinkRefused
 from kindcast.server.security.identity_provider import ProviderUnavailable
 from kindcast.server.security.limits import LimitReached
-from kindcast.server.strict_json import MalformedJson
+from kindcast.server.strict_json import MalformedJson, TooDeepJson
 
 __all__ = [
     "MEDIA_TYPE",
@@ -255,6 +255,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.TooManySubscriptions, "too-many-subscriptions"),
     (IndexFull, "index-full"),
     (InvalidCursor, "invalid-cursor"),
+    (TooDeepJson, "too-deep"),
     (MalformedJson, "malformed-json"),
     (BadRequestMode, "malformed-request"),
     (UnknownContent, "unsupported-media-type"),
@@ -347,8 +348,8 @@ def problem_of(error: Exception) -> Problem:
             urls = dict.fromkeys(known["url"] for each in unknown for known in each.suggestions)
             return Problem("unknown-context", str(unknown[0]), contexts=list(urls))
         case InvalidEvent():
-            malformed = any(each.code == "malformed-json" for each in error.problems)
-            code = "malformed-json" if malformed else "invalid-event"
+            codes = {each.code for each in error.problems}
+            code = next((each for each in ("malformed-json", "too-deep") if each in codes), "invalid-event")
             return Problem(code, _summary(error.problems), errors=faults(error.problems))
         case errors.OntologyInUse():
             return Problem("ontology-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
@@ -360,6 +361,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem("operator-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
         case RequestValidationError():
             return _validation_problem(error)
+        case HTTPException() if isinstance(error.__cause__, RecursionError):  # of a body that the framework reads
+            return Problem("too-deep", "the JSON is nested too deeply")
         case HTTPException():
             return _http_problem(error)
         case CursorGone():

@@ -816,8 +816,10 @@ def _read_line(
     try:
         body = decode(line)
         may_be_deep = line.count(b"{") + line.count(b"[") > settings.max_json_depth
-        if not isinstance(body, dict) or (may_be_deep and not depth_within(body, settings.max_json_depth)):
-            return Problem("invalid-request", "a line must be a JSON object that is not nested too deeply")
+        if not isinstance(body, dict):
+            return Problem("invalid-request", "a line must be a JSON object")
+        if may_be_deep and not depth_within(body, settings.max_json_depth):
+            return Problem("too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
         if len(line) * MOST_GROWTH > settings.max_subscription_bytes:
             check_size(body, settings)
         if isinstance(body.get("sink"), str) and body["sink"].endswith(CUT):

@@ -31,7 +31,6 @@ import contextlib
 import logging
 import queue
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +62,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import LateDecisions, record_decisions
 from kindcast.server.broker.publishing import bindings_json
 from kindcast.server.broker.write_queue import WriteQueue
+from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import EventReader, arrived
 from kindcast.server.errors import RecordDamaged, ServerError
 from kindcast.server.operators.answers import AnswerCache, EventAnswers, OperatorClient, answering_from
@@ -564,7 +564,7 @@ def _queue_decisions(
     event: int, verdicts: Verdicts, open: _Open, queue: WriteQueue[LateDecisions], schedule: Schedule
 ) -> None:
     """Adds the decisions made so far to the queue."""
-    now = time.time()
+    now = CLOCK.now()
     matched = {id: match for id, match in verdicts.matched.items() if id in open.numbers}
     unmatched = [id for id in verdicts.unmatched if id in open.numbers]
     failed = {
@@ -699,7 +699,7 @@ class LateMatchingService:
             return
         evaluations, records = await self.late_matchers.run(self._records)
         if evaluations != self._kept_evaluations:
-            now = time.time()
+            now = CLOCK.now()
             await self.broker.execute(lambda connection: declarations.keep_learned(connection, records, now))
             self._kept_evaluations = evaluations
 
@@ -716,7 +716,7 @@ class LateMatchingService:
                 return LONGEST_SLEEP_SECONDS  # the next task that ends wakes this
             if not await self.broker.leases.take([LATE_MATCHING]):
                 return LONGEST_SLEEP_SECONDS  # another server decides; its end wakes this
-            now = time.time()
+            now = CLOCK.now()
             busy = frozenset(self._busy)  # of before the read, which may still see rows that are decided meanwhile
             limit = ROWS_PER_READ + len(busy)
 

@@ -15,7 +15,6 @@ import asyncio
 import logging
 import resource
 import sys
-import time
 from array import array
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -28,6 +27,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, make_url
 
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError
 from kindcast.server.store.deliveries import webhooks_wait_since
 from kindcast.server.store.ledger import Totals, read_totals
@@ -257,7 +257,7 @@ class History:
         index_bytes = await self._broker.index_bytes()
         structure = await self._broker.index_structure()
         learned = await self._learned()
-        now, counted = time.time(), self._broker.metrics.counted()
+        now, counted = CLOCK.now(), self._broker.metrics.counted()
         values: dict[str, float | None] = {
             "matches_pending": totals.pending,
             "webhook_lag_seconds": 0.0 if waits_since is None else max(0.0, now - waits_since),

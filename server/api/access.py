@@ -27,6 +27,7 @@ from starlette.websockets import WebSocket
 
 from kindcast.server.api.problem_types import Problem, problem_of, respond
 from kindcast.server.broker.write_queue import WriteQueue
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import KeysNeeded, ServerError, StoreUnavailable, UnknownTenant
 from kindcast.server.security.browser_sessions import (
     Session,
@@ -282,7 +283,7 @@ class AccessControl:
             group.create_task(self._repeat(FORGET_SECONDS, self._forget))
 
     async def _forget(self) -> None:
-        before = time.time() - self.settings.audit_retention_seconds
+        before = CLOCK.now() - self.settings.audit_retention_seconds
         await anyio.to_thread.run_sync(partial(self.store.forget_audited, before, keep=self.settings.audit_entries))
 
     async def _forget_used_tokens(self) -> None:

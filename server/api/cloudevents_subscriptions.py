@@ -8,7 +8,6 @@ tickets, secrets, signatures, expiry. Bad requests have the status 400 here, as 
 """
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -48,6 +47,7 @@ from kindcast.server.api.subscriptions import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import entity_tag
+from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import DIALECTS, SEMANTIC_DIALECT
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.errors import UnknownSubscription
@@ -226,7 +226,7 @@ def _members(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(row: Row[Any]) -> dict[str, Any]:
-    over = row.expires_at <= time.time()
+    over = row.expires_at <= CLOCK.now()
     asked = row.expression
     filters = asked["filters"] if "filters" in asked else [{SEMANTIC_DIALECT: each} for each in asked.values()]
     told = {

@@ -4,7 +4,6 @@ A backtest evaluates an expression over the stored events. Each backtest is a jo
 """
 
 import asyncio
-import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
@@ -39,6 +38,7 @@ from kindcast.server.api.requests import (
 from kindcast.server.backtests import Asked, Backtests
 from kindcast.server.broker import Broker
 from kindcast.server.broker.publishing import EventMatches
+from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import (
     DecodedEvent,
     EventReader,
@@ -187,7 +187,7 @@ async def explain_verdict(
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
     with event_at("/event"):
         parts = await reader.take_apart(document, vocabulary, broker.reading_budget())
-    now = time.time()
+    now = CLOCK.now()
     published = [arrived(each.event, now) for each in parts]
     if len(parts) > MOST_EXPLAINED:
         detail = f"the document holds {len(parts):,} events: at most {MOST_EXPLAINED} can be explained at a time"

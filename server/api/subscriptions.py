@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -44,6 +43,7 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import NewSubscription, Written, as_records, entity_tag
+from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import EventReader, filters_to_tree
 from kindcast.server.delivery.message import EXPIRY_NOTICE, parse_cursor
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
@@ -324,7 +324,7 @@ def _protocol_of(sink: str, present: str | None) -> str:
 
 def ending(asked: _Ending, settings: Settings) -> float:
     """Returns the end time in Unix seconds. Raises `Problem` (422)."""
-    now = time.time()
+    now = CLOCK.now()
     if asked.expires_at is not None and asked.ttl_seconds is not None:
         raise _invalid("give expires_at or ttl_seconds, not both", "/expires_at", "/ttl_seconds")
     if asked.expires_at is None:
@@ -504,7 +504,7 @@ async def list_all(
 ) -> Response:
     """Lists a page of subscriptions in the order of their creation. The header Link has the next page. An auditor sees
     only the server of a sink."""
-    after, now, version = parse_page_cursor(cursor), time.time(), broker.vocabulary.version
+    after, now, version = parse_page_cursor(cursor), CLOCK.now(), broker.vocabulary.version
     wanted: tuple[str, ...] = () if status is None else (status,)
     if status in SHOWN_AS and reader_of(caller, broker).view is not None:
         wanted = SHOWN_AS[status]
@@ -595,7 +595,7 @@ async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
 
     row, waiting, since, undecided = await broker.read(read)
     counts = {"pending": waiting, "pending_since": moment(since), "waiting_for_operators": undecided}
-    told = _shown(row, broker.vocabulary.version, time.time()) | sink_for(caller, row) | counts
+    told = _shown(row, broker.vocabulary.version, CLOCK.now()) | sink_for(caller, row) | counts
     return answer(told | _kept_back(caller, broker, row, told), headers=_etag(row))
 
 
@@ -756,7 +756,7 @@ async def _create(
             }
     if row.secret is not None:
         created["secret"] = row.secret
-    shown = _shown(row, broker.vocabulary.version, time.time())
+    shown = _shown(row, broker.vocabulary.version, CLOCK.now())
     seen, vocabulary, operators = await recent_attributes(broker, reader), broker.vocabulary, broker.state.operators
 
     def advised() -> tuple[Note, ...]:
@@ -873,7 +873,7 @@ async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) ->
         rows = await broker.read(partial(_page, after=after))
         if not rows:
             return
-        now = time.time()
+        now = CLOCK.now()
         said = (_line(row, secrets=secrets) | sink_for(caller, row) for row in rows if row.expires_at > now)
         yield b"".join(msgspec.json.encode(each) + b"\n" for each in said)
 
@@ -916,7 +916,7 @@ def _current(row: Row[Any], broker: Broker, claim: Claim) -> Response:
 
 def _told(row: Row[Any], broker: Broker, caller: Caller | Claim) -> dict[str, Any]:
     """Returns a subscription as the user who changes it may see it."""
-    told = _shown(row, broker.vocabulary.version, time.time())
+    told = _shown(row, broker.vocabulary.version, CLOCK.now())
     return told | _kept_back(caller, broker, row, told)
 
 

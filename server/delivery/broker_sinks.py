@@ -28,6 +28,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from kindcast.server.clock import CLOCK
 from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, Binding, Content
 from kindcast.server.connectors.broker_url import SCHEMES, BrokerUrl, WrongUrl, parse_url
 from kindcast.server.connectors.broker_url import Protocol as Name
@@ -208,8 +209,8 @@ class BrokerSender:
             log.error("an attempt at a broker failed unexpectedly: %s\n%s", type(error).__name__, places)
             detail = "the attempt failed because of an error in the server: see the log of the server"
         else:
-            return Outcome(kind="delivered", at=time.time())
-        return Outcome(kind="failed", at=time.time(), detail=detail)
+            return Outcome(kind="delivered", at=CLOCK.now())
+        return Outcome(kind="failed", at=CLOCK.now(), detail=detail)
 
     async def close(self) -> None:
         """Closes all links. No attempt may be running."""

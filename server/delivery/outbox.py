@@ -158,7 +158,7 @@ class Endpoints:
                 yield
         finally:
             known.users -= 1
-            if not known.users and known.rests_until <= time.time():
+            if not known.users and known.rests_until <= CLOCK.now():
                 del self._known[endpoint]
 
     @asynccontextmanager
@@ -223,12 +223,12 @@ class Endpoints:
     def pause(self, endpoint: str, seconds: float) -> None:
         """Pauses all requests to the endpoint for some seconds."""
         known = self._endpoint(endpoint)
-        known.rests_until = max(known.rests_until, time.time() + seconds)
+        known.rests_until = max(known.rests_until, CLOCK.now() + seconds)
 
     def rests_until(self, endpoint: str) -> float:
         """Returns when the pause of the endpoint ends, in seconds since 1970; 0 if there is none."""
         known = self._known.get(endpoint)
-        return known.rests_until if known is not None and known.rests_until > time.time() else 0.0
+        return known.rests_until if known is not None and known.rests_until > CLOCK.now() else 0.0
 
     def _endpoint(self, endpoint: str) -> _Endpoint:
         return self._known.setdefault(endpoint, _Endpoint(asyncio.Semaphore(self._per_endpoint)))
@@ -313,7 +313,7 @@ class Courier:
             if subscriber is None or not page:
                 return None
             errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
-            if (due := self._due(subscriber, errors)) > time.time():
+            if (due := self._due(subscriber, errors)) > CLOCK.now():
                 return due
             after = subscriber.start
             written: asyncio.Future[None] | None = None
@@ -330,12 +330,12 @@ class Courier:
                         if (subscriber := await self._called(number)) is None:
                             return None
                         if _batch(subscriber) != asked:
-                            return time.time()  # the page must be grouped differently
+                            return CLOCK.now()  # the page must be grouped differently
                     if not (group := [match for match in group if match.position > subscriber.start]):
                         continue
                     if (fence := self.broker.leases.fence(number)) is None:
                         return None  # another server delivers
-                    if (due := self._due(subscriber, errors)) > time.time():
+                    if (due := self._due(subscriber, errors)) > CLOCK.now():
                         return due
                     sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
                     began = time.monotonic()
@@ -372,12 +372,12 @@ class Courier:
         if (subscriber := await self._called(number)) is None:
             return None
         errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
-        if (due := self._due(subscriber, errors)) > time.time():
+        if (due := self._due(subscriber, errors)) > CLOCK.now():
             return due
         if (fence := self.broker.leases.fence(number)) is None:
             return None
         gone = StoredMatch(damaged.position or subscriber.start, damaged.sequence, "", None, "")
-        outcome = Outcome(kind="failed", at=time.time(), detail=str(damaged))
+        outcome = Outcome(kind="failed", at=CLOCK.now(), detail=str(damaged))
         step = self._step(subscriber, subscriber.start, gone, outcome, errors, fence)
         await self.progress.add(step)
         return step.next_attempt_at
@@ -385,8 +385,8 @@ class Courier:
     def _due(self, subscriber: Subscriber, errors: int) -> float:
         """Returns when the next attempt may begin, in seconds since 1970: the latest of the time of the retry schedule,
         the end of the endpoint's pause, and the next times allowed by the subscription's throttling and by the sink's
-        rate."""
-        planned = subscriber.next_attempt_at if errors else None
+        rate. A failure in the future is ignored, like its schedule: the clock was set back since."""
+        planned = subscriber.next_attempt_at if errors and (subscriber.last_failure or 0.0) <= CLOCK.now() else None
         ready_at = self.senders[subscriber.protocol or DEFAULT_PROTOCOL].ready_at(subscriber.sink or "")
         return max(
             planned or 0.0, _throttled_until(subscriber), ready_at, self.endpoints.rests_until(_endpoint(subscriber))
@@ -486,7 +486,7 @@ def _throttled_until(subscriber: Subscriber) -> float:
     if subscriber.throttling is None:
         return 0.0
     last = max(subscriber.last_success or 0.0, subscriber.last_failure or 0.0)
-    return last + subscriber.throttling if last <= time.time() else 0.0
+    return last + subscriber.throttling if last <= CLOCK.now() else 0.0
 
 
 def _if_called(subscriber: Subscriber | None) -> Subscriber | None:
@@ -551,7 +551,7 @@ def _is_bare(subscriber: Subscriber) -> bool:
 
 def _addressed(subscriber: Subscriber, id: str, body: bytes, *, batch: bool = False) -> Delivery:
     protocolsettings, bare = subscriber.protocolsettings or {}, _is_bare(subscriber)
-    rotated = subscriber.old_secret is not None and (subscriber.old_secret_until or 0.0) > time.time()
+    rotated = subscriber.old_secret is not None and (subscriber.old_secret_until or 0.0) > CLOCK.now()
     return Delivery(
         sink=subscriber.sink or "",
         secret=subscriber.secret or "",
@@ -729,7 +729,7 @@ class Outbox:
         """Makes one attempt to send a notice, a CloudEvent of this type. It is no match and changes nothing in the
         subscription. It waits for a slot of the endpoint at most as long as an attempt may take. The subscription must
         have a sink."""
-        notice = notice_of(subscriber.id, type, id, time.time(), data)
+        notice = notice_of(subscriber.id, type, id, CLOCK.now(), data)
         failing = subscriber.consecutive_errors > 0
         try:
             async with AsyncExitStack() as slot:
@@ -742,7 +742,7 @@ class Outbox:
                 return Trial(id, outcome, time.monotonic() - began)
         except TimeoutError:
             detail = "not sent: earlier messages to this address still wait for their answers"
-            return Trial(id, Outcome(kind="failed", at=time.time(), detail=detail), 0.0)
+            return Trial(id, Outcome(kind="failed", at=CLOCK.now(), detail=detail), 0.0)
 
     async def run(self) -> None:
         """Delivers until `stop`. Then waits a moment for running attempts and stores their outcomes."""
@@ -767,7 +767,7 @@ class Outbox:
         """Returns the announced subscriptions with something to deliver. A subscription with a timer waits for its
         retry or its throttling, and another match does not change that."""
         announced, self._announced = self._announced, set()
-        changed, due_at = self._sinks.take_changed(), None if announced is None else time.time()
+        changed, due_at = self._sinks.take_changed(), None if announced is None else CLOCK.now()
         if announced is not None:
             announced -= self._timers.keys() - changed
             if not announced and not changed:
@@ -817,9 +817,9 @@ class Outbox:
                 log.exception(
                     "delivery to subscription number %d failed unexpectedly; next attempt in %g s", number, pause
                 )
-            again = time.time() + pause
+            again = CLOCK.now() + pause
         finally:
             del self._under_way[number]
         if again is not None and not self._stopping:
-            seconds = min(max(0.0, again - time.time()), LONGEST_TIMER_SECONDS)
+            seconds = min(max(0.0, again - CLOCK.now()), LONGEST_TIMER_SECONDS)
             self._timers[number] = asyncio.get_running_loop().call_later(seconds, self._start, number, group)

@@ -9,7 +9,6 @@ import contextlib
 import logging
 import signal
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -168,7 +167,7 @@ class ExpiryNotices:
 
     def _waits(self, subscriber: Subscriber) -> bool:
         """Whether an attempt failed and the next one is not due yet."""
-        return self._failed.get((subscriber.number, subscriber.expires_at), (0, 0.0))[1] > time.time()
+        return self._failed.get((subscriber.number, subscriber.expires_at), (0, 0.0))[1] > CLOCK.now()
 
     async def _tell(self, subscribers: list[Subscriber]) -> None:
         due = {each.number: each for each in subscribers}
@@ -195,7 +194,7 @@ class ExpiryNotices:
             data = {"subscription": subscriber.id, "expires_at": instant(subscriber.expires_at)}
             trial = await self._outbox.notify(subscriber, EXPIRING_TYPE, id, data)
             if trial.outcome.kind == "failed" and (delay := self._schedule.delay(failures + 1)) is not None:
-                self._failed[key] = failures + 1, time.time() + delay
+                self._failed[key] = failures + 1, CLOCK.now() + delay
                 return None
         return *key, fence
 

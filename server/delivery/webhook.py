@@ -14,7 +14,6 @@ import base64
 import logging
 import re
 import ssl
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from typing import Any, Literal
 import httpcore
 from standardwebhooks import Webhook
 
+from kindcast.server.clock import CLOCK
 from kindcast.server.security.egress import Connections, Resolver, Sink, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
@@ -168,9 +168,9 @@ class WebhookSender:
     def ready_at(self, sink: str) -> float:
         """Returns when the rate of the sink allows the next message, in seconds since 1970; 0 if it may be sent now."""
         if sink in self._asking:
-            return time.time() + ASKING_SECONDS
+            return CLOCK.now() + ASKING_SECONDS
         consent = self._consents.get(sink)
-        if consent is None or not consent.pause or consent.sent_at > time.time():
+        if consent is None or not consent.pause or consent.sent_at > CLOCK.now():
             return 0.0
         return consent.sent_at + consent.pause
 
@@ -181,7 +181,7 @@ class WebhookSender:
             if (consent := self._valid_consent(delivery.sink)) is None:
                 self._asking.add(delivery.sink)
             else:
-                consent.sent_at = time.time()
+                consent.sent_at = CLOCK.now()
         attempt = asyncio.create_task(self._attempt(delivery, told))
         self._attempts.add(attempt)
         attempt.add_done_callback(self._attempts.discard)
@@ -247,14 +247,14 @@ class WebhookSender:
                 return False
             if len(self._consents) >= MAX_CONSENTS:
                 self._consents.clear()
-            now, pause = time.time(), _pause(headers.get(b"webhook-allowed-rate"))
+            now, pause = CLOCK.now(), _pause(headers.get(b"webhook-allowed-rate"))
             self._consents[url] = _Consent(now + CONSENT_SECONDS, pause, sent_at=now)
             self._asking.discard(url)
         return True
 
     def _valid_consent(self, url: str) -> _Consent | None:
         consent = self._consents.get(url)
-        return consent if consent is not None and consent.until > time.time() else None
+        return consent if consent is not None and consent.until > CLOCK.now() else None
 
     @asynccontextmanager
     async def _requested(
@@ -315,7 +315,7 @@ def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[
 
 
 def _headers(delivery: Delivery) -> list[tuple[bytes, bytes]]:
-    now = datetime.now(UTC)
+    now = datetime.fromtimestamp(CLOCK.now(), UTC)
     secrets = [delivery.secret] if delivery.old_secret is None else [delivery.secret, delivery.old_secret]
     signature = " ".join(Webhook(each).sign(delivery.message_id, now, delivery.body.decode()) for each in secrets)
     headers = {name.lower(): value for name, value in delivery.protocolsettings.get("headers", {}).items()}
@@ -345,7 +345,7 @@ def _authorization(credential: Mapping[str, Any]) -> str:
 
 
 def _judge(answer: httpcore.Response) -> Outcome:
-    now, status = time.time(), answer.status
+    now, status = CLOCK.now(), answer.status
     if 200 <= status < 300:
         return Outcome(kind="delivered", at=now, status_code=status)
     if status == 410:
@@ -399,7 +399,7 @@ def _tell(told: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
 
 
 def _failure(detail: str) -> Outcome:
-    return Outcome(kind="failed", at=time.time(), detail=detail)
+    return Outcome(kind="failed", at=CLOCK.now(), detail=detail)
 
 
 def _network_words(error: Exception) -> str:

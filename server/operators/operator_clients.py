@@ -27,6 +27,7 @@ from sqlalchemy import Connection
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.model import Instant, Quantity
 from kindcast.semantic.operators import START_SECONDS, Cancellation, FailureKind, Operator, OperatorFailed, run, stop
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError
 from kindcast.server.operators.answers import Answered, DirectClient, Event, OperatorClient
 from kindcast.server.operators.registry import Entry, Registration, Registry
@@ -190,7 +191,7 @@ class Circuit:
 
     def __init__(
         self,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = CLOCK.now,
         *,
         claim: Callable[[], Awaitable[bool]] | None = None,
         changed: Callable[[], None] = lambda: None,

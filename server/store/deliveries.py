@@ -302,13 +302,14 @@ def awaiting_webhooks(
     connection: Connection, numbers: Collection[int] | None = None, *, due_at: float | None = None
 ) -> list[int]:
     """Returns the subscriptions among `numbers` (None: among all) that have a sink to call and a match that waits for
-    it. With `due_at`, subscriptions whose next attempt after a failure is later are left out."""
+    it. With `due_at`, subscriptions whose next attempt after a failure is later are left out, unless that failure is
+    later, too: then the clock was set back since."""
     statement = sa.select(subscriptions.c.number, _START).where(
         subscriptions.c.sink.is_not(None), subscriptions.c.status.in_(PUSHED_STATUSES)
     )
     if due_at is not None:
-        later = (subscriptions.c.status == "failing") & (sa.func.coalesce(subscriptions.c.next_attempt_at, 0) > due_at)
-        statement = statement.where(~later)
+        failing = (subscriptions.c.status == "failing") & (sa.func.coalesce(subscriptions.c.last_failure, 0) <= due_at)
+        statement = statement.where(~(failing & (sa.func.coalesce(subscriptions.c.next_attempt_at, 0) > due_at)))
     if numbers is None or len(numbers) > MANY_NUMBERS:
         called = {
             number: start for number, start in connection.execute(statement) if numbers is None or number in numbers

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from sqlalchemy import Connection
 
-from kindcast.server.clock import CLOCK
+from kindcast.server.clock import CLOCK, instant
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import ledger
@@ -46,6 +46,38 @@ def test_clock_that_jumps_ahead_ends_nothing_until_it_is_confirmed(
             assert publish(client, price=5) == 0
             assert show(client, mine).status_code in (200, 404)
             assert len(client.get("/v1/events").json()["events"]) == 1
+    finally:
+        monkeypatch.undo()
+        CLOCK.restart()
+
+
+def test_clock_that_was_wrong_for_a_while_delays_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile all answers go by the counted time, and so do lifetimes, signatures and the export. A failure in the
+    future, written by a clock that was wrong from the start, does not delay the next attempt."""
+    real, quiet = time.time, {"allow_private_sinks": True, "webhook_delays_seconds": (3_600.0,)}
+    try:
+        with running_receiver() as receiver:
+            with running_application(tmp_path, **quiet) as client:
+                mine = subscribe(client, "price >= 1", ttl_seconds=DAYS, sink=receiver.script("/hook", 500))
+                monkeypatch.setattr(time, "time", lambda: real() + 10 * DAYS)
+                monkeypatch.setattr(CLOCK, "_wall", time.time)
+                assert show(client, mine).json()["status"] == "active"
+                assert client.get("/v1/subscriptions/export").text.count("\n") == 1
+                assert subscribe(client, "price >= 9", ttl_seconds=DAYS)["expires_at"] < instant(real() + 2 * DAYS)
+                publish(client, price=1)
+                (request,) = receiver.wait_for("/hook", 1)
+                assert abs(int(request.headers["webhook-timestamp"]) - real()) < DAYS
+                receiver.wait_until(lambda: show(client, mine).json()["status"] == "failing", "the outcome")
+                assert show(client, mine).json()["next_attempt_at"] < instant(real() + DAYS)
+            monkeypatch.undo()
+            CLOCK.restart()
+            with closing(sqlite3.connect(tmp_path / "kindcast.db")) as database, database:
+                later = "UPDATE subscriptions SET last_failure = ?, next_attempt_at = ? WHERE status = 'failing'"
+                assert database.execute(later, (real() + DAYS, real() + 2 * DAYS)).rowcount == 1
+            with running_application(tmp_path, **quiet):
+                receiver.wait_for("/hook", 2)
     finally:
         monkeypatch.undo()
         CLOCK.restart()

@@ -76,6 +76,38 @@ def test_journeys_work_and_every_page_is_sound(scheme: str, width: int, height: 
 
 
 @pytest.mark.slow
+def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(tmp_path: Path) -> None:
+    """Also the last of many subscriptions, whose first messages are older than the retention; each message once."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser:
+        with running_app(tmp_path / "data", retention_seconds=0.1, sweep_seconds=0.05) as address:
+            lines = "\n".join('{"expression": "n = 1"}' for _ in range(201))
+            made = httpx.post(f"{address}/v1/subscriptions/import", content=lines).json()["created"][-1]["id"]
+            httpx.post(f"{address}/v1/events", json={"n": 1, "word": "early"}).raise_for_status()
+            waiting = f"{address}/v1/subscriptions/{made}/events"
+            browser.until(lambda: httpx.get(waiting).status_code == 410, "the retention")
+        with running_app(tmp_path / "data") as address:
+            browser.open(f"{address}/console#/live?subscription={made}")
+            browser.wait(f"[...document.querySelectorAll('select')].some((each) => each.value === '{made}')")
+            httpx.post(f"{address}/v1/events", json={"n": 1, "word": "late"}).raise_for_status()
+            browser.see("late", within=".stream")
+            browser.run(
+                """
+                for (const hidden of [true, false]) {
+                    Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+                    document.dispatchEvent(new Event("visibilitychange"));
+                }
+                """
+            )
+            httpx.post(f"{address}/v1/events", json={"n": 1, "word": "last"}).raise_for_status()
+            browser.see("last", within=".stream")
+            assert browser.run("return document.querySelectorAll('.event').length") == 2
+            browser.open(f"{address}/console#/deliveries/{made}")
+            browser.see(made)
+        browser.see("The server does not answer.", within="#said")
+
+
+@pytest.mark.slow
 def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -> None:
     """A page of another origin on the same machine can neither publish nor show the console in a frame."""
     (tmp_path / "a").mkdir()

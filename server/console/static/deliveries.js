@@ -57,7 +57,7 @@ async function one(id) {
       dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, JSON.stringify(each.event.data ?? each.event).slice(0, 200)), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
   }
   await draw();
-  every(5000, () => { if (![ticket, since].includes(document.activeElement)) draw().catch(() => {}); });
+  every(5000, async () => { if (![ticket, since].includes(document.activeElement)) await draw(); });
   return frame;
 }
 const lasting = (seconds) => {

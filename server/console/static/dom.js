@@ -103,29 +103,47 @@ export async function job(started, tell = () => {}, where = "jobs/") {
   return told.result;
 }
 
-// A stream of server-sent events. A page that is not seen holds none: a browser allows a server six connections only.
-export function events(path, name, listener) {
-  let source = null;
+// A stream of server-sent events. A page that is not seen holds none: a browser allows a server six connections only. It
+// goes on after the last message. If the server refuses it, it is tried again, from where `after` says.
+const AGAIN = 3000;
+export function events(path, name, listener, after = (last) => last) {
+  let source = null, last = "", over = false;  // only streams of subscriptions have ids, and their paths no query
   const close = () => { source?.close(); source = null; };
   const open = () => {
-    if (source || document.hidden) return;
-    source = new EventSource("v1/" + path);
-    source.addEventListener(name, (event) => listener(JSON.parse(event.data)));
-    source.addEventListener("error", () => { if (source?.readyState === EventSource.CLOSED) get("session").then((session) => { if (!session.who) state.signedOut(); }, () => {}); });
+    if (source || over || document.hidden) return;
+    const mine = source = new EventSource("v1/" + path + (last && "?" + query({ after: last })));
+    mine.addEventListener(name, (event) => { last = event.lastEventId || last; listener(JSON.parse(event.data)); });
+    mine.addEventListener("error", async () => {
+      if (mine.readyState !== EventSource.CLOSED || source !== mine) return;
+      close();
+      try {
+        const session = await get("session");
+        if (!session.who) { state.signedOut(); return; }
+        const from = await after(last);
+        if (from !== last) { last = from; open(); return; }
+      } catch { /* the server is away */ }
+      setTimeout(open, AGAIN);
+    });
   };
   const seen = () => (document.hidden ? close() : open());
   document.addEventListener("visibilitychange", seen);
   open();
-  const stream = { close: () => { close(); document.removeEventListener("visibilitychange", seen); } };
+  const stream = { close: () => { over = true; close(); document.removeEventListener("visibilitychange", seen); } };
   atEnd(stream.close);
   return stream;
 }
 
 // Called when the page is left.
 export const atEnd = (cleanup) => state.cleanups.push(cleanup);
+// Draws a page again and again. While this fails, the page says so: what it shows is no longer true.
 export function every(milliseconds, work) {
-  const timer = setInterval(() => { if (!document.hidden) work(); }, milliseconds);
-  atEnd(() => clearInterval(timer));
+  const lost = note("bad");
+  let over = false;
+  const timer = setInterval(async () => {
+    if (document.hidden) return;
+    try { await work(); lost.remove(); } catch (error) { if (!over) document.getElementById("said").append(fill(lost, error.message)); }
+  }, milliseconds);
+  atEnd(() => { over = true; clearInterval(timer); lost.remove(); });
 }
 
 // ── tickets ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,5 @@
 // Health: a day of measurements as plots, and the operators.
-import { card, empty, every, figure, get, h, how, number, plot, renew, t, table, tag } from "./dom.js";
+import { card, empty, every, figure, get, h, how, note, number, plot, renew, t, table, tag } from "./dom.js";
 
 const bytes = (value) => { const units = ["B", "KB", "MB", "GB", "TB"]; let place = 0; while (value >= 1024 && place < 4) { value /= 1024; place++; } return `${number(value, value < 10 ? 1 : 0)} ${units[place]}`; };
 const seconds = (value) => (value === 0 ? "0 s" : value < 0.001 ? `${number(value * 1e6)} µs` : value < 1 ? `${number(value * 1000, 1)} ms` : `${number(value, 2)} s`);
@@ -15,10 +15,11 @@ const NAMES = () => ({
 export async function page() {
   const figures = h("div", {}), plots = h("div", { class: "plots" }), operators = h("div", {});
   async function draw() {
-    const [told, ready, known] = await Promise.all([get("series?points=480"), fetch("readyz").then((answer) => answer.json()), get("operators")]);
+    const [told, known] = await Promise.all([get("series?points=480"), get("operators")]);
+    const ready = await (await fetch("readyz")).json();
     const names = NAMES(), last = (name) => told.series[name]?.values.at(-1);
     const shown = (name) => (last(name) == null ? "–" : names[name][1](last(name)));
-    renew(figures, h("div", { class: "figures" }, figure(t("state"), ready.status === "ready" ? t("ready") : ready.detail ?? t("not ready"), "readyz", "kindcast status"),
+    renew(figures, ready.warning && note("warn", ready.warning), h("div", { class: "figures" }, figure(t("state"), ready.status === "ready" ? t("ready") : ready.detail ?? t("not ready"), "readyz", "kindcast status"),
       ["events_per_second", "match_p99_seconds", "matches_pending", "webhook_lag_seconds", "dead_letters", "queue_waiting", "index_bytes", "database_bytes"].map((name) => figure(names[name][0], shown(name), "v1/series"))));
     renew(plots, told.times.length > 1 ? Object.entries(names).filter(([name]) => told.series[name].values.some((each) => each != null)).map(([name, [text, unit]]) => plot(text, told.times, told.series[name].values, unit)).concat(Object.entries(told.operators).flatMap(([name, learned]) => [plot(t("{0}: learned seconds of a call", name), told.times, learned.cost, seconds), plot(t("{0}: share of calls answered with yes", name), told.times, learned.selectivity, share)])) : empty(t("The first measurements come within a minute.")));
     const used = known.operators.filter((each) => each.subscriptions > 0 || each.learned.calls > 0);
@@ -26,6 +27,6 @@ export async function page() {
       : empty(t("No subscription calls an operator. {0} are known.", number(known.operators.length))), how("v1/operators", "kindcast operator list")));
   }
   await draw();
-  every(15000, () => draw().catch(() => {}));
+  every(15000, draw);
   return [h("h1", {}, t("Health")), figures, h("h2", {}, t("The last day")), plots, how("v1/series"), operators];
 }

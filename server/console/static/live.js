@@ -5,13 +5,15 @@ const ROWS = 200;
 
 export async function page(rest, parameters) {
   const { subscriptions } = await get("subscriptions?limit=200");
+  const asked = parameters.get("event") ? null : parameters.get("subscription");
+  if (asked && may("receive") && !subscriptions.some((each) => each.id === asked)) subscriptions.push(await get("subscriptions/" + encodeURIComponent(asked)));
   const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" });
   const filter = h("input", { type: "search", oninput: () => draw() }), only = h("input", { type: "checkbox", onchange: () => draw() });
   const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => connect() });
-  const followed = h("select", { onchange: () => connect() }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === parameters.get("subscription") && !parameters.get("event") }, each.metadata?.name ? `${each.metadata.name} (${each.id})` : each.id)));
+  const followed = h("select", { onchange: () => connect() }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === asked }, each.metadata?.name ? `${each.metadata.name} (${each.id})` : each.id)));
   let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
 
-  const data = (each) => (each.event ? JSON.stringify(each.event.data ?? each.event) : t("(a large event)"));
+  const data = (each) => (each.event ? JSON.stringify(each.event.data ?? each.event) : may("see-payloads") ? t("(a large event)") : `${each.source} ${each.type}`);
   const fits = (each) => (!only.checked || each.matched !== 0)  /* null: not told to this role */ && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
   function row(each) {
     return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => open(each.sequence) },
@@ -36,7 +38,7 @@ export async function page(rest, parameters) {
     stream?.close();
     seen = []; held = []; skipped = 0;
     if (followed.value) {
-      stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, event: message.event }]));
+      stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, event: message.event }]), (last) => stored(followed.value, last));
     } else if (may("see-events")) {
       const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(message.events, message.skipped));
       const fits = (row) => !source.value || row.source === source.value;
@@ -64,6 +66,9 @@ export async function page(rest, parameters) {
     card(h("div", { class: "row top" }, field(t("Follow"), followed), field(t("Only this source"), source), field(t("Filter"), filter)), h("div", { class: "row" }, h("label", { class: "inline" }, only, t("only events that matched")), hold), told, how("v1/events/stream", "kindcast events")),
     h("div", { class: "columns" }, card(h("h2", {}, t("Events")), rows), side)];
 }
+
+// The cursor to go on from: `last`, or the oldest that is still stored.
+const stored = (id, last) => get(`subscriptions/${id}/events?` + query({ limit: 1, after: last })).then(() => last, (error) => error.document?.oldest ?? last);
 
 async function recent() {
   const series = await get("events/recent?limit=50").catch(() => ({ events: [] }));

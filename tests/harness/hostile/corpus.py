@@ -25,7 +25,7 @@ __all__ = [
 MILLION = 1_000_000
 DEEP = 100_000
 SHARE = 1 if os.environ.get("KINDCAST_HOSTILE_WHOLE") else 20
-"""Graphs that are read whole have a twentieth of their statements in `make test`, and all in `make campaign hostile`."""
+"""Large documents have a twentieth of their statements in `make test`, and all in `make campaign hostile`."""
 
 OWL = "http://www.w3.org/2002/07/owl#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"

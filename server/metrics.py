@@ -1,8 +1,8 @@
 """Metrics for /metrics, and the measurements of one day for /v1/series.
 
 /metrics has counters of this process, and totals and gauges read from the store on request. While the store cannot be
-read, only those of the process. No metric has a label for a
-subscription, a concept or an event type, because users decide how many there are.
+read, it has only those of the process. No metric has a label for a subscription, a concept or an event type, because
+users decide how many there are.
 
     totals of the store, metrics of the process ──a sample──▶ rings ──▶ GET /v1/series
 

@@ -4,7 +4,8 @@
                                             │                 a log too, or the open files of a shell's command
                                             └── tells the test its number, and how it ended
 
-To import the server takes longer than all else that most tests do with one. Other tests start it as a user does.
+To import the server and to load its kernels takes longer than all else that most tests do with one. Other tests start
+it as a user does.
 """
 
 import contextlib

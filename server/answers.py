@@ -144,10 +144,12 @@ class TestDelivery(TypedDict):
 
 class SubscriptionState(Subscription):
     """The state of a subscription. `pending` is the number of its waiting messages, and `pending_since` the time when
-    the event of the oldest was accepted."""
+    the event of the oldest was accepted. `discarded` is the number of messages that were deleted because of their age
+    before they were delivered or acknowledged."""
 
     pending: int
     pending_since: str | None
+    discarded: int
     waiting_for_operators: int
 
 

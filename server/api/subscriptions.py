@@ -57,7 +57,7 @@ from kindcast.server.security.permissions import check_visible, hidden_in
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
-from kindcast.server.store.deliveries import position_before, waits_since
+from kindcast.server.store.deliveries import count_undelivered, position_before, waits_since
 from kindcast.server.strict_json import MalformedJson, decode, depth_within
 
 __all__ = [
@@ -582,19 +582,22 @@ async def import_lines(
 
 @router.get("/{id}", summary="One subscription")
 async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
-    """Returns a subscription: its expression, status, counters and last failure, the number of waiting messages, and
-    since when they wait."""
+    """Returns a subscription: its expression, status, counters and last failure, the number of waiting messages, since
+    when they wait, and the number of messages that were deleted because of their age before they were delivered."""
 
-    def read(connection: Connection) -> tuple[Row[Any], int, float | None, int]:
+    def read(connection: Connection) -> tuple[Row[Any], dict[str, Any]]:
         row = subscriptions.find_subscription(connection, id)
         if row is None:
             raise UnknownSubscription(id)
-        undecided = pending_store.count_waiting(connection, row.number)
         waiting = subscriptions.count_pending(connection, row.number)
-        return row, waiting, waits_since(connection, row.number) if waiting else None, undecided
+        return row, {
+            "pending": waiting,
+            "pending_since": moment(waits_since(connection, row.number) if waiting else None),
+            "discarded": count_undelivered(connection, row.number),
+            "waiting_for_operators": pending_store.count_waiting(connection, row.number),
+        }
 
-    row, waiting, since, undecided = await broker.read(read)
-    counts = {"pending": waiting, "pending_since": moment(since), "waiting_for_operators": undecided}
+    row, counts = await broker.read(read)
     told = _shown(row, broker.vocabulary.version, CLOCK.now()) | sink_for(caller, row) | counts
     return answer(told | _kept_back(caller, broker, row, told), headers=_etag(row))
 
@@ -984,7 +987,10 @@ def sink_for(caller: Caller, row: Row[Any]) -> dict[str, Any]:
     return {"sink": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{CUT}"}
 
 
-COUNTERS = ("times_sent", "times_failed", "consecutive_errors", "undecided", "pending", "waiting_for_operators")
+COUNTERS = (
+    *("times_sent", "times_failed", "consecutive_errors", "undecided"),
+    *("pending", "discarded", "waiting_for_operators"),
+)
 OF_MATCHES = (
     *("last_success", "last_failure", "last_error", "next_attempt_at", "pending_since"),
     *("last_undecided", "last_undecided_reason", "last_undecided_kind"),

@@ -5,9 +5,10 @@ reader's connection. Functions that write (such as `acknowledge`, `record_progre
 inside `Broker.execute`.
 
     matches --read_matches, after `acked`--> pull, stream, webhook --acknowledge, record_progress--> subscriptions.acked
-    matches --too old, discard_matches--> discarded: up to where, so that no loss goes unnoticed
+    matches --too old, discard_matches--> discarded: up to where; undelivered: how many; so that no loss goes unnoticed
 """
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -35,6 +36,7 @@ __all__ = [
     "Subscriber",
     "acknowledge",
     "awaiting_webhooks",
+    "count_undelivered",
     "discard_matches",
     "discarded",
     "due_notices",
@@ -48,10 +50,13 @@ __all__ = [
     "read_matches",
     "record_progress",
     "replay",
+    "undelivered",
     "waits_since",
     "webhooks_wait_since",
     "with_sinks",
 ]
+
+_log = logging.getLogger("kindcast.store")
 
 NUMBERS_PER_QUERY = 500
 """The maximum number of subscription numbers in one IN list. It is far below SQLite's limit of parameters, and large
@@ -68,6 +73,13 @@ discarded = Table(
     metadata,
     Column("subscription", sa.BigInteger, primary_key=True, autoincrement=False),
     Column("through", sa.BigInteger, nullable=False),  # its last match deleted for its age
+)
+
+undelivered = Table(
+    "undelivered",
+    metadata,
+    Column("subscription", sa.BigInteger, primary_key=True, autoincrement=False),
+    Column("matches", sa.BigInteger, nullable=False),  # deleted for their age before they were delivered
 )
 
 _START = sa.case(
@@ -163,6 +175,11 @@ _ATTEMPT = attempts.insert().values(
 _DISCARDED = sa.text(
     "INSERT INTO discarded (subscription, through) VALUES (:number, :through) "
     "ON CONFLICT (subscription) DO UPDATE SET through = excluded.through"
+)
+
+_UNDELIVERED = sa.text(
+    "INSERT INTO undelivered (subscription, matches) VALUES (:number, :matches) "
+    "ON CONFLICT (subscription) DO UPDATE SET matches = undelivered.matches + excluded.matches"
 )
 
 
@@ -440,12 +457,29 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
 
 def discard_matches(connection: Connection, before: int) -> int:
     """Deletes all matches below the position `before`, which `end_of_discard` returned. Stores the last deleted match
-    of each subscription, so that a reader with an older cursor is told of the loss. Returns how many of the matches
-    were pending."""
-    lost, pending = discard_before(connection, before)
+    of each subscription, so that a reader with an older cursor is told of the loss, and how many were pending. Returns
+    how many of all matches were pending."""
+    lost = discard_before(connection, before)
     if lost:
-        connection.execute(_DISCARDED, [{"number": number, "through": through} for number, through in lost.items()])
-    return pending
+        connection.execute(_DISCARDED, [{"number": number, "through": each} for number, (each, _) in lost.items()])
+    pending = {number: count for number, (_, count) in lost.items() if count}
+    if pending:
+        connection.execute(_UNDELIVERED, [{"number": number, "matches": count} for number, count in pending.items()])
+        webhooks = with_sinks(connection, pending)
+        if webhooks:
+            count = sum(pending[number] for number in webhooks)
+            _log.warning(
+                "%d messages of %d subscriptions with a sink were deleted because of their age, undelivered",
+                count,
+                len(webhooks),
+            )
+    return sum(pending.values())
+
+
+def count_undelivered(connection: Connection, number: int) -> int:
+    """Returns how many matches of a subscription were deleted because of their age before they were delivered."""
+    found = connection.execute(sa.select(undelivered.c.matches).where(undelivered.c.subscription == number))
+    return found.scalar_one_or_none() or 0
 
 
 def _count_delivered(connection: Connection, number: int, after: int, through: int, *, sign: int = 1) -> None:

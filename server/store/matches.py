@@ -531,24 +531,24 @@ def end_of_discard(connection: Connection, number: int, *, at_most: int) -> int 
     return number
 
 
-def discard_before(connection: Connection, number: int) -> tuple[dict[int, int], int]:
-    """Deletes the matches at positions below `number`. Returns the last deleted position of each subscription, and how
-    many of the matches were pending. Cost: some ns per match, and one query of the subscriptions. This changes blocks:
-    code that undoes it must call `MatchCache.forget`."""
+def discard_before(connection: Connection, number: int) -> dict[int, tuple[int, int]]:
+    """Deletes the matches at positions below `number`. Returns of each subscription its last deleted position, and how
+    many of its deleted matches were pending. Cost: some ns per match, and one query of the subscriptions. This changes
+    blocks: code that undoes it must call `MatchCache.forget`."""
     parts = _runs(connection, 0, number - 1)
-    lost: dict[int, int] = {}
-    pending = 0
+    lost: dict[int, tuple[int, int]] = {}
     if parts:
         cursors = _cursors(connection, np.unique(parts[0].subscriptions))
         numbers, acked = _arrays(cursors)
-        lost = dict(zip(numbers.tolist(), parts[0].last_of(numbers).tolist(), strict=True))
-        pending = int(parts[0].count_after(numbers, acked).sum())
+        pending = parts[0].count_after(numbers, acked)
+        through = parts[0].last_of(numbers)
+        lost = dict(zip(numbers.tolist(), zip(through.tolist(), pending.tolist(), strict=True), strict=True))
     connection.execute(delete(match_lists).where(match_lists.c.position < number))
     connection.execute(delete(posting_pages).where(posting_pages.c.last < number))
     connection.execute(
         update(ledger).where(ledger.c.kept_from < number).values(kept_from=number, folds=ledger.c.folds + 1)
     )
-    return lost, pending
+    return lost
 
 
 def _cursors(connection: Connection, numbers: Numbers) -> dict[int, int]:

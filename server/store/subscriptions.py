@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from kindcast.server.store import pending as pending_store
-from kindcast.server.store.deliveries import discarded
+from kindcast.server.store.deliveries import discarded, undelivered
 from kindcast.server.store.matches import count_matches
 from kindcast.server.store.tables import (
     attempts,
@@ -162,7 +162,8 @@ def delete_subscription(connection: Connection, number: int, *, at_most: int) ->
         "parked_withdrawn": pending_store.withdraw_subscription(connection, number),
         "discarded": count_matches(connection, number, after=acked),
     }
-    connection.execute(delete(discarded).where(discarded.c.subscription == number))
+    for table in (discarded, undelivered):
+        connection.execute(delete(table).where(table.c.subscription == number))
     connection.execute(delete(operator_uses).where(operator_uses.c.subscription == number))
     connection.execute(delete(subscriptions).where(subscriptions.c.number == number))
     over = erase_attempts(connection, number, at_most=at_most)

@@ -83,15 +83,20 @@ def test_expired_subscription_is_purged_after_the_grace_period(tmp_path: Path) -
         assert "kindcast_matches_pending 0.0" in metrics
 
 
-def test_retention_deletes_old_events_and_says_so(tmp_path: Path) -> None:
-    """Events older than the retention are gone, delivered or not; sequences go on, also after a restart."""
+def test_retention_deletes_old_events_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Events older than the retention are gone, delivered or not; sequences go on, also after a restart. The owner of a
+    subscription sees how many of its messages were lost, and the log has those of webhooks."""
     with running_application(tmp_path, retention_seconds=0.2, sweep_seconds=0.05) as client:
         created = subscribe(client, "n exists")
+        webhook = subscribe(client, "n exists", sink="https://sink.example/hook")
         publish(client, n=1)
         eventually(lambda: client.get("/v1/events").json()["events"] == [])
-        assert "kindcast_matches_discarded_total 1.0" in client.get("/metrics").text
+        assert "kindcast_matches_discarded_total 2.0" in client.get("/metrics").text
         assert client.get(f"/v1/subscriptions/{created['id']}/events?after=0").status_code == 410
+        assert (show(client, webhook).json()["discarded"], show(client, webhook).json()["pending"]) == (1, 0)
+        assert "1 messages of 1 subscriptions with a sink were deleted" in caplog.text
     with running_application(tmp_path) as client:
+        assert [show(client, each).json()["discarded"] for each in (created, webhook)] == [1, 1]
         publish(client, n=2)
         assert [each["sequence"] for each in client.get("/v1/events").json()["events"]] == [2]
 

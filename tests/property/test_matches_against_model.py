@@ -6,6 +6,7 @@ is asked: what a subscription gets, what waits for it, who got an event.
 
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,13 +37,14 @@ class Model:
     got: dict[int, tuple[int, dict[int, str | None]]] = field(default_factory=dict)
     acked: dict[int, int] = field(default_factory=lambda: dict.fromkeys(NUMBERS, 0))
     lost: dict[int, int] = field(default_factory=dict)
+    undelivered: Counter[int] = field(default_factory=Counter)
     sequence: int = 0
 
     def positions(self, number: int, after: int = 0) -> list[int]:
         return [at for at, (_, to) in sorted(self.got.items()) if number in to and at > after]
 
     def copy(self) -> "Model":
-        return Model(dict(self.got), dict(self.acked), dict(self.lost), self.sequence)
+        return Model(dict(self.got), dict(self.acked), dict(self.lost), Counter(self.undelivered), self.sequence)
 
 
 class Store:
@@ -103,6 +105,7 @@ class Store:
         assert deliveries.discard_matches(connection, number) == pending
         for at in sorted(gone):
             model.lost |= {one: at for one in gone[at] if one in model.acked}
+            model.undelivered.update(one for one in gone[at] if one in model.acked and at > model.acked[one])
             del model.got[at]
 
     def some_matches(self) -> dict[int, str | None]:
@@ -190,6 +193,8 @@ def agree(connection: Connection, model: Model) -> None:
         assert [*everybody.get(event, ())] == sorted(numbers), event
     lost = {row.subscription: row.through for row in connection.execute(select(deliveries.discarded))}
     assert lost == model.lost
+    undelivered = connection.execute(select(deliveries.undelivered)).all()
+    assert {row.subscription: row.matches for row in undelivered} == model.undelivered
 
 
 def event_row(sequence: int) -> EventRow:

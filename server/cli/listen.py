@@ -277,7 +277,9 @@ def _follow(
 
     after = _kept(client, id, after)
     messages = client.listen(id, after=after) if wait is None else _while_they_come(client, id, after, wait)
-    write_messages(itertools.islice(messages, count), form, columns, acknowledge)
+    found = write_messages(itertools.islice(messages, count), form, columns, acknowledge)
+    if wait is None and found != count:
+        output.hint(f"{id} has expired: no more messages come until it is renewed")
 
 
 def matches(

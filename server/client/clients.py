@@ -56,6 +56,12 @@ year of tries."""
 
 
 _REFUSALS: Mapping[str, Mapping[str, Any]] = {
+    "deleted": {
+        "type": "https://kindcast.dev/problems/unknown-subscription",
+        "title": "Unknown subscription",
+        "status": 404,
+        "detail": "the stream ended because the subscription was deleted",
+    },
     "damaged": {
         "type": "https://kindcast.dev/problems/record-damaged",
         "title": "Record damaged",
@@ -69,8 +75,7 @@ _REFUSALS: Mapping[str, Mapping[str, Any]] = {
         "detail": "the stream ended because the subscription uses an attribute that is hidden from the role now",
     },
 }
-"""The error that is raised if the stream ends for this reason: the subscription is still there, and may have more
-messages."""
+"""The error that is raised if the stream ends for this reason. It is the error that the next request would get."""
 
 
 class StreamReader:
@@ -79,7 +84,7 @@ class StreamReader:
     def __init__(self, after: str | int | None) -> None:
         self.cursor = None if after is None else str(after)
         self.ended = False
-        """Whether the server ended the stream for good: the subscription was deleted or expired."""
+        """Whether the server ended the stream for good."""
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._failures = 0
         self._rest = b""
@@ -97,7 +102,7 @@ class StreamReader:
 
     def feed(self, chunk: bytes) -> Iterator[answers.Message]:
         """Takes the next bytes, and yields the messages that they complete. `cursor` is that of the last yielded
-        message. Raises `ProblemError` if the server ends the stream of a subscription that is still there.
+        message. Raises `ProblemError` if the server ends the stream for another reason than expiry or a restart.
 
         Only line feeds end a line. `str.splitlines` would also split at characters that JSON text may contain (U+2028).
         """
@@ -216,8 +221,8 @@ class Client(Calls):
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[answers.Message]:
         """Yields messages as they arrive, without end. A broken connection is reopened at the last cursor.
 
-        Ends when the subscription is deleted or expires. Raises `ProblemError` if the server refuses permanently, and
-        if the next event is damaged.
+        Ends when the subscription expires. Raises `ProblemError` if the subscription is deleted (404), if the server
+        refuses permanently, and if the next event is damaged.
         """
         reader = StreamReader(after)
         while not reader.ended:

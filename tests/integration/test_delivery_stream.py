@@ -1,5 +1,6 @@
 """Server-sent events, over HTTP."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kindcast import Client, ProblemError
+from kindcast import AsyncClient, Client, ProblemError
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
 
@@ -132,15 +133,27 @@ def test_stream_of_nobody_is_not_found(client: Client) -> None:
 
 
 def test_stream_ends_when_the_subscription_is_deleted(client: Client) -> None:
-    """The last event says why; `listen` ends too."""
+    """The last event says why, and `listen` of both clients raises."""
     id = client.subscribe("number exists")["id"]
     publish(client, 1)
+    messages = client.listen(id)
+    next(messages)
+
+    async def listen() -> None:
+        async with AsyncClient(client.server) as other:
+            async for _ in other.listen(id):
+                client.unsubscribe(id)
+
     with stream(client, id) as answer:
         lines = answer.iter_lines()
         lines_until(lines, "id: ")
-        client.unsubscribe(id)
+        with pytest.raises(ProblemError, match="was deleted"):
+            asyncio.run(listen())
         assert 'data: {"reason":"deleted"}' in lines_until(lines, 'data: {"reason"')
         assert list(lines) == [""]
+    with pytest.raises(ProblemError, match="was deleted") as told:
+        next(messages)
+    assert told.value.status == 404
 
 
 def test_stream_ends_when_the_subscription_expires(client: Client) -> None:

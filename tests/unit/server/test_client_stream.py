@@ -64,16 +64,19 @@ def test_reader_without_cursor_asks_for_none() -> None:
 def test_reader_end_by_reason() -> None:
     """A stream that ends because the server stops goes on; one whose subscription ended does not."""
     ended = {}
-    for reason in ("shutdown", "gone", "deleted", "expired"):
+    for reason in ("shutdown", "gone", "expired"):
         reader = StreamReader(None)
         assert list(reader.feed(format_sse_event(event="end", data_str=f'{{"reason":"{reason}"}}'))) == []
         ended[reason] = reader.ended
-    assert ended == {"shutdown": False, "gone": False, "deleted": True, "expired": True}
+    assert ended == {"shutdown": False, "gone": False, "expired": True}
 
 
-@pytest.mark.parametrize(("reason", "type"), [("damaged", "record-damaged"), ("hidden", "hidden-attribute")])
-def test_reader_end_of_a_subscription_that_is_there_is_an_error(reason: str, type: str) -> None:
-    """Else nobody would know that there are more messages."""
+@pytest.mark.parametrize(
+    ("reason", "type"),
+    [("damaged", "record-damaged"), ("hidden", "hidden-attribute"), ("deleted", "unknown-subscription")],
+)
+def test_reader_end_before_its_time_is_an_error(reason: str, type: str) -> None:
+    """Else nobody would know that there are more messages, or that no more come."""
     with pytest.raises(ProblemError, match=reason) as told:
         list(StreamReader(None).feed(format_sse_event(event="end", data_str=f'{{"reason":"{reason}"}}')))
     assert told.value.type.endswith(type)

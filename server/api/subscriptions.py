@@ -625,8 +625,9 @@ async def change(
     ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
-    """Changes sink, delivery options, metadata or end time. The answer to the first sink has the webhook `secret`. The
-    expression cannot be changed: create another subscription instead."""
+    """Changes sink, delivery options, metadata or end time. The answer to the first sink has the webhook `secret`. With
+    another sink, `protocolsettings` or `sinkcredential`, a failing or disabled webhook is active again and tried at
+    once. The expression cannot be changed: create another subscription instead."""
     body = await json_object(request, settings)
     present = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
     values = read_change(body, settings, present)

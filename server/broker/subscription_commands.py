@@ -311,11 +311,16 @@ def redrive(group: Group, id: str, ticket: Claim | str | None) -> tuple[Row[Any]
     return resume(group, id, ticket), subscriptions.count_pending(group.connection, live.number)
 
 
+_WHERE = ("sink", "protocol", "protocolsettings", "sinkcredential")
+"""The columns that say where messages are sent and how."""
+
+
 def update(
     group: Group, id: str, ticket: Claim | str | None, values: Mapping[str, Any], sweeper: Sweeper, tags: Tags = None
 ) -> Row[Any]:
     """Changes sink, delivery options, metadata or end time. (Use `renew` for the end time of an expired subscription.)
-    A `secret` among the values is used only if the subscription has none and gets a sink; an existing secret stays.
+    If the sink, its settings or its credential change, failures are forgotten, and a disabled webhook is tried again. A
+    `secret` among the values is used only if the subscription has none and gets a sink; an existing secret stays.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, and `SubscriptionGone` if it has
     expired.
@@ -328,12 +333,12 @@ def update(
         raise SinkMissing
     if "sink" in values and values["sink"] is None:
         values |= dict.fromkeys(of_sinks)
-        if row.status in ("failing", DISABLED):  # nothing can fail any more
-            values |= {"status": "active", "status_reason": None}
     if row.secret is not None or values.get("sink") is None:
         values.pop("secret", None)  # it has a secret, or needs none
-    if values.get("sink", row.sink) != row.sink:
+    if any(values.get(name, getattr(row, name)) != getattr(row, name) for name in _WHERE):
         values |= {"consecutive_errors": 0, "next_attempt_at": None}  # the failures were those of the old sink
+        if row.status in ("failing", DISABLED):
+            values |= {"status": "active", "status_reason": None}
     if "expires_at" in values:
         _move_end(group, live, values["expires_at"], sweeper)
     if values:

@@ -145,6 +145,23 @@ def test_outbox_gives_up_after_the_last_delay_and_resumes(client: Client, receiv
     assert wait_for(client, id, lambda shown: shown["pending"] == 0)["status"] == "active"
 
 
+def test_outbox_disabled_webhook_with_another_sink_or_credential_is_tried(client: Client, receiver: Receiver) -> None:
+    """The failures were those of the old sink. Other changes, and a pause by its owner, leave the status as it is."""
+    id = client.subscribe("number exists", sink=receiver.script("/old", 410, 410))["id"]
+    publish(client, 1)
+    wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
+    assert client.change(id, metadata={"a": 1}, sink=f"{receiver.url}/old")["status"] == "disabled_by_failures"
+    token = {"credentialtype": "ACCESSTOKEN", "accesstoken": "t"}
+    changed = client.change(id, sinkcredential=token)
+    assert (changed["status"], changed["status_reason"], changed["consecutive_errors"]) == ("active", None, 0)
+    receiver.wait_for("/old", 2)
+    wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
+    assert client.change(id, sink=f"{receiver.url}/new")["status"] == "active"
+    assert numbers_in(receiver.wait_for("/new", 1)) == [1]
+    client.pause(id)
+    assert client.change(id, sink=f"{receiver.url}/old")["status"] == "paused"
+
+
 def test_dead_letters_are_told_counted_and_sent_after_all(client: Client, receiver: Receiver) -> None:
     """By subscription and page, with the reason; neither pending nor lost meanwhile; only with the ticket."""
     one = client.subscribe("number exists", sink=receiver.script("/one", 410))["id"]

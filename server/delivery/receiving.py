@@ -10,7 +10,8 @@ store.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -125,8 +126,9 @@ End = Literal["shutdown", "deleted", "expired", "damaged", "hidden", "gone"]
 """Why a stream ends. `gone`: the next messages were deleted because of their age."""
 
 PAGE_MESSAGES = 256
-PAGE_BYTES = 1 << 20
-"""The maximum memory of one stream, unless one event is larger."""
+PAGE_BYTES = 256 << 10
+"""The maximum size of the events of one page, unless one event is larger. A stream holds what is left of a page while
+its reader does not read."""
 
 RETRY_MILLISECONDS = 1_000
 """How long a reader is asked to wait before it connects again."""
@@ -141,10 +143,11 @@ class Expiring:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Some matches, and the subscription when they were read. A request may change its `attributes`."""
+    """Some matches, and the subscription when they were read. A request may change its `attributes`. The receiver takes
+    the matches out one by one, so that those that were sent are no longer held."""
 
     subscriber: Subscriber
-    matches: list[StoredMatch]
+    matches: deque[StoredMatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +176,19 @@ async def find_start(broker: Broker, id: str, after: str | None, reader: Reader)
 
 async def follow(
     broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float
-) -> AsyncIterator[Found | Expiring | End | None]:
+) -> AsyncGenerator[Found | Expiring | End | None]:
     """Yields what a reader gets from `start` on: pages of matches; once for each end time, that the subscription will
     end soon; None when nothing has come for `ping_seconds`; and finally the reason why the stream ends. The next page
     is read after the previous one was taken."""
     number, after, told = start.subscriber.number, start.after, None
 
-    def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch]]:
+    def read(connection: Connection) -> tuple[Subscriber | None, deque[StoredMatch]]:
         start.reader.check(connection, number)  # an attribute may have been hidden meanwhile
         if (subscriber := find_subscriber(connection, number)) is None:
-            return None, []
+            return None, deque()
         refuse_gone(subscriber, after)
         found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
-        return subscriber, found
+        return subscriber, deque(found)
 
     with wakeups.watch(number) as woken:
         while not wakeups.closed:
@@ -204,13 +207,13 @@ async def follow(
             if subscriber is None:
                 yield "deleted"
                 return
-            if page:
-                yield Found(subscriber, page)
+            if has_more := bool(page):
                 after = page[-1].position
+                yield Found(subscriber, page)
             if (soon := expiring(subscriber)) is not None and soon != told:
                 told = soon
                 yield Expiring(soon)
-            if page:
+            if has_more:
                 continue
             if _has_expired(subscriber):
                 yield "expired"
@@ -235,10 +238,13 @@ async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: f
         elif isinstance(step, Expiring):
             yield format_sse_event(event="expiring", data_str=f'{{"expiring":"{step.at}"}}')
         else:
-            for match in step.matches:
-                chosen = step.subscriber.id, match, step.subscriber.attributes, start.reader.shown
-                data = encode(message_of(*chosen)).decode()
-                yield format_sse_event(id=str(match.position), event="match", data_str=data)
+            while step.matches:
+                yield _sse_event(step.subscriber, step.matches.popleft(), start.reader)
+
+
+def _sse_event(subscriber: Subscriber, match: StoredMatch, reader: Reader) -> bytes:
+    data = encode(message_of(subscriber.id, match, subscriber.attributes, reader.shown)).decode()
+    return format_sse_event(id=str(match.position), event="match", data_str=data)
 
 
 def _has_expired(subscriber: Subscriber) -> bool:
@@ -304,9 +310,13 @@ async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, b
             if not bare:
                 await websocket.send_text(f'{{"expiring":"{step.at}"}}')
         elif step is not None:
-            for match in step.matches:
-                chosen = step.subscriber.id, match, step.subscriber.attributes, start.reader.shown
-                await websocket.send_text(as_cloudevent(*chosen) if bare else encode(message_of(*chosen)).decode())
+            while step.matches:
+                await websocket.send_text(_frame(step.subscriber, step.matches.popleft(), start.reader, bare=bare))
+
+
+def _frame(subscriber: Subscriber, match: StoredMatch, reader: Reader, *, bare: bool) -> str:
+    chosen = subscriber.id, match, subscriber.attributes, reader.shown
+    return as_cloudevent(*chosen) if bare else encode(message_of(*chosen)).decode()
 
 
 async def _read(

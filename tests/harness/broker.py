@@ -19,7 +19,7 @@ from kindcast.server.security.keys import hashed
 from kindcast.server.settings import Settings
 from kindcast.server.store.events import list_events
 
-__all__ = ["Breaking", "event", "matched", "new", "run", "running", "stored"]
+__all__ = ["READER", "Breaking", "event", "matched", "new", "run", "running", "stored"]
 
 READER = EventReader(max_events=100)
 

@@ -1,16 +1,21 @@
 """Server-sent events, over HTTP."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from kindcast import AsyncClient, Client, ProblemError
+from kindcast.server.delivery.receiving import PAGE_BYTES, Found, find_start, follow
+from kindcast.server.delivery.service import Wakeups
+from kindcast.server.security.permissions import Reader
+from tests.harness.broker import READER, new, run, running
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
 
@@ -182,6 +187,31 @@ def test_stream_reader_that_does_not_read_holds_up_nobody(client: Client) -> Non
         assert [next(messages)["event"]["data"]["number"] for _ in range(40)] == list(range(40))
         assert len(client.pull(id, limit=10)["events"]) == 10
         assert len(ids_in(lines_until(unread.iter_lines(), f"id: {client.pull(id, limit=40)['cursor']}"))) > 10
+
+
+def test_stream_holds_few_bytes_for_a_reader_that_does_not_read(tmp_path: Path) -> None:
+    """A page is bounded by bytes, and a message is forgotten when it is sent."""
+
+    async def read() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("s", "n exists"))
+            context = {"specversion": "1.0", "source": "s", "type": "t"}
+            data = [{"n": n, "filling": "x" * (PAGE_BYTES // 4)} for n in range(10)]
+            await broker.publish([READER.from_object({**context, "id": f"{each['n']}", "data": each}) for each in data])
+            reader = Reader(None, lambda: broker.vocabulary)
+            start = await find_start(broker, "s", None, reader)
+            sent = []
+            async with aclosing(follow(broker, Wakeups(), start, 60.0)) as steps:
+                while len(sent) < 10:
+                    step = await anext(steps)
+                    if not isinstance(step, Found):
+                        continue  # it ends soon
+                    assert sum(len(match.body) for match in step.matches) < 2 * PAGE_BYTES
+                    while step.matches:
+                        sent.append(json.loads(step.matches.popleft().body)["data"]["n"])
+            assert sent == list(range(10))
+
+    run(read)
 
 
 def test_stream_reader_behind_the_retention_is_told(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import Connection
+from sqlalchemy.event import listen
 
 from kindcast import AsyncClient, Client, ProblemError
 from kindcast.server.delivery.receiving import PAGE_BYTES, Found, find_start, follow
 from kindcast.server.delivery.service import Wakeups
 from kindcast.server.security.permissions import Reader
+from kindcast.server.store.deliveries import read_matches
 from tests.harness.broker import READER, new, run, running
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
@@ -190,26 +193,33 @@ def test_stream_reader_that_does_not_read_holds_up_nobody(client: Client) -> Non
 
 
 def test_stream_holds_few_bytes_for_a_reader_that_does_not_read(tmp_path: Path) -> None:
-    """A page is bounded by bytes, and a message is forgotten when it is sent."""
+    """A page is bounded by bytes, also while it is read, and a message is forgotten when it is sent."""
+
+    def most_events_of_a_query(connection: Connection) -> int:
+        parameters: list[int] = []
+        listen(connection, "before_cursor_execute", lambda *given: parameters.append(len(given[3])))
+        assert len(read_matches(connection, 1, after=0, limit=256, byte_budget=PAGE_BYTES)) == 4
+        return max(parameters)
 
     async def read() -> None:
         async with running(tmp_path) as broker:
             await broker.create_subscription(new("s", "n exists"))
             context = {"specversion": "1.0", "source": "s", "type": "t"}
-            data = [{"n": n, "filling": "x" * (PAGE_BYTES // 4)} for n in range(10)]
+            data = [{"n": n, "filling": "x" * (PAGE_BYTES // 4)} for n in range(30)]
             await broker.publish([READER.from_object({**context, "id": f"{each['n']}", "data": each}) for each in data])
             reader = Reader(None, lambda: broker.vocabulary)
             start = await find_start(broker, "s", None, reader)
+            assert await broker.read(most_events_of_a_query) < 10
             sent = []
             async with aclosing(follow(broker, Wakeups(), start, 60.0)) as steps:
-                while len(sent) < 10:
+                while len(sent) < 30:
                     step = await anext(steps)
                     if not isinstance(step, Found):
                         continue  # it ends soon
                     assert sum(len(match.body) for match in step.matches) < 2 * PAGE_BYTES
                     while step.matches:
                         sent.append(json.loads(step.matches.popleft().body)["data"]["n"])
-            assert sent == list(range(10))
+            assert sent == list(range(30))
 
     run(read)
 

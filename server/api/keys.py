@@ -140,7 +140,11 @@ async def create(
     caller: AppCaller,
     idempotency_key: Annotated[
         str | None,
-        Header(max_length=4_096, description="A new UUID of yours. Sent again, it makes no other key: 409 `key-made`."),
+        Header(
+            max_length=4_096,
+            description="A new UUID of yours. Sent again, it makes no other key: 409 `key-made`. With another request "
+            "the answer is 422.",
+        ),
     ] = None,
 ) -> Response:
     """Creates a key. The answer shows its secret, only this once. After the first key of a server was created, every

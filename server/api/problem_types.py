@@ -112,7 +112,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "idempotency-key-reused": ProblemType(
         422,
         "Another request already used this Idempotency-Key or id, "
-        "or the subscription that it made was changed since.",
+        "or the subscription or key that it made was changed since.",
     ),
     "too-many-subscriptions": ProblemType(507, "The limit of subscriptions is reached."),
     "too-many-lines": ProblemType(413, "The import has more lines than the limit."),

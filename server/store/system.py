@@ -43,6 +43,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import (
+    IdempotencyKeyReused,
     KeyMade,
     KeysLost,
     LastKey,
@@ -280,10 +281,17 @@ class SystemStore:
 
     def add_key(self, key: Key, *, replaces: str | None = None, until: float = 0.0) -> None:
         """Stores a key, and its tenant if it is new. The key that it `replaces` expires at `until`, unless it expires
-        earlier. Raises `KeyMade` if there is a key with this id."""
+        earlier. If there is a key with this id, raises `KeyMade`, or `IdempotencyKeyReused` if that one differs."""
 
         def write(connection: Connection) -> None:
-            if connection.execute(select(keys.c.id).where(keys.c.id == key.id)).first() is not None:
+            made = connection.execute(select(keys).where(keys.c.id == key.id)).one_or_none()
+            if made is not None:
+                asked = ("role", "tenant", "name", "expires_at", "limits")
+                if any(getattr(made, name) != getattr(key, name) for name in asked):
+                    raise IdempotencyKeyReused(
+                        f"another request with this Idempotency-Key made the key {key.id!r}, or that key was changed "
+                        "since: send a new Idempotency-Key"
+                    )
                 raise KeyMade(key.id)
             if key.tenant is not None:
                 _add_tenant(connection, key.tenant, key.created_at)

@@ -459,6 +459,9 @@ def test_a_request_for_a_key_whose_answer_was_lost(tmp_path: Path) -> None:
         again = client.post("/v1/keys", json=body, headers=keyed.admin | once)
         assert (again.status_code, problem_code(again), again.json()["id"]) == (409, "key-made", made["id"])
         assert made["key"] not in again.text
+        for change in ({"role": "subscriber"}, {"name": "x"}, {"expires_at": "2100-01-01T00:00:00Z"}):
+            reused = client.post("/v1/keys", json=body | change, headers=keyed.admin | once)
+            assert (reused.status_code, problem_code(reused)) == (422, "idempotency-key-reused")
         listed = client.get("/v1/keys", headers=keyed.admin).json()["keys"]
         assert [each["id"] for each in listed if each["name"] == "scales"] == [made["id"]]
         assert client.post(f"/v1/keys/{made['id']}/rotate", headers=keyed.admin).status_code == 201

@@ -12,9 +12,11 @@ for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/t
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
@@ -27,16 +29,9 @@ DATA_MARK = "ontologies"  # a folder that is in the data whatever its version
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 """In the tests Spark's Java runs for seconds. Its second compiler would take more time than it saves."""
 
-UNMEASURED = (
-    "acceptance/",
-    "benchmarks/",
-    "campaigns/",
-    "console/",
-    "integration/",
-    "spark/",
-)
-"""Tests of whole servers and jobs. Counting coverage doubles what a test takes, and index and semantic have tests of
-their own: these run without it. What only whole servers reach, such as child processes, is not in the figure."""
+MEASURED = ("unit/", "golden/", "property/test_kernels_uncompiled.py")
+"""Tests during which coverage is counted, besides doctests. It nearly doubles what a test takes, so the generated cases
+of properties, and whole servers and jobs, run without it, with their fixtures and threads."""
 
 # No deadlines: the machines that run this are shared, and no test asserts a time.
 settings.register_profile(
@@ -90,12 +85,27 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Stops counting coverage for the tests that are not `MEASURED`. The mark `no_cover` of pytest-cov would go on
+    counting what fixtures do, and the threads that fixtures start."""
+    counting = coverage.Coverage.current()
+    if counting is None or _is_measured(item.path):
+        return (yield)
+    counting.stop()
+    try:
+        return (yield)
+    finally:
+        counting.start()
+
+
+def _is_measured(path: Path) -> bool:
+    return not path.is_relative_to(TESTS) or path.relative_to(TESTS).as_posix().startswith(MEASURED)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that say nothing about the lines of index and semantic leave them uncounted. In a worker of a parallel run
-    the folders come in the order of `LONGEST_FIRST`, and slow files of a folder come first."""
-    for item in items:
-        if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).as_posix().startswith(UNMEASURED):
-            item.add_marker(pytest.mark.no_cover)
+    """In a worker of a parallel run the folders come in the order of `LONGEST_FIRST`, and slow files of a folder come
+    first."""
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
         items.sort(key=lambda item: (_rank(item.path), item.path not in slow))

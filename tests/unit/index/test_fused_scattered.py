@@ -79,7 +79,7 @@ def test_scattered_rows_are_found_as_by_the_plain_twin(
     monkeypatch.setattr(scattered, "MOST_COLUMNS", limit)
     monkeypatch.setattr(scattered, "MOST_ATTRIBUTES", limit)
     chance = random.Random(limit)
-    stored = [a_clause(chance) for _ in range(1_500)]
+    stored = [a_clause(chance) for _ in range(800)]
     fused, naive = FusedEngine(GRAPH, memtable_rows=50, run=at_once), NaiveEngine(GRAPH)
     assert fused.add_many(stored) == naive.add_many(stored)
     assert fused._compaction.parts.segments[0].scattered is not None
@@ -98,7 +98,7 @@ def test_scattered_rows_are_found_as_by_the_plain_twin(
 
     expected = [naive.match(event).tolist() for event in events]
     same(fused)
-    for row in chance.sample(range(1_500), 600):
+    for row in chance.sample(range(800), 300):
         fused.remove(ClauseRow(row))
         naive.remove(ClauseRow(row))
     expected = [naive.match(event).tolist() for event in events]

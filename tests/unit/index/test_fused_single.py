@@ -85,7 +85,7 @@ def test_single_event_gives_the_rows_of_a_batch_in_order(
         (segment,), _ = engine._compaction.parts
         assert segment.is_plain
         found = 0
-        for event in (event_of(rng) for _ in range(100)):
+        for event in (event_of(rng) for _ in range(40)):
             expected = naive.match(event).tolist()
             assert engine.match(event).tolist() == expected
             assert engine.match_batch([event]).rows.tolist() == expected

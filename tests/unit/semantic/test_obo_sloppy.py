@@ -120,7 +120,7 @@ def test_file_without_a_stanza_is_refused(data: bytes, line: int | None) -> None
     ("body", "word"),
     [
         ("[Term]\nid: CL:1\nname: " + "x" * (1 << 25), "characters"),
-        ("[Term]\nid: CL:1\n" + "name: a\\\n" * 2_500_000, "characters"),
+        ("[Term]\nid: CL:1\nname: " + ("x" * 9_998 + "\\\n") * 1_700, "characters"),
         ("[Term]\nid: CL:1\n" + "xref: a\n" * 100_001, "clauses"),
     ],
     ids=["line", "continued line", "stanza"],

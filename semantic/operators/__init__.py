@@ -6,7 +6,14 @@ from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
     from kindcast.semantic.operators.calls import OperatorFailed, Remembered, run, stop
-    from kindcast.semantic.operators.declaration import NAME, Operator, load_operators, operator, operators_by_name
+    from kindcast.semantic.operators.declaration import (
+        NAME,
+        Operator,
+        entry_points_at_start,
+        load_operators,
+        operator,
+        operators_by_name,
+    )
     from kindcast.semantic.operators.failures import Failure, FailureKind, NotAnswered
     from kindcast.semantic.operators.isolation import START_SECONDS, Cancellation
 
@@ -20,6 +27,7 @@ __all__ = [
     "Operator",
     "OperatorFailed",
     "Remembered",
+    "entry_points_at_start",
     "load_operators",
     "operator",
     "operators_by_name",
@@ -34,6 +42,7 @@ __getattr__ = on_demand(
         "kindcast.semantic.operators.declaration": (
             "NAME",
             "Operator",
+            "entry_points_at_start",
             "load_operators",
             "operator",
             "operators_by_name",

@@ -5,7 +5,8 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -148,13 +149,19 @@ application.command(
 application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 
+@cache
+def _command() -> Any:
+    """Returns the command with all of its sub-commands and options. To put them together takes some 50 ms."""
+    command = get_command(application)
+    add_key_options(command)
+    return command
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command: from `arguments`, or from those of the process. Ends with SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        command = get_command(application)
-        add_key_options(command)
-        completion.run(lambda: command(given, prog_name="kindcast"))
+        completion.run(lambda: _command()(given, prog_name="kindcast"))
     except BrokenPipeError:
         # The reader of the output has closed it, so there is nothing to report and nowhere to report it.
         sys.stderr.close()

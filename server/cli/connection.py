@@ -3,7 +3,7 @@
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any
@@ -90,12 +90,16 @@ def _options(
 
 def add_key_options(command: Any) -> None:
     """Adds `--key`, `--tenant`, `--retry` and `--ca` to every command below `command` that has `--server`."""
+    template = typer.Typer(add_completion=False)
+    template.command()(_options)
+    _extend(command, get_command(template).params)
+
+
+def _extend(command: Any, options: Sequence[Any]) -> None:
     for each in getattr(command, "commands", {}).values():
-        add_key_options(each)
+        _extend(each, options)
     if any("--server" in parameter.opts for parameter in command.params):
-        template = typer.Typer(add_completion=False)
-        template.command()(_options)
-        command.params.extend(get_command(template).params)
+        command.params.extend(options)
 
 
 @contextmanager

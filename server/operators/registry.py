@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from kindcast.semantic.errors import InvalidDeclaration
-from kindcast.semantic.operators import Operator, OperatorFailed, load_operators
+from kindcast.semantic.operators import Operator, OperatorFailed, entry_points_at_start, load_operators
 from kindcast.semantic.operators.builtin import Regions, Table, builtin_operators
 from kindcast.semantic.planner import Experience, read_priors
 from kindcast.server.errors import StoreUnreadable
@@ -348,7 +348,7 @@ def restore_registry(connection: Connection, settings: Settings) -> Registry:
     Raises `StoreUnreadable` for data that cannot be read, because an operator with a part of its data would decide
     wrongly.
     """
-    plugins = load_operators() if settings.plugins else {}
+    plugins = load_operators(entry_points_at_start()) if settings.plugins else {}  # also for each tenant
     data = OwnData(folder_data(settings.operator_data), _uploaded(connection))
     registry = Registry.of(data, plugins.values())
     for row in declarations.list_operators(connection):

@@ -76,13 +76,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
     return FileScheduling(config, log)
 
 
+RUN_PUBLISHED_ENGINES = """
+from kindcast.index.registry import ENGINES
+from tests.benchmarks.experiments.kinds_engines import BATCH, measure
+for engine in sorted(ENGINES.keys() - {"ctps", "fused", "naive"}):
+    measure(engine=engine, n=100, events=2 * BATCH)
+"""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before the workers of a parallel run begin, all kernels are compiled, once. Otherwise each of many servers would
-    start a compiler, with the lowest priority, and run the kernels as Python until one of them is done."""
+    start a compiler, with the lowest priority, and run the kernels as Python until one of them is done; and several
+    workers would compile those of the published engines."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
+        published = subprocess.Popen([sys.executable, "-c", RUN_PUBLISHED_ENGINES], cwd=ROOT)
         warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
         subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
+        assert published.wait() == 0
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -24,7 +24,7 @@ PREFIXES = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2
 def large(tmp_path: Path) -> Path:
     """A file that takes a second or so to read."""
     path = tmp_path / "large.ttl"
-    lines = (f":C{number} rdfs:subClassOf :C{number // 2} ; rdfs:label 'kind {number}' ." for number in range(60_000))
+    lines = (f":C{number} rdfs:subClassOf :C{number // 2} ; rdfs:label 'kind {number}' ." for number in range(30_000))
     path.write_text(PREFIXES + "\n".join(lines), encoding="utf-8")
     return path
 

@@ -117,14 +117,15 @@ def test_job_progress_tells_stages_and_counts(tmp_path: Path) -> None:
     that none is left out is in `tests/unit/semantic/test_ontology_isolation.py`."""
     seen: list[tuple[str, int]] = []
     with running_app(tmp_path) as url, Client(url) as client:
-        job = client.start_ontology("large", classes(50_000), format="turtle")
+        job = client.start_ontology("large", classes(25_000), format="turtle")
         while job["status"] == "running":
             step = (job["progress"]["stage"], job["progress"]["done"])
             if not seen or seen[-1] != step:
                 seen.append(step)
+            time.sleep(0.01)
             job = client.job(job["id"])
         assert job["status"] == "done", job
-        assert job["result"]["concepts"] == 50_000
+        assert job["result"]["concepts"] == 25_000
     order = ["wait", "unpack", "parse", "extract", "encode", "decode", "build", "compile"]
     stages = [stage for stage, _ in seen]
     assert stages == sorted(stages, key=order.index)
@@ -135,7 +136,7 @@ def test_job_progress_tells_stages_and_counts(tmp_path: Path) -> None:
 def test_upload_while_too_many_wait_is_told_to_come_later(tmp_path: Path) -> None:
     """Each document that waits is in memory, so there are so many and no more; waiting requests count as well."""
     with running_app(tmp_path, max_queue_ontologies=1) as url, httpx.Client(base_url=url) as client:
-        first = put(client, "large", classes(50_000))
+        first = put(client, "large", classes(20_000))
         second = put(client, "other", COMPUTERS)
         assert (second.status_code, problem_code(second)) == (503, "busy")
         assert second.headers["retry-after"]
@@ -156,7 +157,7 @@ def test_upload_beyond_the_processor_time_is_refused_and_the_server_serves_on(tm
 def test_other_ontologies_are_changed_while_a_large_one_is_read(tmp_path: Path) -> None:
     """Reading holds nobody up: a small upload overtakes a large one."""
     with running_app(tmp_path) as url, httpx.Client(base_url=url) as client:
-        slow = put(client, "large", classes(60_000)).headers["location"]
+        slow = put(client, "large", classes(30_000)).headers["location"]
         quick = put(client, "computers", COMPUTERS).headers["location"]
         ended(client, quick)
         assert client.get(slow).json()["status"] == "running"

@@ -307,6 +307,15 @@ class Settings(BaseSettings):
                 )
         return tuple(each.lower() for each in origins)
 
+    @field_validator("data", mode="before")
+    @classmethod
+    def _is_folder(cls, data: object) -> object:
+        """Refuses an empty text. It is probably a variable of a shell that is not set, and would mean the current
+        folder."""
+        if isinstance(data, str) and not data.strip():
+            raise ValueError("the path is empty: write the path of a folder, . for the current one")
+        return data
+
     @field_validator("database")
     @classmethod
     def _is_url(cls, database: str | None) -> str | None:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -113,7 +114,7 @@ class AccessControl:
         )
         self._refusals = MAX_REFUSALS
         self._refused_at = time.monotonic()
-        self._unwritten = 0
+        self._unwritten = Counter[str]()  # by tenant: an entry tells its tenant of its own refusals only
         self._looked_at = -1.0
         self._looking: asyncio.Task[None] | None = None
 
@@ -259,11 +260,10 @@ class AccessControl:
         self._refusals = min(MAX_REFUSALS, self._refusals + (now - self._refused_at) * REFUSALS_PER_SECOND)
         self._refused_at = now
         if self._refusals < 1.0 or self._entries.waiting >= MAX_WAITING_ENTRIES:
-            self._unwritten += 1
+            self._unwritten[entry.tenant] += 1
             return
         self._refusals -= 1.0
-        if self._unwritten:
-            more, self._unwritten = self._unwritten, 0
+        if more := self._unwritten.pop(entry.tenant, 0):
             entry = msgspec.structs.replace(entry, detail=f"{entry.detail}; {more:,} more requests were refused before")
         self._entries.add(entry)
 

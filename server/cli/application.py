@@ -6,6 +6,7 @@
 import sys
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -161,6 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command: from `arguments`, or from those of the process. Ends with SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if "--data=" in given or ("--data", "") in pairwise(given):
+            raise CommandFailed("--data is empty: write the path of a folder, . for the current one")
         completion.run(lambda: _command()(given, prog_name="kindcast"))
     except BrokenPipeError:
         # The reader of the output has closed it, so there is nothing to report and nowhere to report it.

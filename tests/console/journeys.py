@@ -164,6 +164,9 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
     browser.press("Enter")
     browser.wait("document.getElementById('expression').value === 'target isa Festplatte '")
     browser.see("target is a kind of Hard disk")
+    browser.type("What do you want to hear of?", 'note = "don\'t"')
+    shown = "[...document.querySelectorAll('pre')].some((each) => each.textContent.includes(arguments[0]))"
+    browser.wait(shown, "kindcast subscribe 'note = \"don'\\''t\"'")  # one word of a shell
     browser.type("What do you want to hear of?", "target isa Compter2 and price <= 400 USD")
     browser.see("Did you mean")
     browser.wait("document.querySelector('.editor mark')?.textContent === 'Compter2'")

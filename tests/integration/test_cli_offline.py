@@ -322,3 +322,11 @@ def test_plain_events_have_the_source_and_type_that_a_server_gives_them(kindcast
     ran = kindcast("explain", "--ontology", "shop.ttl", "--subscription", asked, "--event", '{"a": 1}')
     assert "Match:" in ran.out, ran.out
     writing.join()
+
+
+@pytest.mark.parametrize("given", [("--data", ""), ("--data=",)])
+@pytest.mark.parametrize("command", [("serve",), ("repair",), ("key", "create", "--role", "admin")])
+def test_empty_data_folder_is_refused(kindcast: Kindcast, command: tuple[str, ...], given: tuple[str, ...]) -> None:
+    """It is a variable of a shell that is not set, and would mean the current folder."""
+    ran = kindcast(*command, *given)
+    assert (ran.status, "--data is empty" in ran.err) == (1, True)

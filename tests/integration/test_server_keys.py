@@ -15,6 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from kindcast.server.api import access
 from kindcast.server.api.access import running_access
 from kindcast.server.client import Client, ProblemError
 from kindcast.server.errors import KeysLost, KeysNeeded, StoreUnavailable
@@ -273,6 +274,27 @@ def test_refusals_do_not_wait_for_the_audit_log(tmp_path: Path, monkeypatch: pyt
         with monkeypatch.context() as patched:
             patched.setattr(SystemStore, "record", full)
             assert client.get("/v1/subscriptions").status_code == 401
+
+
+def test_refusals_that_are_not_logged_are_told_to_their_own_tenant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many of them there were is in the next entry of the same tenant, and tells others nothing."""
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        publisher = keyed.key("publisher")
+        with monkeypatch.context() as patched:
+            patched.setattr(access, "REFUSALS_PER_SECOND", 0.0)
+            patched.setattr(access, "MAX_REFUSALS", 1.0)
+            for _ in range(3):
+                assert client.get("/v1/keys").status_code == 401  # the first one is logged
+        monkeypatch.setattr(access, "REFUSALS_PER_SECOND", 1e9)
+        assert client.get("/v1/keys", headers=publisher).status_code == 403
+        assert client.get("/v1/keys").status_code == 401
+        keyed.make("publisher")  # is in the log when it is answered, and what came before it too
+        entries = client.get("/v1/audit", headers=keyed.admin).json()["entries"]
+    told = [each["detail"] for each in entries if each["outcome"] in (401, 403)]
+    assert ["2 more requests were refused before" in each for each in told] == [False, False, True]
 
 
 def test_audit_log_escapes_control_characters(tmp_path: Path) -> None:

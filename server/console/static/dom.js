@@ -182,11 +182,16 @@ export const card = (...children) => h("section", { class: "card" }, ...children
 export const note = (tone, ...children) => h("div", { class: "note " + tone }, ...children);
 export const empty = (text, ...what) => h("div", { class: "empty" }, h("p", {}, text), ...what);
 
+// A text as one word of a shell.
+export function quoted(text) {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
 // How to get the same elsewhere: over HTTP and on the command line.
 export function how(path, command, method = "GET", body) {
   const key = state.session.needs_key ? ' -H "Authorization: Bearer $KINDCAST_KEY"' : "";
-  const line = method === "GET" ? `curl${key} '${location.origin}/${path}'`
-    : `curl${key} -X ${method} '${location.origin}/${path}'` + (body ? ` \\\n  -H 'Content-Type: application/json' -d '${body}'` : "");
+  const address = quoted(`${location.origin}/${path}`);
+  const line = method === "GET" ? `curl${key} ${address}`
+    : `curl${key} -X ${method} ${address}` + (body ? ` \\\n  -H 'Content-Type: application/json' -d ${quoted(body)}` : "");
   return h("details", { class: "how" }, h("summary", {}, t("The same over HTTP and on the command line")), h("pre", {}, line + (command ? "\n" + command : "")));
 }
 export function figure(name, value, path, command) {

@@ -1,5 +1,5 @@
 // The first visit: a vocabulary, a subscription and events in three clicks. Later: what there is.
-import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, note, number, state, status, t, tickets } from "./dom.js";
+import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, note, number, quoted, state, status, t, tickets } from "./dom.js";
 
 const SAMPLES = {
   shop: {
@@ -76,7 +76,7 @@ function first(vocabularies, progress) {
         h("code", {}, JSON.stringify(SAMPLES[chosen].events[place])),
         link(event.matched ? t("Why?") : t("Why not?"), `#/live?event=${event.sequence}&subscription=${subscription}`))),
       h("p", {}, t("Next: "), link(t("look at the vocabulary"), "#/vocabulary"), ", ", link(t("write a subscription of your own"), "#/subscribe"), ", ", link(t("watch events as they come"), "#/live"), "."),
-      how("v1/events", `kindcast publish '${JSON.stringify(SAMPLES[chosen].events[0])}'`, "POST", JSON.stringify(SAMPLES[chosen].events[0]))));
+      how("v1/events", `kindcast publish ${quoted(JSON.stringify(SAMPLES[chosen].events[0]))}`, "POST", JSON.stringify(SAMPLES[chosen].events[0]))));
     found.querySelector("h2").focus();
   }
   draw();

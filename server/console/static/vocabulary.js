@@ -1,5 +1,5 @@
 // Vocabulary: search, tree, picture, versions, unknown terms, upload.
-import { button, call, card, conceptLink, empty, field, fill, get, h, how, job, later, link, list, may, note, number, query, s, say, select, state, t, table, tag, when } from "./dom.js";
+import { button, call, card, conceptLink, empty, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, s, say, select, state, t, table, tag, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const changes = may("change-vocabulary");
@@ -111,7 +111,7 @@ async function concept(iri) {
   return [[
     card(h("h2", {}, it.label, " ", it.deprecated && tag(t("deprecated"), "warn")), h("p", { class: "small" }, h("code", {}, it.iri)), it.definition && h("p", {}, it.definition), picture(around),
       around.children_count > 24 && h("p", { class: "small quiet" }, t("The picture shows 24 of {0} children.", number(around.children_count))),
-      may("subscribe") && link(t("Subscribe to this kind"), "#/subscribe?" + query({ concept: it.iri }), "button"), how("v1/concepts/resolve?" + query({ term: it.iri }), `kindcast concept show '${it.iri}'`)),
+      may("subscribe") && link(t("Subscribe to this kind"), "#/subscribe?" + query({ concept: it.iri }), "button"), how("v1/concepts/resolve?" + query({ term: it.iri }), `kindcast concept show ${quoted(it.iri)}`)),
     h("div", { class: "columns" },
       card(h("h2", {}, t("Names")), names(it.labels), it.synonyms.length > 0 && [h("h3", {}, t("Synonyms")), names(it.synonyms)], list([[t("Vocabulary"), it.ontology]])),
       card(h("h2", {}, t("Who asks for it")), h("p", {}, t("Subscriptions that name it or one of the {1} concepts beneath it: {0}", number(usage.subscriptions.count), number(usage.descendants_count))),

@@ -56,6 +56,13 @@ def test_empty_database_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings.load()
 
 
+def test_empty_data_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would mean the current folder."""
+    monkeypatch.setenv("KINDCAST_DATA", "")
+    with pytest.raises(ValidationError, match="the path is empty"):
+        Settings.load()
+
+
 @pytest.mark.parametrize("limits", [{"events": 1}, {"events_per_second": 0}, {"subscriptions": 1.5}])
 def test_limits_that_mean_nothing_are_refused(limits: dict[str, float]) -> None:
     with pytest.raises(ValidationError, match="limit"):

@@ -30,8 +30,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 """In the tests Spark's Java runs for seconds. Its second compiler would take more time than it saves."""
 
 MEASURED = ("unit/", "golden/", "property/test_kernels_uncompiled.py")
-"""Tests during which coverage is counted, besides doctests. It nearly doubles what a test takes, so the generated cases
-of properties, and whole servers and jobs, run without it, with their fixtures and threads."""
+"""Coverage is counted during these tests and the doctests. Counting nearly doubles the time of a test, so property
+tests and tests of whole servers and jobs run without it."""
 
 # No deadlines: the machines that run this are shared, and no test asserts a time.
 settings.register_profile(
@@ -87,8 +87,8 @@ for engine in sorted(ENGINES.keys() - {"ctps", "fused", "naive"}):
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before the workers of a parallel run begin, all kernels are compiled, once. Otherwise each of many servers would
-    start a compiler, with the lowest priority, and run the kernels as Python until one of them is done; and several
-    workers would compile those of the published engines."""
+    start a compiler, with the lowest priority, and run the kernels as Python until one of them is done. Several workers
+    would compile the kernels of the published engines."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
         published = subprocess.Popen([sys.executable, "-c", RUN_PUBLISHED_ENGINES], cwd=ROOT)
         warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
@@ -98,8 +98,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Stops counting coverage for the tests that are not `MEASURED`. The mark `no_cover` of pytest-cov would go on
-    counting what fixtures do, and the threads that fixtures start."""
+    """Counts no coverage during tests that are not `MEASURED`. (The mark `no_cover` of pytest-cov stops only during the
+    test function. It still counts fixtures, and the threads that fixtures start.)"""
     counting = coverage.Coverage.current()
     if counting is None or _is_measured(item.path):
         return (yield)

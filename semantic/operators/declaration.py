@@ -344,7 +344,8 @@ class Plugins:
 
 @cache
 def entry_points_at_start() -> tuple[importlib.metadata.EntryPoint, ...]:
-    """Returns the entry points that were installed at the first call. To look for them takes tens of ms."""
+    """Returns the entry points of the plug-ins that were installed at the first call. Later calls do not read the
+    metadata of all packages again."""
     return tuple(importlib.metadata.entry_points(group=GROUP))
 
 

@@ -152,7 +152,7 @@ application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 @cache
 def _command() -> Any:
-    """Returns the command with all of its sub-commands and options. To put them together takes some 50 ms."""
+    """Builds the command with all of its sub-commands and options. This is slow, so it is done once a process."""
     command = get_command(application)
     add_key_options(command)
     return command

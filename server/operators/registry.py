@@ -348,7 +348,7 @@ def restore_registry(connection: Connection, settings: Settings) -> Registry:
     Raises `StoreUnreadable` for data that cannot be read, because an operator with a part of its data would decide
     wrongly.
     """
-    plugins = load_operators(entry_points_at_start()) if settings.plugins else {}  # also for each tenant
+    plugins = load_operators(entry_points_at_start()) if settings.plugins else {}
     data = OwnData(folder_data(settings.operator_data), _uploaded(connection))
     registry = Registry.of(data, plugins.values())
     for row in declarations.list_operators(connection):

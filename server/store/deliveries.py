@@ -62,7 +62,8 @@ NUMBERS_PER_QUERY = 500
 """The maximum number of subscription numbers in one IN list. It is far below SQLite's limit of parameters, and large
 enough that the other costs do not matter."""
 FIRST_PORTION = 8
-"""The number of events that are read first, before it is known how large they are."""
+"""The number of events that a page reads first. PostgreSQL's driver holds all rows of a query, so one query for a whole
+page could take the memory of hundreds of large events."""
 
 MANY_NUMBERS = 5_000
 """For more numbers than this, all subscriptions with a sink are read instead."""
@@ -275,7 +276,7 @@ def read_matches(connection: Connection, number: int, *, after: int, limit: int,
     found: list[StoredMatch] = []
     positions = find_positions(connection, number, after=after, limit=limit)
     try:
-        for some in _growing(positions):
+        for some in _portions(positions, FIRST_PORTION):
             for match in _read_at(connection, number, some):
                 found.append(match)
                 byte_budget -= len(match.body)
@@ -539,18 +540,12 @@ def _attempt(step: Progress) -> dict[str, Any]:
     }
 
 
-def _growing(positions: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yields the positions in portions, each four times as large as the one before. PostgreSQL's driver holds all rows
-    of a query, so one query of all positions could take the memory of hundreds of large events."""
-    start, size = 0, FIRST_PORTION
-    while start < len(positions):
-        yield positions[start : start + size]
+def _portions(numbers: Sequence[int], first: int = NUMBERS_PER_QUERY) -> Iterator[Sequence[int]]:
+    """Yields the numbers in portions: `first` numbers, then four times as many each time, up to `NUMBERS_PER_QUERY`."""
+    start, size = 0, first
+    while start < len(numbers):
+        yield numbers[start : start + size]
         start, size = start + size, min(4 * size, NUMBERS_PER_QUERY)
-
-
-def _portions(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
-    for start in range(0, len(numbers), NUMBERS_PER_QUERY):
-        yield numbers[start : start + NUMBERS_PER_QUERY]
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,13 +8,13 @@ import difflib
 import time
 import unicodedata
 import zlib
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
-import numpy as np
 
 from kindcast.semantic.errors import OntologyError
 
@@ -413,7 +413,7 @@ def encode(ontology: Ontology) -> bytes:
         for start in range(0, len(ontology.concepts), PIECE)
     ]
     pairs = [
-        np.array([places[name] for pair in found for name in pair], dtype=np.int32).tobytes()
+        array("i", [places[name] for pair in found for name in pair]).tobytes()
         for found in (
             ontology.edges,
             sorted(ontology.derived),
@@ -529,11 +529,10 @@ def _labels(packed: PackedLabels, tags: Sequence[str | None]) -> tuple[Label, ..
 
 
 def _pairs(packed: bytes, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    places = np.frombuffer(packed, dtype=np.int32).reshape(-1, 2)
-    if places.size and places.min() < 0:
+    places = array("i", packed)
+    if min(places, default=0) < 0:
         raise IndexError("a place below 0")
-    low, high = places[:, 0].tolist(), places[:, 1].tolist()
-    return tuple([(names[one], names[other]) for one, other in zip(low, high, strict=True)])
+    return tuple([(names[one], names[other]) for one, other in zip(places[::2], places[1::2], strict=True)])
 
 
 def _inflated(data: bytes) -> bytes:

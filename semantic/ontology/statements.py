@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-import numpy as np
 import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError
@@ -18,6 +17,10 @@ from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.records import Label, Limits
 
 __all__ = ["NO_TYPES", "Statements"]
+
+PARTS = 64
+"""The hashes of triples are divided into this many parts. One part at a time is made a set, which takes far more memory
+than eight bytes a hash."""
 
 
 # Labels by node. Nearly every node has one or two, and a set for each node would take more memory than the texts.
@@ -126,10 +129,11 @@ class Statements:
 
     def _read(self, quads: Iterable[ox.Quad]) -> int:
         handlers = self._handlers()
-        hashes = array("q")
+        hashes = tuple(array("q") for _ in range(PARTS))
         most = self._limits.triples
-        for quad in quads:
-            hashes.append(hash(quad))
+        for count, quad in enumerate(quads, 1):
+            hashed = hash(quad)
+            hashes[hashed % PARTS].append(hashed)
             predicate = quad.predicate.value
             handler = handlers.get(predicate)
             if handler is not None:
@@ -138,10 +142,9 @@ class Statements:
                     handler(self._name[subject.value], quad.object, predicate)
                 elif isinstance(subject, ox.BlankNode):
                     handler("_:" + subject.value, quad.object, predicate)
-            if len(hashes) > most and len(hashes) > 2 * most:
+            if count > 2 * most:
                 break
-        ordered = np.sort(np.frombuffer(hashes, dtype=np.int64))
-        distinct = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(hashes)
+        distinct = sum(len(set(part)) for part in hashes)
         if distinct > most:
             raise OntologyError(f"the document has more than {most:,} triples, the limit")
         return distinct

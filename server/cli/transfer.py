@@ -8,7 +8,9 @@ import gzip
 import itertools
 import json as json_text
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -32,6 +34,8 @@ archive = group("archive", "The stored events of a server as an archive, for Spa
 PAGE = 1_000
 LINES, CHARACTERS = 5_000, 4 << 20
 """The maximum size of one request of an import: below the default limits of a server."""
+REQUESTS = 2
+"""Requests of an import at the same time: the server reads the lines of one while it stores those of the other."""
 SECONDS = 300.0
 
 OutputOption = Annotated[
@@ -119,9 +123,9 @@ def import_subscriptions(
     --secrets. A line has the form of subscriptions export or of POST /v1/subscriptions. A line that is refused does not
     stop the others."""
     made = refused = 0
-    with connected(server) as client, _kept(tickets) as kept:
-        for start, lines in _requests(text_lines(file)):
-            answer = _send(client, lines)
+    with connected(server) as client, _kept(tickets) as kept, output.progress() as bar:
+        task = bar.add_task("subscriptions", total=None, visible=kept is not None)
+        for start, answer in _answers(client, file):
             for each in answer["created"]:
                 made += 1
                 told = {
@@ -139,12 +143,37 @@ def import_subscriptions(
                 problem = each["problem"]
                 detail = problem.get("detail") or problem.get("title")
                 output.show(CommandFailed(f"line {each['line'] + start}: {detail}"))
+            bar.update(task, completed=made)
     if kept is not None or not json:
         output.hint(f"made {_plural(made, 'subscription')}")
     if refused:
         raise CommandFailed(f"{_plural(refused, 'line')} of {file} {'was' if refused == 1 else 'were'} refused.")
     if not made:
         raise CommandFailed(f"there is no subscription in {file}.")
+
+
+def _answers(client: "Client", file: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Sends the lines of a file, and yields the answers in order, each with the number of lines before its request. If
+    a request fails, no other is sent. The error is raised after the answers to those that were sent, because they have
+    tickets."""
+    requests = _requests(text_lines(file))
+    sent: deque[tuple[int, Future[dict[str, Any]]]] = deque()
+    failure: Exception | None = None
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        while True:
+            try:
+                while failure is None and len(sent) < REQUESTS and (request := next(requests, None)) is not None:
+                    sent.append((request[0], pool.submit(_send, client, request[1])))
+                if not sent:
+                    break
+                start, answer = sent.popleft()
+                told = answer.result()
+            except Exception as error:
+                failure = failure or error
+            else:
+                yield start, told
+    if failure is not None:
+        raise failure
 
 
 def _send(client: "Client", lines: list[str]) -> dict[str, Any]:

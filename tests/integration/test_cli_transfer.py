@@ -79,6 +79,24 @@ def test_subscriptions_are_imported_with_their_tickets(
     assert first["id"] in ran.out
 
 
+def test_tickets_of_requests_on_their_way_are_kept_when_one_fails(
+    kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request is too large for the server. What the requests beside it made has tickets."""
+    monkeypatch.setattr(transfer, "LINES", 1)
+    wishes = [{"expression": "beside = 1"}, {"expression": "x" * (17 << 20)}, {"expression": "beside = 3"}]
+    given, tickets = tmp_path / "given.ndjson", tmp_path / "tickets.ndjson"
+    given.write_text("\n".join(map(json.dumps, [*wishes, *[{"expression": "beside = 4"}] * 5])), "utf-8")
+    ran = kindcast("subscriptions", "import", str(given), "--tickets", str(tickets))
+    assert (ran.status, "Body too large" in ran.err) == (1, True), ran.err
+    exported = kindcast("subscriptions", "export").out.splitlines()
+    made = {each["id"] for each in map(json.loads, exported) if "beside" in each["expression"]}
+    assert {each["id"] for each in lines(tickets)} == made
+    assert [each["line"] for each in lines(tickets)] in ([1], [1, 3])
+    for each in lines(tickets):
+        assert kindcast("subscriptions", "delete", each["id"], "--ticket", each["ticket"]).status == 0
+
+
 def test_import_of_nothing_is_a_failure(kindcast: Kindcast, tmp_path: Path) -> None:
     """An empty file, and one that is not there."""
     empty = tmp_path / "empty.ndjson"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.harness.event_pairs import BROKERS, DrawnEvents, by_broker, by_http
 
-EVENTS = DrawnEvents(seed=16, count=2_000)
+EVENTS = DrawnEvents(seed=16, count=800)
 
 pytestmark = [
     pytest.mark.slow,

@@ -235,14 +235,14 @@ class Shredder:
 
     def shred(self, columns: Mapping[str, Any], texts: Collection[str] = ()) -> None:
         """Shreds all columns: numpy arrays, Arrow arrays and chunked arrays, and lists. The columns `texts` are lists
-        that are not checked here. Raises `Refused`."""
+        whose cells are not checked here if a subscription uses them. Raises `Refused`."""
         self._sizes += len(columns)
         around = Columns({name: cells for name, cells in columns.items() if not name.startswith(CONTEXT)})
         for name, column in columns.items():
-            if name not in texts:
-                self._column(name, column, Place(None, around=around))
-            elif self._wanted(name):
+            if name in texts and self._wanted(name):
                 self.leaves.append(Leaf(name, column, None, is_checked=False))
+            else:
+                self._column(name, column, Place(None, around=around))
         if self._sizes.size and self._sizes.max() > self._limits.values:
             raise Refused(int(self._sizes.argmax()))
 

@@ -21,6 +21,7 @@ from kindcast.semantic.model import (
     Constant,
     Event,
     EveryOf,
+    EveryValue,
     Expression,
     Instance,
     Match,
@@ -104,7 +105,7 @@ def resolved(node: Expression, world: World) -> Expression:
     match node:
         case All(items) | AnyOf(items):
             return replace(node, items=tuple(resolved(item, world) for item in items))
-        case Not(item) | SomeOf(_, item) | EveryOf(_, item):
+        case Not(item) | EveryValue(item) | SomeOf(_, item) | EveryOf(_, item):
             return replace(node, item=resolved(item, world))
         case Comparison(operand=operand):
             return replace(node, operand=constant(operand))

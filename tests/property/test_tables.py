@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kindcast import InvalidEvent, Matcher, Vocabulary
@@ -266,6 +266,7 @@ def test_table_of_typed_columns_matches_as_its_rows(
     ),
     st.sampled_from(["t", "temp", "at", "box", "price", "noise", "@type", "ce.type"]),
 )
+@example(["Laptop", (1 << 53) + 1], "noise")
 def test_column_of_anything_matches_as_its_cells(asked: Matcher, cells: list[Any], name: str) -> None:
     """Lists and arrays of objects that hold whatever Python has, by one name."""
     if name == "ce.type":

@@ -235,7 +235,7 @@ class History:
         self._rings: dict[str, array[float]] = {name: array("d") for name in SERIES}
         self._operators: dict[str, tuple[array[float], array[float]]] = {}
         self._before: tuple[float, Totals, Mapping[str, float]] | None = None
-        self._encoded: dict[tuple[int, bool], bytes] = {}
+        self._encoded: dict[tuple[int, bool, bool], bytes] = {}
 
     async def run(self) -> None:
         """Takes a sample every 30 seconds until it is cancelled."""
@@ -302,18 +302,19 @@ class History:
             for name, each in declared.items()
         }
 
-    def encoded(self, points: int, *, whole_process: bool) -> bytes:
+    def encoded(self, points: int, *, whole_process: bool, operators: bool) -> bytes:
         """Returns the result of `as_json` encoded. It is encoded once for all equal requests between two samples."""
-        key = points, whole_process
+        key = points, whole_process, operators
         if key not in self._encoded:
             if len(self._encoded) >= ENCODED:
                 self._encoded.clear()
-            self._encoded[key] = msgspec.json.encode(self.as_json(points, whole_process=whole_process))
+            told = self.as_json(points, whole_process=whole_process, operators=operators)
+            self._encoded[key] = msgspec.json.encode(told)
         return self._encoded[key]
 
-    def as_json(self, points: int, *, whole_process: bool) -> dict[str, Any]:
+    def as_json(self, points: int, *, whole_process: bool, operators: bool) -> dict[str, Any]:
         """Returns at most `points` samples, evenly spread and including the newest. Without `whole_process`, values
-        that several tenants share are left out."""
+        that several tenants share are left out; without `operators`, what was learned about operators."""
         count = len(self._times)
         every = max(1, -(-count // points))
         places = range((count - 1) % every, count, every)
@@ -332,7 +333,7 @@ class History:
                     "cost": [_known(cost[each]) for each in places],
                     "selectivity": [_known(selectivity[each]) for each in places],
                 }
-                for name, (cost, selectivity) in sorted(self._operators.items())
+                for name, (cost, selectivity) in sorted(self._operators.items() if operators else ())
             },
         }
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from kindcast.server.api.access import services_of
 from kindcast.server.api.problem_types import Problem
-from kindcast.server.api.requests import JSON, AppBroker, AppCaller, AppSettings, moment
+from kindcast.server.api.requests import JSON, AppBroker, AppCaller, AppSettings, moment, reader_of
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
@@ -160,13 +160,17 @@ async def _history(request: Request) -> History:
 @router.get("/v1/series", summary="The last day", tags=["events"])
 async def series(
     history: Annotated[History, Depends(_history)],
+    broker: AppBroker,
     caller: AppCaller,
     points: Annotated[int, Query(ge=2, le=2_880, description="Samples at most.")] = 720,
 ) -> Response:
     """Returns rates, times, queues and sizes of the last day, measured by this process every 30 seconds. They are lost
     at a restart. Values of the whole process, and so of all tenants, are shown only to callers who may act in all
-    tenants; others get null."""
-    return Response(history.encoded(points, whole_process=caller.of_all), media_type=JSON)
+    tenants; others get null. Callers from whom attributes are hidden get no operators: what was learned about them
+    depends on the values."""
+    operators = reader_of(caller, broker).view is None
+    told = history.encoded(points, whole_process=caller.of_all, operators=operators)
+    return Response(told, media_type=JSON)
 
 
 async def _lags(broker: Broker) -> list[Lag]:

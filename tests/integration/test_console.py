@@ -315,6 +315,31 @@ def test_series_shows_lag_the_index_and_what_was_learned(tmp_path: Path) -> None
     assert 0 < selectivity[-1] <= 1
 
 
+def test_series_shows_no_operators_to_callers_from_whom_values_are_hidden(tmp_path: Path) -> None:
+    """What was learned depends on all values. The first sample of the server is taken before there are keys."""
+
+    async def scenario() -> dict[str, list[str]]:
+        app = create_app(Settings(data=tmp_path))
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
+        ):
+            services = app.state.tenants.default
+            services.late_matching.late_matchers.experience.note("similar", "similar(a)", True, 0.25)
+            await services.history.sample()
+            keys: dict[str, dict[str, str]] = {}
+            for role in ("admin", "auditor"):
+                made = await client.post("/v1/keys", json={"role": role}, headers=keys.get("admin"))
+                keys[role] = {"Authorization": f"Bearer {made.json()['key']}"}
+            body = {"readable_by": ["subscriber"]}
+            declared = await client.put("/v1/attributes/ssn", json=body, headers=keys["admin"])
+            assert declared.status_code == 201, declared.text
+            told = {role: (await client.get("/v1/series", headers=key)).json() for role, key in keys.items()}
+            return {role: list(each["operators"]) for role, each in told.items()}
+
+    assert asyncio.run(scenario()) == {"admin": ["similar"], "auditor": []}
+
+
 def test_series_is_encoded_once_for_all_who_ask_for_the_same(tmp_path: Path) -> None:
     """Until the next sample; what only administrators of all tenants see is by itself, and few answers are kept."""
 
@@ -324,18 +349,18 @@ def test_series_is_encoded_once_for_all_who_ask_for_the_same(tmp_path: Path) -> 
             services = app.state.tenants.default
             history = History(services.broker, services.late_matching)  # one that takes no samples by itself
             await history.sample()
-            first = history.encoded(480, whole_process=True)
-            assert history.encoded(480, whole_process=True) is first
-            assert json.loads(first) == history.as_json(480, whole_process=True)
-            limited = json.loads(history.encoded(480, whole_process=False))
+            first = history.encoded(480, whole_process=True, operators=True)
+            assert history.encoded(480, whole_process=True, operators=True) is first
+            assert json.loads(first) == history.as_json(480, whole_process=True, operators=True)
+            limited = json.loads(history.encoded(480, whole_process=False, operators=True))
             assert set(limited["series"]["memory_bytes"]["values"]) == {None}
             assert None not in json.loads(first)["series"]["memory_bytes"]["values"]
             for points in range(2, 40):
-                history.encoded(points, whole_process=True)
+                history.encoded(points, whole_process=True, operators=True)
             assert len(history._encoded) <= ENCODED
             await history.sample()
             assert (
-                len(json.loads(history.encoded(480, whole_process=True))["times"])
+                len(json.loads(history.encoded(480, whole_process=True, operators=True))["times"])
                 == len(json.loads(first)["times"]) + 1
             )
 

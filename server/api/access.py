@@ -12,7 +12,6 @@ import contextlib
 import logging
 import secrets
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -80,9 +79,11 @@ USED_TOKENS_SECONDS = 60.0
 FORGET_SECONDS = 3_600.0
 REFUSALS_PER_SECOND = 10.0
 MAX_REFUSALS = 100.0
-"""The maximum number of refused requests that the audit log records at one time. The others are counted in the next
-entry. So nobody can fill the disk with requests with wrong keys."""
+"""The maximum number of refused requests of one tenant that the audit log records at one time. The others are counted
+in the next entry. So nobody can fill the disk with refused requests, and many of them hide none of other tenants."""
 MAX_WAITING_ENTRIES = 1_000
+NO_TENANT = ""
+"""The tenant of refused requests whose caller is not known."""
 FORWARDED = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
 )
@@ -112,9 +113,7 @@ class AccessControl:
         self._entries: WriteQueue[AuditEntry] = WriteQueue(
             self._write, _log, "%d entries of the audit log cannot be written: %s"
         )
-        self._refusals = MAX_REFUSALS
-        self._refused_at = time.monotonic()
-        self._unwritten = Counter[str]()  # by tenant: an entry tells its tenant of its own refusals only
+        self._refusals: dict[str, _Refusals] = {}
         self._looked_at = -1.0
         self._looking: asyncio.Task[None] | None = None
 
@@ -157,7 +156,8 @@ class AccessControl:
         tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is not used
         if tenant is not None and not TENANT.fullmatch(tenant):
             raise Problem("invalid-request", "the header Kindcast-Tenant is not the name of a tenant")
-        if tenant is not None and tenant != DEFAULT_TENANT:
+        if tenant is not None and tenant != DEFAULT_TENANT and key.tenant is None:
+            # Only for those who may act there: to others, the time that this takes would tell which tenants there are.
             await self._look_for(lambda: tenant in self.ring.tenants)
         return self.caller(key, tenant, session)
 
@@ -254,17 +254,15 @@ class AccessControl:
         await self._entries.add(entry)
 
     def record_refusal(self, entry: AuditEntry) -> None:
-        """Writes an entry about a refused request, without waiting and up to `REFUSALS_PER_SECOND`. So a client without
-        a key does not occupy connections while the log cannot be written."""
-        now = time.monotonic()
-        self._refusals = min(MAX_REFUSALS, self._refusals + (now - self._refused_at) * REFUSALS_PER_SECOND)
-        self._refused_at = now
-        if self._refusals < 1.0 or self._entries.waiting >= MAX_WAITING_ENTRIES:
-            self._unwritten[entry.tenant] += 1
+        """Writes an entry about a refused request, without waiting and up to `REFUSALS_PER_SECOND` of its tenant. So a
+        client without a key does not occupy connections while the log cannot be written."""
+        refusals = self._refusals.setdefault(entry.tenant, _Refusals())
+        if self._entries.waiting >= MAX_WAITING_ENTRIES or not refusals.take():
+            refusals.unwritten += 1
             return
-        self._refusals -= 1.0
-        if more := self._unwritten.pop(entry.tenant, 0):
+        if more := refusals.unwritten:
             entry = msgspec.structs.replace(entry, detail=f"{entry.detail}; {more:,} more requests were refused before")
+            refusals.unwritten = 0
         self._entries.add(entry)
 
     async def flush(self) -> None:
@@ -283,6 +281,8 @@ class AccessControl:
             group.create_task(self._repeat(FORGET_SECONDS, self._forget))
 
     async def _forget(self) -> None:
+        kept = self.ring.tenants.keys() | {NO_TENANT, DEFAULT_TENANT}
+        self._refusals = {tenant: each for tenant, each in self._refusals.items() if tenant in kept}
         before = CLOCK.now() - self.settings.audit_retention_seconds
         await anyio.to_thread.run_sync(partial(self.store.forget_audited, before, keep=self.settings.audit_entries))
 
@@ -302,6 +302,26 @@ class AccessControl:
 
     async def _write(self, entries: list[AuditEntry]) -> None:
         await anyio.to_thread.run_sync(self.store.record, entries)
+
+
+class _Refusals:
+    """The refused requests of one tenant: how many may be written now, and how many were not written since the last
+    one."""
+
+    def __init__(self) -> None:
+        self.unwritten = 0
+        self._left = MAX_REFUSALS
+        self._at = time.monotonic()
+
+    def take(self) -> bool:
+        """Returns whether one more may be written, and counts it."""
+        now = time.monotonic()
+        self._left = min(MAX_REFUSALS, self._left + (now - self._at) * REFUSALS_PER_SECOND)
+        self._at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
 
 
 @contextlib.asynccontextmanager
@@ -597,7 +617,7 @@ def entry_of(scope: Scope, caller: Caller | None, status: int, detail: str) -> A
     client = scope.get("client")
     return AuditEntry(
         at=time.time(),
-        tenant="" if caller is None else caller.tenant,
+        tenant=NO_TENANT if caller is None else caller.tenant,
         who="nobody known" if caller is None else caller.who,
         address=client[0] if client else "",
         action=f"{scope.get('method', 'WEBSOCKET')} {quote(scope['path'], safe=PATH_CHARACTERS)}"[:MAX_ACTION],

@@ -17,6 +17,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Double,
     Engine,
@@ -473,19 +474,15 @@ class SystemStore:
         return self.run(read)
 
     def forget_audited(self, before: float, *, keep: int) -> int:
-        """Deletes entries older than `before`, and the oldest entries of the rest until `keep` are left. Entries of
-        refused requests may be at most a tenth of `keep`, so that somebody without a key cannot displace the others.
-        Returns how many were deleted. Cost: a scan of the log."""
+        """Deletes entries older than `before`, and of the rest the oldest entries of the tenants with the most entries,
+        until `keep` are left. Entries of refused requests may be at most a tenth of `keep`. So nobody can displace the
+        entries of other tenants, nor somebody without a key those of changes. Returns how many were deleted. Cost: two
+        scans of the log."""
 
         def write(connection: Connection) -> int:
             gone = connection.execute(delete(audit).where(audit.c.at < before)).rowcount
-            refused = audit.c.outcome.in_(REFUSALS)
-            for chosen, most in ((refused, max(1, keep // 10)), (true(), keep)):
-                newest = select(audit.c.number).where(chosen).order_by(audit.c.number.desc())
-                last = connection.execute(newest.offset(most).limit(1)).scalar_one_or_none()
-                if last is not None:
-                    gone += connection.execute(delete(audit).where(chosen, audit.c.number <= last)).rowcount
-            return gone
+            gone += _forget_oldest(connection, audit.c.outcome.in_(REFUSALS), keep // 10)
+            return gone + _forget_oldest(connection, true(), keep)
 
         return self.run(write)
 
@@ -509,6 +506,36 @@ class SystemStore:
         if tenant is not None:
             query = query.where(usage.c.tenant == tenant)
         return self.run(lambda connection: [dict(row._mapping) for row in connection.execute(query)])
+
+
+def _forget_oldest(connection: Connection, chosen: ColumnElement[bool], keep: int) -> int:
+    """Deletes the oldest of the chosen audit entries of each tenant that has more than its share. At least one entry of
+    each tenant is kept."""
+    counts = select(audit.c.tenant, func.count()).where(chosen).group_by(audit.c.tenant)
+    found = {tenant: count for tenant, count in connection.execute(counts)}
+    share, gone = max(1, _fair_share(found.values(), keep)), 0
+    for tenant, count in found.items():
+        if count > share:
+            its = chosen & (audit.c.tenant == tenant)
+            newest = select(audit.c.number).where(its).order_by(audit.c.number.desc())
+            last = connection.execute(newest.offset(share).limit(1)).scalar_one()
+            gone += connection.execute(delete(audit).where(its, audit.c.number <= last)).rowcount
+    return gone
+
+
+def _fair_share(counts: Iterable[int], most: int) -> int:
+    """Returns how many each may keep of its count, so that all together keep at most `most`.
+
+    >>> _fair_share([1, 50, 20], 31), _fair_share([1, 2], 31)
+    (15, 2)
+    """
+    ordered = sorted(counts)
+    for place, count in enumerate(ordered):
+        share = most // (len(ordered) - place)
+        if count > share:
+            return share
+        most -= count
+    return max(ordered, default=0)
 
 
 class _HiddenNumbers:

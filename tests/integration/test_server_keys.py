@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from kindcast.server.api import access
-from kindcast.server.api.access import running_access
+from kindcast.server.api.access import AccessControl, running_access
 from kindcast.server.client import Client, ProblemError
 from kindcast.server.errors import KeysLost, KeysNeeded, StoreUnavailable
 from kindcast.server.security.callers import KeyRing
@@ -295,6 +296,41 @@ def test_refusals_that_are_not_logged_are_told_to_their_own_tenant(
         entries = client.get("/v1/audit", headers=keyed.admin).json()["entries"]
     told = [each["detail"] for each in entries if each["outcome"] in (401, 403)]
     assert ["2 more requests were refused before" in each for each in told] == [False, False, True]
+
+
+def test_refusals_of_one_tenant_hide_none_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do those of callers without a key: each tenant has a rate of its own. What is kept of a deleted tenant
+    goes."""
+    monkeypatch.setattr(access, "REFUSALS_PER_SECOND", 0.0)
+    monkeypatch.setattr(access, "MAX_REFUSALS", 2.0)
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        ours, theirs = (keyed.key("publisher", tenant=name) for name in ("ours", "theirs"))
+        for _ in range(5):
+            assert client.get("/v1/keys").status_code == 401
+            assert client.get("/v1/keys", headers=theirs).status_code == 403
+        assert client.get("/v1/keys", headers=ours).status_code == 403
+        keyed.make("publisher")  # is in the log when it is answered, and what came before it too
+        entries = client.get("/v1/audit", headers=keyed.admin).json()["entries"]
+    refused = Counter(each["tenant"] for each in entries if each["outcome"] in (401, 403))
+    assert refused == {"": 2, "theirs": 2, "ours": 1}
+
+
+def test_a_key_of_one_tenant_does_not_learn_which_others_there_are(
+    keyed: Keyed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even by the time that an answer takes: the server does not look for a tenant that the key may not use."""
+
+    async def no_look(access: AccessControl) -> None:
+        raise StoreUnavailable
+
+    mine = keyed.key("subscriber", tenant="ours")
+    keyed.make("subscriber", tenant="theirs")
+    with monkeypatch.context() as patched:
+        patched.setattr(AccessControl, "refresh", no_look)
+        for tenant in ("theirs", "nobodys"):
+            refused = keyed.client.get("/v1/subscriptions", headers=mine | {"Kindcast-Tenant": tenant})
+            assert problem_code(refused) == "other-tenant"
 
 
 def test_audit_log_escapes_control_characters(tmp_path: Path) -> None:
@@ -652,6 +688,27 @@ def test_audit_log_is_bounded_and_refusals_do_not_push_out_the_rest(tmp_path: Pa
         assert [each["outcome"] for each in store.audited(tenant=None, after=0, limit=1_000)] == [201] * 30 + [401] * 10
         assert store.forget_audited(0.0, keep=20) == 8 + 12
         assert store.audited(tenant=None, after=0, limit=1_000)[0]["action"] == "POST /v1/12"
+    finally:
+        store.close()
+
+
+def test_entries_of_one_tenant_do_not_push_out_those_of_another(tmp_path: Path) -> None:
+    """Neither its changes nor its refused requests: the tenants with the most entries lose theirs first."""
+    store = SystemStore(Settings(data=tmp_path))
+    store.open()
+    try:
+        entry = AuditEntry(at=time.time(), tenant="quiet", who="key 1", address="", action="POST /v1/x", outcome=201)
+        quiet = [entry, msgspec.structs.replace(entry, outcome=403)]
+        loud = [msgspec.structs.replace(each, tenant="loud") for each in quiet * 200]
+        store.record([*quiet, *loud])
+        assert store.forget_audited(0.0, keep=100) == 302
+        kept = store.audited(tenant=None, after=0, limit=1_000)
+        assert Counter((each["tenant"], each["outcome"]) for each in kept) == {
+            ("quiet", 201): 1,
+            ("quiet", 403): 1,
+            ("loud", 201): 89,
+            ("loud", 403): 9,
+        }
     finally:
         store.close()
 

@@ -494,9 +494,11 @@ class AttributeScheme:
             return raw
         if raw in self.synonyms:
             return self.synonyms[raw]
-        if "." not in raw:
-            return self._segment(raw)
-        return ".".join(map(self._segment, segments_of(raw)))
+        return self.resolve_segments(raw)
+
+    def resolve_segments(self, name: str) -> str:
+        """Returns the attribute that a name (NFC) would mean if no table of synonyms had it as a whole."""
+        return self._segment(name) if "." not in name else ".".join(map(self._segment, segments_of(name)))
 
     def _segment(self, name: str) -> str:
         if name in self.declarations or name.startswith(_OF_PROPERTY):

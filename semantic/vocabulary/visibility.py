@@ -6,6 +6,7 @@
 docs/security.md has the rules. In doubt, a view hides a value: what it shows never depends on a hidden value.
 """
 
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,12 +34,15 @@ def view_of_roles(scheme: AttributeScheme, derivations: Derivations, roles: Coll
     if roles is None or ADMINISTRATOR in roles:
         return None
     having = frozenset(roles)
-    unreadable, unmatchable = set(), set()
+    unreadable: set[Segments] = set()
+    unmatchable: set[Segments] = set()
     for name, each in scheme.declarations.items():
+        # Also as a longer name has it: its segments may have synonyms or labels, those of a declared name have none.
+        names = {tuple(segments_of(one)) for one in (name, scheme.resolve_segments(name))}
         if each.readable_by is not None and not each.readable_by & having:
-            unreadable.add(tuple(segments_of(name)))
+            unreadable |= names
         if each.matchable_by is not None and not each.matchable_by & having:
-            unmatchable.add(tuple(segments_of(name)))
+            unmatchable |= names
     if not unreadable and not unmatchable:
         return None
     return View(scheme, derivations, frozenset(unreadable), frozenset(unmatchable))
@@ -104,11 +108,12 @@ class View:
         return any(contains(tuple(segments_of(each)), hidden) for each in self._names(name))
 
     def _names(self, name: str) -> Iterator[str]:
-        """Yields the resolved name of the attribute (of an aggregate: of its attribute), its local name, and the names
-        above these."""
+        """Yields the resolved name of the attribute (of an aggregate: of its attribute), the name before a synonym of
+        the whole name replaced it, the local names of both, and the names above these."""
         aggregate = aggregate_of(name)
-        name = self.scheme.resolve(name if aggregate is None else aggregate[1])
-        for each in dict.fromkeys((name, self.scheme.localised(name))):
+        name = unicodedata.normalize("NFC", name if aggregate is None else aggregate[1])
+        names = dict.fromkeys((self.scheme.resolve(name), self.scheme.resolve_segments(name)))
+        for each in dict.fromkeys((*names, *map(self.scheme.localised, names))):
             yield each
             yield from self.scheme.broader(each)
             if "^" in each:  # an inverse property: its values are those of the property itself
@@ -126,13 +131,16 @@ class View:
 
     def _telling(self, hidden: frozenset[Segments]) -> frozenset[Segments]:
         """Returns the hidden names and all names whose values depend on theirs: the names above them, the attributes
-        derived from them, and the attributes that have their unit, number or code in them. Cached."""
+        derived from them, the attributes that have their unit, number or code in them, and the root words of names
+        that contain them. Cached."""
         known = self._closed.get(hidden)
         if known is not None:
             return known
         found = set(hidden)
+        renamed = [(word, root) for word, root in self.scheme.synonyms.items() if "." in word]
         while True:
             so_far = frozenset(found)
+            found.update(tuple(segments_of(root)) for word, root in renamed if self._rests(word, so_far))
             found.update(tuple(segments_of(up)) for each in so_far for up in self.scheme.broader(".".join(each)))
             for derivation in self.derivations:
                 if any(self._rests(name, so_far) for name in derivation.reads):

@@ -283,7 +283,7 @@ async def put_schema(
     subscribers can rely on it. Each change that is no extension is an error with its place."""
     body = await json_object(request, settings)
     if SPLIT_BY in body:
-        _check_envelope(broker, caller)
+        _check_renaming(broker, caller, "an envelope")
     return await _put(broker, "schema", type, body, dry_run, replace)
 
 
@@ -400,10 +400,12 @@ async def delete_code_system(name: Name, broker: AppBroker, dry_run: DryRun = Fa
 
 @router.put("/aliases/{name}", summary="Declare aliases of IRIs", openapi_extra=body_schema(ALIASES))
 async def put_aliases(
-    request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+    request: Request, name: Name, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
     """Declares which forms of IRIs are aliases: of concepts, instances, properties and code systems. All tables are
-    used together. 201 for a new version, 200 if the declaration is the same."""
+    used together. 201 for a new version, 200 if the declaration is the same. If attributes are hidden from the caller,
+    only an administrator may do this."""
+    _check_renaming(broker, caller, "aliases")
     return await _put(broker, "aliases", name, await json_object(request, settings), dry_run)
 
 
@@ -420,8 +422,9 @@ async def get_aliases(name: Name, broker: AppBroker) -> Response:
 
 
 @router.delete("/aliases/{name}", summary="Delete a table of aliases")
-async def delete_aliases(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
-    """Deletes every version."""
+async def delete_aliases(name: Name, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
+    """Deletes every version. If attributes are hidden from the caller, only an administrator may do this."""
+    _check_renaming(broker, caller, "aliases")
     return await _deleted(broker, "aliases", name, dry_run)
 
 
@@ -435,16 +438,8 @@ async def put_split(
     """Declares where documents contain several events, and what each event inherits from the document. It replaces a
     shipped envelope with the same name. 201 for a new version, 200 if the declaration is the same. If attributes are
     hidden from the caller, only an administrator may do this."""
-    _check_envelope(broker, caller)
+    _check_renaming(broker, caller, "an envelope")
     return await _put(broker, "split", name, await json_object(request, settings), dry_run)
-
-
-def _check_envelope(broker: Broker, caller: Caller) -> None:
-    """Raises `Problem` if attributes are hidden from the caller: an envelope decides what the attributes of its events
-    are called and what becomes part of their ids, so it could show hidden values."""
-    if reader_of(caller, broker).view is not None:
-        detail = "an envelope could show attributes that are hidden from you: only an administrator declares one"
-        raise Problem("not-permitted", detail)
 
 
 @router.get("/splits", summary="List envelopes of events")
@@ -506,6 +501,14 @@ async def get_relation(name: Name, broker: AppBroker) -> Response:
 async def delete_relation(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
     """Deletes every version. Subscriptions that use the union are flagged."""
     return await _deleted(broker, "relation", name, dry_run)
+
+
+def _check_renaming(broker: Broker, caller: Caller, what: str) -> None:
+    """Raises `Problem` if attributes are hidden from the caller. Envelopes and aliases decide what attributes are
+    called, and an envelope what becomes part of the ids of its events. So they could show hidden values."""
+    if reader_of(caller, broker).view is not None:
+        detail = f"{what} could show attributes that are hidden from you: only an administrator declares this"
+        raise Problem("not-permitted", detail)
 
 
 # ── all kinds ───────────────────────────────────────────────────────────────────────────────────────────────────────

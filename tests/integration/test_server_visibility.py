@@ -282,6 +282,44 @@ def test_backtests_are_found_by_those_who_may_see_as_much(teams: dict[str, Team]
             assert found >= {"admin"}
 
 
+def test_a_synonym_of_a_whole_path_hides_no_less(teams: dict[str, Team]) -> None:
+    """Its root word has the hidden values, so nobody may match on it who may not match on them."""
+    team = teams["left"]
+    made = team.client.put("/v1/synonyms/paths", json={"patient.ssn": "shown"}, headers=team.keys["ontologist"])
+    assert made.status_code == 201, made.text
+    try:
+        assert problem_code(team.subscribe("subscriber", "shown = 'secret-left'")) == "hidden-attribute"
+        assert problem_code(team.subscribe("subscriber", "count(ward.shown) > 1")) == "hidden-attribute"
+        assert team.subscribe("subscriber", "unseen = 1").status_code == 201
+    finally:
+        assert team.client.delete("/v1/synonyms/paths", headers=team.keys["ontologist"]).status_code == 200
+
+
+def test_a_synonym_of_a_segment_hides_no_less(teams: dict[str, Team]) -> None:
+    """A declared name stays as it is, but within longer names its segments are replaced."""
+    team = teams["left"]
+    assert team.put("owner.pin", {"readable_by": []}).status_code == 201
+    made = team.client.put("/v1/synonyms/segments", json={"owner": "holder"}, headers=team.keys["ontologist"])
+    assert made.status_code == 201, made.text
+    try:
+        assert team.subscribe("subscriber", "owner.age > 1").status_code == 201
+        for expression in ("owner.pin = 1", "shop.owner.pin = 1", "shop.holder.pin = 1"):
+            assert problem_code(team.subscribe("subscriber", expression)) == "hidden-attribute"
+    finally:
+        assert team.client.delete("/v1/synonyms/segments", headers=team.keys["admin"]).status_code == 200
+        assert team.client.delete("/v1/attributes/owner.pin", headers=team.keys["admin"]).status_code == 200
+
+
+def test_aliases_are_declared_by_administrators_where_something_is_hidden(teams: dict[str, Team]) -> None:
+    """An alias gives the values of a hidden property another name."""
+    team, path = teams["left"], "/v1/aliases/names"
+    body = {"iris": {"http://x.example/ns#ssn": "http://x.example/ns#shown"}}
+    for role, status in (("ontologist", 403), ("admin", 201)):
+        assert team.client.put(path, json=body, headers=team.keys[role]).status_code == status
+    for role, status in (("ontologist", 403), ("admin", 200)):
+        assert team.client.delete(path, headers=team.keys[role]).status_code == status
+
+
 def test_envelopes_are_declared_by_administrators_where_something_is_hidden(teams: dict[str, Team]) -> None:
     """An envelope could put hidden values into ids, or give hidden attributes other names."""
     team = teams["left"]

@@ -66,7 +66,15 @@ def shipped_contexts() -> Mapping[str, Any]:
 def needed_contexts(context: Any, base: str = "") -> tuple[str, ...]:
     """Returns the distinct URLs that the value of an `@context` refers to, also within its terms, in document order,
     resolved against `base`. Linear, not recursive."""
-    return tuple(dict.fromkeys(urljoin(base, each) if base else each for each in _references(context)))
+    return tuple(dict.fromkeys(_absolute(each, base) if base else each for each in _references(context)))
+
+
+def _absolute(reference: str, base: str) -> str:
+    """Returns a reference resolved against `base`; the reference itself if it is no URL, so nothing is known by it."""
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return reference
 
 
 def unknown_contexts(context: Any, known: Mapping[str, Any], base: str = "") -> tuple[str, ...]:
@@ -149,6 +157,8 @@ def _has_host(url: str) -> bool:
 def _problem_of_shape(document: Any) -> str | None:
     if not isinstance(document, Mapping) or "@context" not in document:
         return "a JSON object with the member @context is expected"
+    if document["@context"] == []:
+        return "its @context is an empty list, which defines nothing"
     level: list[Any] = [document]
     for _ in range(MOST_DEPTH):
         if not level:
@@ -186,7 +196,7 @@ def _check_circles(uploaded: Mapping[str, Any], known: Mapping[str, Any]) -> Non
             )
         if url not in sizes:
             context = known[url]["@context"]
-            inner = [size(urljoin(url, each), (*above, url)) for each in _references(context)]
+            inner = [size(_absolute(each, url), (*above, url)) for each in _references(context)]
             terms = _count_terms(context) + sum(each for each, _ in inner)
             sizes[url] = terms, 1 + max((depth for _, depth in inner), default=0)
             if terms > MOST_TERMS:

@@ -220,7 +220,7 @@ def _members(body: dict[str, Any]) -> dict[str, Any]:
     for name in ("sink", "protocol"):
         if not isinstance(body.get(name), str):
             raise _bad(f"{name} is required: a text", f"/{name}")
-    if not isinstance(body.get("protocolsettings") or {}, dict):
+    if not isinstance(body.get("protocolsettings"), dict | None):
         raise _bad("protocolsettings must be an object", "/protocolsettings")
     return {name: body[name] for name in ("id", *MEMBERS) if body.get(name) is not None}
 

@@ -126,6 +126,7 @@ def test_bad_requests_are_400(client: httpx.Client) -> None:
         {**good, "config": {"x": "y"}},
         {**good, "protocolsettings": {"format": "xml"}},
         {**good, "protocolsettings": 1},
+        *({**good, "protocolsettings": nothing} for nothing in (0, "", [], False)),
         {**good, "expression": "a = 1"},
     ):
         answer = client.post(PATH, json=body)

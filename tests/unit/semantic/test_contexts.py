@@ -92,6 +92,7 @@ def test_contexts_unknown_are_all_told_also_through_others() -> None:
         ),
         pytest.param({HERE: {"@context": 3}}, "invalid local context", id="number"),
         pytest.param({HERE: {"context": {}}}, "member @context", id="no context"),
+        pytest.param({HERE: {"@context": []}}, "defines nothing", id="an empty list"),
         pytest.param({"here.jsonld": {"@context": {}}}, "absolute URL", id="relative URL"),
         pytest.param({"https:///x": {"@context": {}}}, "no host", id="no host"),
         pytest.param({HERE: {"@context": nested(100)}}, "nested more than", id="depth"),
@@ -114,6 +115,15 @@ def test_contexts_that_cannot_be_used_are_refused(uploads: dict[str, Any], word:
     """With a sentence that says what is wrong, and never by a crash."""
     with pytest.raises(InvalidDeclaration, match=word):
         check_contexts(uploads)
+
+
+@pytest.mark.parametrize("reference", ["http://[::1", "//["])
+def test_contexts_refer_to_nothing_known_by_what_is_no_url(reference: str) -> None:
+    """It is told like every context that is missing."""
+    for context in (reference, [{}, reference], {"@import": reference}, {"a": {"@id": "e:a", "@context": reference}}):
+        with pytest.raises(UnknownContext) as refused:
+            check_contexts({HERE: {"@context": context}})
+        assert refused.value.urls == (reference,)
 
 
 def test_declarations_refuse_a_context_that_others_need_to_go() -> None:

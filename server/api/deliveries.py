@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 from kindcast.server.api.access import AccessControl, caller_of, services_of
 from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
 from kindcast.server.api.requests import (
+    PRINTABLE,
     AppBroker,
     AppCaller,
     AppSettings,
@@ -254,7 +255,7 @@ class RedriveBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    subscription: Annotated[str, Field(max_length=100, description="Its id.")]
+    subscription: Annotated[str, Field(max_length=100, pattern=PRINTABLE, description="Its id.")]
 
 
 @dead_letter_router.get("", summary="List dead letters")

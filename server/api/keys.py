@@ -15,6 +15,7 @@ from starlette.responses import StreamingResponse
 from kindcast.server.api.access import AccessControl, audit_detail, entry_of, wrong_key
 from kindcast.server.api.problem_types import Problem, problem_of
 from kindcast.server.api.requests import (
+    PRINTABLE,
     AppCaller,
     AppSettings,
     Moment,
@@ -64,7 +65,9 @@ class KeyBody(BaseModel):
             )
         ),
     ] = None
-    name: Annotated[str, Field(max_length=200, description="A name of your choice, to tell keys apart.")] = ""
+    name: Annotated[
+        str, Field(max_length=200, pattern=PRINTABLE, description="A name of your choice, to tell keys apart.")
+    ] = ""
     expires_at: Annotated[Moment | None, Field(description="RFC 3339; without an offset it is UTC.")] = None
     limits: Annotated[dict[str, Number], Field(description="Replaces the setting `key_limits`.")] = {}
 

@@ -181,9 +181,11 @@ async def explain_verdict(
     if not isinstance(asked, str | dict):
         detail = "`subscription` must be the id of a subscription, or an expression as text or tree"
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
-    row = await broker.read(lambda connection: find_subscription(connection, asked)) if isinstance(asked, str) else None
-    if row is None and isinstance(asked, str) and SUBSCRIPTION_ID.fullmatch(asked):
-        raise UnknownSubscription(asked)
+    row = None
+    if isinstance(asked, str) and SUBSCRIPTION_ID.fullmatch(asked):
+        row = await broker.read(lambda connection: find_subscription(connection, asked))
+        if row is None:
+            raise UnknownSubscription(asked)
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
     with event_at("/event"):
         parts = await reader.take_apart(document, vocabulary, broker.reading_budget())

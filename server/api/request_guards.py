@@ -1,7 +1,8 @@
 """ASGI middleware that checks each request before routing: Host header, origin and size of the body.
 
     HostGuard     only this machine's names in the Host header, and no changes asked by another site's pages: a page on
-                  the web must not reach a server on the visitor's own machine (DNS rebinding, cross-site requests)
+                  the web must not reach a server on the visitor's own machine (DNS rebinding, cross-site requests);
+                  and no NUL character in the address, because PostgreSQL does not store it
     BodyLimit     counts the bytes of the body while it arrives, regardless of Content-Length
 
 Both are plain ASGI. Cost: some microseconds per request.
@@ -69,6 +70,8 @@ class HostGuard:
                 "setting allowed_hosts"
             )
             return Problem("wrong-host", detail)
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            return Problem("malformed-request", "the address has a NUL character (%00): leave it out")
         if scope.get("method") not in SAFE_METHODS:  # a WebSocket has no method, and a page could read all its messages
             own = _origin(scope["scheme"].replace("ws", "http"), *host)
             for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):

@@ -23,6 +23,7 @@ from kindcast.server.settings import Settings
 from kindcast.server.strict_json import decode, depth_within
 
 __all__ = [
+    "PRINTABLE",
     "SUBSCRIPTION_ID",
     "AppBroker",
     "AppCaller",
@@ -101,6 +102,9 @@ Moment = Annotated[datetime, BeforeValidator(_is_text)]
 """A date-time of a request, as RFC 3339 writes it."""
 Number = Annotated[float, Field(strict=True)]
 """A number of a request, and neither a text nor true or false."""
+
+PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+"""Texts without control characters: PostgreSQL does not store NUL, and a terminal may obey the others."""
 
 Language = Annotated[str, Query(max_length=35, description="Language of the labels, such as en, de, zh.")]
 

@@ -24,6 +24,7 @@ from kindcast.server.api.access import audit_detail
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
+    PRINTABLE,
     SUBSCRIPTION_ID,
     AppBroker,
     AppCaller,
@@ -155,7 +156,7 @@ class _Asked(_Strict):
     where: dict[str, Any] | None = None
     filters: Annotated[list[Any] | None, Field(max_length=1_000)] = None
     types: Annotated[list[Text] | None, Field(min_length=1, max_length=1_000, description="CloudEvents types.")] = None
-    source: Annotated[Text | None, Field(description="The source of the events.")] = None
+    source: Annotated[Text | None, Field(pattern=PRINTABLE, description="The source of the events.")] = None
 
 
 class SubscriptionBody(SubscriptionChange, _Asked):

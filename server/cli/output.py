@@ -72,17 +72,17 @@ def print_json_error(value: Any) -> None:
 
 def paragraph(text: str, style: str = "") -> None:
     """Writes a line to standard output."""
-    screen().print(Text(text, style=style), soft_wrap=True)
+    screen().print(Text(_harmless(text), style=style), soft_wrap=True)
 
 
 def hint(text: str) -> None:
     """Writes what to do next to standard error, for people."""
-    errors().print(Text(text, style="dim"), soft_wrap=True)
+    errors().print(Text(_harmless(text), style="dim"), soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """Writes a warning, which does not stop the command, to standard error."""
-    errors().print(Text.assemble(("note: ", "yellow"), text), soft_wrap=True)
+    errors().print(Text.assemble(("note: ", "yellow"), _harmless(text)), soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
@@ -91,7 +91,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:
-        shown.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        shown.add_row(*(cell if isinstance(cell, Text) else Text(_harmless(cell)) for cell in row))
     screen().print(shown)
 
 
@@ -126,6 +126,18 @@ def ago(moment: str | float | None, now: datetime | None = None) -> str:
             told = f"{round(size / length)} {unit}"
             break
     return f"in {told}" if seconds > 0 else f"{told} ago"
+
+
+def _harmless(text: str) -> str:
+    """Returns a text without control characters, which a terminal may obey: others choose the names that it shows.
+
+    >>> _harmless("a\\x1b[2J\\nb")
+    'a\ufffd[2J\\nb'
+    """
+    return text.translate(_CONTROLS)
+
+
+_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def _console(stream: Any) -> Console:

@@ -80,6 +80,31 @@ def test_unknown_address_is_a_problem(client: httpx.Client) -> None:
     assert "/openapi.json" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("path", ["/v1/synonyms/a%00b", "/v1/subscriptions/%00", "/v1/events?type=%00", "/%00"])
+def test_address_with_a_nul_character_is_refused(client: httpx.Client, path: str) -> None:
+    """PostgreSQL does not store it, nor look for it."""
+    answer = client.get(path)
+    assert (answer.status_code, problem_code(answer)) == (400, "malformed-request")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/subscriptions", {"expression": "a = 1", "source": "\0"}),
+        ("/v1/dead-letters/redrive", {"subscription": "\0"}),
+        ("/v1/keys", {"role": "admin", "name": "\x1b[2J"}),
+        ("/v1/explain", {"event": {"a": 1}, "subscription": "\0"}),
+    ],
+)
+def test_texts_that_the_database_looks_for_have_no_control_characters(
+    client: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    """The name of a key is also shown in terminals."""
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422, answer.text
+    problem_code(answer)
+
+
 @pytest.mark.parametrize("query", ["limit=0", "limit=99999", "limit=x", "after=-1"])
 def test_bad_parameter_is_a_problem_that_names_it(client: httpx.Client, query: str) -> None:
     """The framework's own checks speak the same language."""

@@ -21,7 +21,7 @@ from kindcast.semantic.subscriptions import SeenAttributes
 from kindcast.semantic.vocabulary import ConceptId, View
 from kindcast.server.broker import Broker, RecentAttributes
 from kindcast.server.cloudevents import EventReader, arrived
-from kindcast.server.security.permissions import hidden_in
+from kindcast.server.security.permissions import Roles, hidden_in
 from kindcast.server.store.events import last_sequence, newest_events
 from kindcast.server.store.subscriptions import newest_subscriptions
 from kindcast.server.strict_json import decode
@@ -164,14 +164,14 @@ async def uses_of(
     return await asyncio.to_thread(look)
 
 
-async def attributes_seen(broker: Broker, reader: EventReader) -> list[str]:
-    """Returns names of attributes: those of the newest events, most frequent first, the declared ones, and those of the
-    envelope."""
+async def attributes_seen(broker: Broker, reader: EventReader, view: View | None = None) -> list[str]:
+    """Returns names of attributes: those of the newest events as far as a view shows them, most frequent first, the
+    declared ones, and those of the envelope."""
     vocabulary = broker.vocabulary
     rows = await broker.read(_newest_events)
 
     def look() -> list[str]:
-        seen = Counter(name for _, event in _read(rows[:50], reader, vocabulary) for name in event.attributes)
+        seen = Counter(name for _, event in _read(rows[:50], reader, vocabulary, view) for name in event.attributes)
         ours = [name for name, _ in seen.most_common() if not name.startswith("ce.")]
         envelope = sorted(name for name in seen if name.startswith("ce."))
         return list(dict.fromkeys([*ours, *sorted(vocabulary.attributes.declarations), *envelope]))
@@ -179,11 +179,14 @@ async def attributes_seen(broker: Broker, reader: EventReader) -> list[str]:
     return await asyncio.to_thread(look)
 
 
-async def recent_attributes(broker: Broker, reader: EventReader) -> SeenAttributes:
-    """Returns the attributes of the newest events, for advice to subscribers. They are read again if there are newer
-    events, but at most every `RECENT_SECONDS`. Reading stops after `RECENT_BUDGET` seconds or `RECENT_EVENTS`
-    events."""
-    vocabulary, known = broker.vocabulary, broker.recent_attributes
+async def recent_attributes(broker: Broker, reader: EventReader, roles: Roles = None) -> SeenAttributes:
+    """Returns the attributes of the newest events that these roles may see, for advice to subscribers. They are read
+    again if there are newer events, but at most every `RECENT_SECONDS`. Reading stops after `RECENT_BUDGET` seconds or
+    `RECENT_EVENTS` events."""
+    vocabulary = broker.vocabulary
+    view = vocabulary.view_of_roles(roles)
+    seeing = None if view is None else roles  # who sees everything sees the same
+    known = broker.recent_attributes.get(seeing)
     newest = await broker.read(last_sequence)
     if known is not None and known.version == vocabulary.version:
         is_fresh = known.sequence == newest or time.monotonic() < known.made_at + RECENT_SECONDS
@@ -193,12 +196,12 @@ async def recent_attributes(broker: Broker, reader: EventReader) -> SeenAttribut
 
     def look() -> SeenAttributes:
         until = time.monotonic() + RECENT_BUDGET
-        read = (event for _, event in _read(rows, reader, vocabulary))
+        read = (event for _, event in _read(rows, reader, vocabulary, view))
         least = list(islice(read, RECENT_LEAST))
         return SeenAttributes.of(chain(least, takewhile(lambda _: time.monotonic() < until, read)), vocabulary)
 
     seen = await asyncio.to_thread(look)
-    broker.recent_attributes = RecentAttributes(seen, newest, vocabulary.version, time.monotonic())
+    broker.recent_attributes[seeing] = RecentAttributes(seen, newest, vocabulary.version, time.monotonic())
     return seen
 
 

@@ -58,7 +58,12 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 @router.post("/check", summary="Check an expression", openapi_extra=body_schema(CHECK))
 async def check(
-    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings, lang: Language = "en"
+    request: Request,
+    broker: AppBroker,
+    caller: AppCaller,
+    reader: AppEventReader,
+    settings: AppSettings,
+    lang: Language = "en",
 ) -> Response:
     """Returns the meaning of an expression, or its mistakes with their places. With `position`, returns completions for
     that place. Nothing is stored, and a mistake is no error of this request: see `valid`."""
@@ -70,10 +75,10 @@ async def check(
     if position is not None and (type(position) is not int or not 0 <= position <= len(text)):
         raise Problem("invalid-request", "`position` must be a number of characters within the text")
     vocabulary, operators = broker.vocabulary, broker.state.operators.available
-    seen = await recent_attributes(broker, reader)
+    seen = await recent_attributes(broker, reader, caller.roles)
     told = await asyncio.to_thread(_checked, text, vocabulary, operators, lang, seen)
     if position is not None:
-        attributes = await attributes_seen(broker, reader)
+        attributes = await attributes_seen(broker, reader, reader_of(caller, broker).view)
         names = list(broker.state.operators.known)
         told["completions"] = await asyncio.to_thread(
             lambda: completions(text[:position], vocabulary, attributes, names, lang)

@@ -762,7 +762,8 @@ async def _create(
     if row.secret is not None:
         created["secret"] = row.secret
     shown = _shown(row, broker.vocabulary.version, CLOCK.now())
-    seen, vocabulary, operators = await recent_attributes(broker, reader), broker.vocabulary, broker.state.operators
+    seen = await recent_attributes(broker, reader, caller.roles)
+    vocabulary, operators = broker.vocabulary, broker.state.operators
 
     def advised() -> tuple[Note, ...]:
         return advise(restore_expression(row.tree, vocabulary, operators.available), vocabulary, seen)

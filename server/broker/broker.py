@@ -74,7 +74,7 @@ from kindcast.server.errors import (
 from kindcast.server.metrics import Metrics
 from kindcast.server.security.keys import Claim
 from kindcast.server.security.limits import NO_QUOTA, Quota
-from kindcast.server.security.permissions import EVERYBODY, RolesOf
+from kindcast.server.security.permissions import EVERYBODY, Roles, RolesOf
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database, enter_schema
 from kindcast.server.store.events import list_whole_events
@@ -194,7 +194,7 @@ class Broker:
         """The connection that has the right to activate a vocabulary; None at other times."""
         self._preparation: Preparation | None = None
         self._following: asyncio.Task[None] | None = None
-        self.recent_attributes: RecentAttributes | None = None
+        self.recent_attributes: dict[Roles, RecentAttributes] = {}  # by the roles that see them; None: everything
         """The attributes of recent events when they were last read. Advice to subscribers uses them."""
         self.documents = DocumentReader(settings)
         """The reader of uploaded documents."""

@@ -367,3 +367,21 @@ def test_statistics_of_operators_tell_nothing_of_hidden_values(teams: dict[str, 
     for path in ("/v1/operators", "/v1/operators/similar"):
         for role in ("subscriber", "auditor"):
             assert left.told(role, "GET", path) == right.told(role, "GET", path), (path, role)
+
+
+def test_advice_tells_nothing_of_hidden_values(teams: dict[str, Team]) -> None:
+    """Completions and notes come from the newest events: from their names, and from the kinds of their values."""
+    values: dict[str, Any] = {"left": {"ssn": 7}, "right": {"ssn": {"number": "x"}}}
+    for team in teams.values():
+        publish(team, values[team.name], "for advice")
+    left, right = teams["left"], teams["right"]
+    bodies: list[dict[str, Any]] = [{"expression": each, "position": len(each)} for each in ("", "ss", "ssn.")]
+    bodies += [{"expression": each} for each in ("ssn > 5 kg", "ssn.numbr = 1")]
+    for body in bodies:
+        told = left.told("subscriber", "POST", "/v1/check", body)
+        assert told[0] == 200
+        assert told == right.told("subscriber", "POST", "/v1/check", body), body
+    near = right.told("admin", "POST", "/v1/check", {"expression": "ssn.numbr = 1"})
+    assert "did you mean ssn.number?" in near[1]
+    made = right.subscribe("subscriber", "sn.number = 1").json()
+    assert "ssn.number" not in str(made["notes"])

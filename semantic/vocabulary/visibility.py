@@ -112,6 +112,7 @@ class View:
         the whole name replaced it, the local names of both, and the names above these."""
         aggregate = aggregate_of(name)
         name = unicodedata.normalize("NFC", name if aggregate is None else aggregate[1])
+        name = name.replace("[]", "")  # the mark of a list of objects, which `exists` can test
         names = dict.fromkeys((self.scheme.resolve(name), self.scheme.resolve_segments(name)))
         for each in dict.fromkeys((*names, *map(self.scheme.localised, names))):
             yield each

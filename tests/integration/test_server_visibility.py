@@ -148,7 +148,15 @@ def test_backtests_tell_nothing_of_hidden_values(teams: dict[str, Team]) -> None
 
 @pytest.mark.parametrize(
     "expression",
-    ["ssn = '1'", "patient.ssn exists", "score > 1", "income missing", "count(ssn) > 1", "some ssn (a = 1)"],
+    [
+        "ssn = '1'",
+        "patient.ssn exists",
+        "score > 1",
+        "income missing",
+        "count(ssn) > 1",
+        "some ssn (a = 1)",
+        "`ssn[]` exists",
+    ],
 )
 def test_a_subscription_on_a_hidden_attribute_is_refused(teams: dict[str, Team], expression: str) -> None:
     """With its name, for whoever may not match on it; an administrator may."""

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from kindcast.server import observation
 from tests.harness.application import problem_code, running_application
 from tests.harness.receiver import running_receiver
 from tests.integration.test_server_operators import until
@@ -377,8 +378,9 @@ def test_statistics_of_operators_tell_nothing_of_hidden_values(teams: dict[str, 
             assert left.told(role, "GET", path) == right.told(role, "GET", path), (path, role)
 
 
-def test_advice_tells_nothing_of_hidden_values(teams: dict[str, Team]) -> None:
+def test_advice_tells_nothing_of_hidden_values(teams: dict[str, Team], monkeypatch: pytest.MonkeyPatch) -> None:
     """Completions and notes come from the newest events: from their names, and from the kinds of their values."""
+    monkeypatch.setattr(observation, "RECENT_SECONDS", 0.0)
     values: dict[str, Any] = {"left": {"ssn": 7}, "right": {"ssn": {"number": "x"}}}
     for team in teams.values():
         publish(team, values[team.name], "for advice")

@@ -529,6 +529,17 @@ class EventType:
         """Returns all attributes of the type by dotted name, E(e). Linear in the shape."""
         return {use.attribute: use for use in uses_of(self.shape)}
 
+    @property
+    def refers_to_all(self) -> bool:
+        """Whether attributes that it does not name decide, too, whether an event is one of this type: it forbids
+        others, or compares objects."""
+        return _refers_to_all(self.shape)
+
+
+def _refers_to_all(shape: Shape) -> bool:
+    inner = [*shape.members.values(), *([] if shape.items is None else [shape.items])]
+    return shape.closed or shape.distinct or any(map(_refers_to_all, inner))
+
 
 def uses_of(shape: Shape, prefix: str = "", *, mandatory: bool = True, multiple: bool = False) -> Iterator[Use]:
     """Yields the attributes beneath an object's shape. An attribute is mandatory only if all objects around it are."""

@@ -16,8 +16,12 @@ from kindcast.semantic.vocabulary import (
     LONGEST_URL,
     SHIPPED_SPLITS,
     SPLIT_BY,
+    Correctable,
     DeclarationKind,
+    EventType,
+    View,
     document_of,
+    read_event_type,
     read_table,
     shipped_contexts,
     view_of,
@@ -34,7 +38,7 @@ from kindcast.server.api.requests import (
     reader_of,
 )
 from kindcast.server.broker import Broker
-from kindcast.server.errors import UnknownDeclaration
+from kindcast.server.errors import HiddenAttribute, UnknownDeclaration
 from kindcast.server.security.callers import Caller
 from kindcast.server.security.permissions import ROLES, Permission
 from kindcast.server.store import declarations, ontologies
@@ -280,11 +284,26 @@ async def put_schema(
     replace: Annotated[bool, Query(description="Allow changes that are not extensions.")] = False,
 ) -> Response:
     """Declares a JSON Schema for the events of a type. An existing type may only be extended, so that publishers and
-    subscribers can rely on it. Each change that is no extension is an error with its place."""
+    subscribers can rely on it. Each change that is no extension is an error with its place. The schema of a caller from
+    whom attributes are hidden may not restrict these."""
     body = await json_object(request, settings)
     if SPLIT_BY in body:
         _check_renaming(broker, caller, "an envelope")
+    if (view := reader_of(caller, broker).view) is not None:
+        _check_restrictions(view, read_event_type(type, body, broker.state.declarations.schemas))
     return await _put(broker, "schema", type, body, dry_run, replace)
+
+
+def _check_restrictions(view: View, declared: EventType) -> None:
+    """Raises `HiddenAttribute`, `Problem` if hidden values decide whether events have this type: other events are
+    refused, so who declares it could find the values out."""
+    corrected = declared.correctable or Correctable()
+    named = [*declared.uses, *filter(None, (corrected.subject, corrected.revision)), *corrected.retracts]
+    if hidden := view.hidden_in(named, explained=True):
+        raise HiddenAttribute(hidden)
+    if declared.refers_to_all:
+        detail = "additionalProperties: false and uniqueItems would test attributes that are hidden from you, too"
+        raise Problem("not-permitted", f"{detail}: leave them out, or ask an administrator")
 
 
 @router.get("/schemas", summary="List event types, or view several as one")

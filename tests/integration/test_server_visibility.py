@@ -345,6 +345,26 @@ def test_envelopes_are_declared_by_administrators_where_something_is_hidden(team
     assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"ssn": {"enum": ["secret-left"]}}},
+        {"properties": {"patient": {"properties": {"ssn": {"type": "number"}}}}},
+        {"properties": {"price": {}}, "additionalProperties": False},
+        {"properties": {"lines": {"type": "array", "items": {"additionalProperties": False}}}},
+        {"properties": {"lines": {"type": "array", "uniqueItems": True}}},
+        {"properties": {"price": {}}, "x-kindcast-subject": "ssn"},
+        {"properties": {"price": {}}, "x-kindcast-retracts": ["price", "ssn"]},
+    ],
+)
+def test_event_types_do_not_test_hidden_values(teams: dict[str, Team], schema: dict[str, Any]) -> None:
+    """An event that breaks its schema is refused: by what arrives, whoever declared it could find out the values."""
+    team, path = teams["left"], "/v1/schemas/tests?dry_run=true"
+    refused = team.client.put(path, json=schema, headers=team.keys["ontologist"])
+    assert problem_code(refused) in ("hidden-attribute", "not-permitted"), refused.text
+    assert team.client.put(path, json=schema, headers=team.keys["admin"]).status_code == 200
+
+
 def test_quantities_of_the_known_shapes_are_as_hidden_as_their_numbers(teams: dict[str, Team]) -> None:
     """Also where the declaration does not name the members."""
     team = teams["left"]

@@ -53,6 +53,7 @@ __all__ = [
     "TENANT_HEADER",
     "AccessControl",
     "Gate",
+    "OtherTenant",
     "audit_detail",
     "caller_of",
     "count_events",
@@ -201,7 +202,8 @@ class AccessControl:
         """Returns the caller with this key who acts in `tenant` (None: the tenant of the key). Raises `Problem`."""
         caller = self.ring.caller(key, tenant, None if session is None else session.hash)
         if caller is None:
-            raise Problem("other-tenant", "this key does not belong to the tenant in Kindcast-Tenant")
+            holder = self.ring.caller(key, None)
+            raise OtherTenant("this key does not belong to the tenant in Kindcast-Tenant", holder)
         if caller.tenant != DEFAULT_TENANT and caller.tenant not in self.ring.tenants:
             raise problem_of(UnknownTenant(caller.tenant))
         return caller
@@ -222,7 +224,8 @@ class AccessControl:
         tenant = headers.get(TENANT_HEADER)
         caller = self.ring.subject(identity, provider.issuer, tenant)
         if caller is None:
-            raise Problem("other-tenant", "the token does not name the tenant in Kindcast-Tenant")
+            holder = self.ring.subject(identity, provider.issuer, None)
+            raise OtherTenant("the token does not name the tenant in Kindcast-Tenant", holder)
         if caller.tenant != DEFAULT_TENANT and caller.tenant not in self.ring.tenants:
             raise problem_of(UnknownTenant(caller.tenant))
         if not caller.permissions:
@@ -357,6 +360,15 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
         access.store.close()
 
 
+class OtherTenant(Problem):
+    """A key or token was sent for a tenant that it may not use. `holder` is its caller in its own tenant, for the audit
+    log; None if a token has no tenant."""
+
+    def __init__(self, detail: str, holder: Caller | None) -> None:
+        super().__init__("other-tenant", detail)
+        self.holder = holder
+
+
 def wrong_key() -> Problem:
     """Returns the answer to an invalid key."""
     return Problem(
@@ -452,7 +464,8 @@ class Gate:
             identified = access.identify(scope) if token is None else access.redeem(token, scope)
             scope[CALLER] = caller = await identified
         except (Problem, ProviderUnavailable, StoreUnavailable) as error:
-            await self._refuse(scope, receive, send, problem_of(error), access, None)
+            holder = error.holder if isinstance(error, OtherTenant) else None
+            await self._refuse(scope, receive, send, problem_of(error), access, holder)
             return
         try:
             self._admit(scope, caller, needs, method)

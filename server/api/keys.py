@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
-from kindcast.server.api.access import AccessControl, audit_detail, entry_of, wrong_key
+from kindcast.server.api.access import AccessControl, OtherTenant, audit_detail, entry_of, wrong_key
 from kindcast.server.api.problem_types import Problem, problem_of
 from kindcast.server.api.requests import (
     PRINTABLE,
@@ -456,6 +456,7 @@ async def read_session(request: Request, access: AppAccess) -> Response:
         caller = await access.identify(request.scope)
     except Problem as problem:
         if problem.code != "key-missing":
+            _log_refusal(request, access, problem)
             raise
         return _answer(access, None)
     return _answer(access, caller)
@@ -473,10 +474,14 @@ async def sign_in(request: Request, access: AppAccess, settings: AppSettings) ->
     key = access.ring.find(asked.key.strip())
     if key is None:
         problem = wrong_key()
-        access.record_refusal(entry_of(request.scope, None, problem.status_code, problem.code))
+        _log_refusal(request, access, problem)
         raise problem
     _check_tenant_name(asked.tenant)
-    caller = access.caller(key, asked.tenant)
+    try:
+        caller = access.caller(key, asked.tenant)
+    except OtherTenant as refused:
+        _log_refusal(request, access, refused)
+        raise
     _end_session(request, access)
     token, session = access.sessions.open(key.id, asked.tenant)
     await access.record(entry_of(request.scope, caller, 200, "signed in"))
@@ -510,13 +515,21 @@ async def change_session(request: Request, access: AppAccess, settings: AppSetti
 async def sign_out(request: Request, access: AppAccess) -> Response:
     """Ends the session of this browser, if it has one. Its streams end within two seconds."""
     if session_token(request.scope) is not None and not is_of_own_page(request.scope):
-        raise Problem("wrong-origin", "only this server's own pages can end a session")
+        problem = Problem("wrong-origin", "only this server's own pages can end a session")
+        _log_refusal(request, access, problem)
+        raise problem
     _end_session(request, access)
     response = _answer(access, None if access.ring.required else ANYBODY)
     response.delete_cookie(
         cookie_name(request.scope), secure=request.url.scheme == "https", httponly=True, samesite="strict"
     )
     return response
+
+
+def _log_refusal(request: Request, access: AccessControl, problem: Problem) -> None:
+    """Writes a refusal to the audit log. The gate does not see refusals of routes that need no key."""
+    holder = problem.holder if isinstance(problem, OtherTenant) else None
+    access.record_refusal(entry_of(request.scope, holder, problem.status_code, problem.code))
 
 
 def _check_tenant_name(tenant: str | None) -> None:

@@ -333,6 +333,25 @@ def test_a_key_of_one_tenant_does_not_learn_which_others_there_are(
             assert problem_code(refused) == "other-tenant"
 
 
+def test_audit_log_names_the_key_that_was_sent_for_another_tenant(keyed: Keyed) -> None:
+    """In the log of its own tenant. The other tenant is told nothing."""
+    made, client = keyed.make("subscriber", tenant="ours"), keyed.client
+    mine = {"Authorization": f"Bearer {made['key']}"}
+    logs = {name: keyed.key("auditor", tenant=name) for name in ("ours", "theirs")}
+    for path in ("/v1/subscriptions", "/v1/session"):
+        assert problem_code(client.get(path, headers=mine | {"Kindcast-Tenant": "theirs"})) == "other-tenant"
+    body = {"key": made["key"], "tenant": "theirs"}
+    assert problem_code(client.post("/v1/session", json=body)) == "other-tenant"
+    assert client.get("/v1/session", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    keyed.make("publisher")  # is in the log when it is answered, and what came before it too
+    entries = {name: client.get("/v1/audit?limit=1000", headers=key).json()["entries"] for name, key in logs.items()}
+    told = [each["action"] for each in entries["ours"] if (each["who"], each["outcome"]) == (f"key {made['id']}", 403)]
+    assert told == ["GET /v1/subscriptions", "GET /v1/session", "POST /v1/session"]
+    assert "other-tenant" not in str(entries["theirs"])
+    every = client.get("/v1/audit?limit=1000&who=nobody%20known", headers=keyed.admin).json()["entries"]
+    assert [(each["action"], each["outcome"]) for each in every][-1] == ("GET /v1/session", 401)
+
+
 def test_audit_log_escapes_control_characters(tmp_path: Path) -> None:
     """A path is shown in terminals."""
     with running_application(tmp_path) as client:

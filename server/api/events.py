@@ -29,6 +29,7 @@ from kindcast.server.api.requests import (
     AppEventReader,
     AppSettings,
     answer,
+    check_encoding,
     moment,
     only_members,
     reader_of,
@@ -342,9 +343,7 @@ async def _decoded(
     repeatable: Repeatable | None,
 ) -> Decoded:
     """Returns the events of a request. Raises the errors of `EventReader.read`, and `Problem` for a compressed body."""
-    if encoding is not None and encoding.strip().lower() != "identity":
-        detail = f"the Content-Encoding {encoding.strip().lower()} is not supported: send the body uncompressed"
-        raise Problem("unsupported-encoding", detail)
+    check_encoding(encoding)
     if len(body) < LARGE_BODY:
         return reader.read(content_type, headers, body, repeatable)
     return await asyncio.to_thread(reader.read, content_type, headers, body, repeatable)
@@ -519,6 +518,7 @@ async def accept_matches(
     that are deleted, paused or expired get nothing, and `silent` lists them. The body is one item, a list of items as
     `matches`, or NDJSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    check_encoding(request.headers.get("content-encoding"))
     items = await asyncio.to_thread(_match_items, kind, await request.body())
     reader.check_count(len(items))
     found, refused, single = await asyncio.to_thread(_read_matches, reader, items, settings.max_json_depth)

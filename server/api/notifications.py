@@ -23,7 +23,7 @@ from kindcast.semantic import Problem as Fault
 from kindcast.semantic.units import parse_instant
 from kindcast.server.api.access import caller_of, count_events
 from kindcast.server.api.events import Accepted, matched_by
-from kindcast.server.api.requests import AppBroker, AppEventReader, answer, body_schema
+from kindcast.server.api.requests import AppBroker, AppEventReader, answer, body_schema, check_encoding
 from kindcast.server.cloudevents import SPECVERSION, DecodedEvent, EventReader
 from kindcast.server.strict_json import decode
 
@@ -308,6 +308,7 @@ async def _taken(
     events_of: Callable[[Any, str], list[dict[str, Any]]],
 ) -> Response:
     """Accepts the events of a notification in one transaction. Raises `InvalidEvent` if one cannot be read."""
+    check_encoding(request.headers.get("content-encoding"))
     raw = await request.body()
 
     def read() -> list[DecodedEvent]:

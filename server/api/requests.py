@@ -35,6 +35,7 @@ __all__ = [
     "Ticket",
     "answer",
     "body_schema",
+    "check_encoding",
     "json_object",
     "moment",
     "not_yet",
@@ -127,6 +128,7 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
     body = await request.body()
     if optional and not body:
         return {}
+    check_encoding(request.headers.get("content-encoding"))
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON and not media_type.endswith("+json"):
         raise Problem("unsupported-media-type", f"send {JSON}, not {media_type or 'a body without Content-Type'}")
@@ -136,6 +138,13 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
     if not depth_within(value, settings.max_json_depth):
         raise Problem("too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
     return value
+
+
+def check_encoding(encoding: str | None) -> None:
+    """Raises `Problem` for a body with this Content-Encoding, unless it is none."""
+    if encoding is not None and encoding.strip().lower() != "identity":
+        detail = f"the Content-Encoding {encoding.strip().lower()} is not supported: send the body uncompressed"
+        raise Problem("unsupported-encoding", detail)
 
 
 def only_members(body: Mapping[str, Any], known: Collection[str]) -> None:

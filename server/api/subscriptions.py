@@ -35,6 +35,7 @@ from kindcast.server.api.requests import (
     Ticket,
     answer,
     body_schema,
+    check_encoding,
     json_object,
     moment,
     not_yet,
@@ -564,6 +565,7 @@ async def import_lines(
     as `was`. It is kept if the line has a `ticket_hash`. A bad line does not stop the others. With an `Idempotency-Key`
     the same lines can be sent again: subscriptions that exist already are not created twice."""
     repeatable = read_key(idempotency_key, caller)
+    check_encoding(request.headers.get("content-encoding"))
     lines = (await request.body()).split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line and not line.isspace()]
     if len(numbered) > settings.max_events_per_request:

@@ -34,6 +34,9 @@ __all__ = [
 
 MAX_SESSIONS = 10_000
 """The maximum number of sessions. When there are more, the oldest one ends."""
+MAX_SESSIONS_OF_KEY = 100
+"""The maximum number of sessions of one key. When there are more, its oldest one ends. So nobody ends the sessions of
+others by signing in often."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -58,6 +61,9 @@ class Sessions:
         """Opens a session of the key with this id. Returns its token and the session."""
         now = time.time()
         self._open = {hash: each for hash, each in self._open.items() if now < each.ends_at}
+        own = [hash for hash, each in self._open.items() if each.key == key]
+        if len(own) >= MAX_SESSIONS_OF_KEY:
+            del self._open[own[0]]
         while len(self._open) >= MAX_SESSIONS:
             del self._open[next(iter(self._open))]
         token = secrets.token_urlsafe(32)

@@ -157,6 +157,17 @@ def test_session_ends_with_sign_out_key_and_time(address: str, admin: str, monke
     assert held.find(token_of_one) is None
 
 
+def test_many_sessions_of_one_key_end_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own oldest one ends."""
+    monkeypatch.setattr(browser_sessions, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(browser_sessions, "MAX_SESSIONS_OF_KEY", 2)
+    held = Sessions(seconds=100.0)
+    theirs, _ = held.open("theirs", None)
+    mine = [held.open("mine", None)[0] for _ in range(5)]
+    assert held.find(theirs) is not None
+    assert [held.find(each) is not None for each in mine] == [False, False, False, True, True]
+
+
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound the oldest one ends."""
     monkeypatch.setattr(browser_sessions, "MAX_SESSIONS", 2)

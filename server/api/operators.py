@@ -22,6 +22,7 @@ from kindcast.server.api.requests import (
     body_schema,
     json_object,
     reader_of,
+    server_of,
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import retry_given_up
@@ -30,6 +31,7 @@ from kindcast.server.errors import UnknownOperator
 from kindcast.server.late_matching import LateMatchingService
 from kindcast.server.operators.registry import DataKind as Kind
 from kindcast.server.operators.registry import Entry, Key, OwnData, piece_size, read_piece, read_registration
+from kindcast.server.security.callers import Caller
 from kindcast.server.store import declarations as store
 
 __all__ = ["AppLateMatching", "data_router", "router"]
@@ -89,9 +91,10 @@ AppLateMatching = Annotated[LateMatchingService, Depends(_late_matching)]
 async def list_all(broker: AppBroker, late_matching: AppLateMatching, caller: AppCaller) -> Response:
     """Lists all operators (built-in, from plug-ins, remote), with their declarations and statistics. An operator is
     `missing` if stored subscriptions call it but it is no longer provided; their events wait for it. Callers from whom
-    attributes are hidden get no statistics: those depend on the values."""
+    attributes are hidden get no statistics: those depend on the values. Callers who may not see payloads get only the
+    server of a URL."""
     listed = await _described(broker, late_matching, told=reader_of(caller, broker).view is None)
-    return answer({"operators": listed})
+    return answer({"operators": [_for(caller, each) for each in listed]})
 
 
 @router.get("/{name}", summary="One operator")
@@ -103,7 +106,7 @@ async def get_one(name: Name, broker: AppBroker, late_matching: AppLateMatching,
     if not found:
         raise UnknownOperator(name)
     predicates = await late_matching.late_matchers.run(lambda: _predicates(late_matching, name)) if told else []
-    return answer(found[0] | {"predicates": predicates})
+    return answer(_for(caller, found[0]) | {"predicates": predicates})
 
 
 @router.put("/{name}", summary="Register a remote operator", openapi_extra=body_schema(REGISTRATION))
@@ -146,6 +149,14 @@ async def _described(broker: AppBroker, late_matching: AppLateMatching, *, told:
         _shown(name, entry, records.get(name), clients[name].status() if name in clients else {}, uses.get(name, 0))
         for name, entry in sorted(entries.items())
     ]
+
+
+def _for(caller: Caller, shown: dict[str, Any]) -> dict[str, Any]:
+    """Returns the description of an operator as the caller may see it."""
+    registration = shown.get("registration")
+    if registration is None or caller.sees_payloads:
+        return shown
+    return shown | {"registration": registration | {"url": server_of(registration["url"])}}
 
 
 def _uses(connection: Connection) -> dict[str, int]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import Depends, Header, Query, Request, Response
@@ -23,6 +24,7 @@ from kindcast.server.settings import Settings
 from kindcast.server.strict_json import decode, depth_within
 
 __all__ = [
+    "CUT",
     "PRINTABLE",
     "SUBSCRIPTION_ID",
     "AppBroker",
@@ -43,6 +45,7 @@ __all__ = [
     "page_cursor",
     "parse_page_cursor",
     "reader_of",
+    "server_of",
     "without_payload",
 ]
 
@@ -165,6 +168,20 @@ def without_payload(event: Any) -> dict[str, Any]:
     """
     told = msgspec.json.decode(event) if isinstance(event, msgspec.Raw) else event
     return {name: told[name] for name in ("specversion", "id", "source", "type", "time") if name in told}
+
+
+CUT = "/…"
+"""The end of a URL that is shown to a caller who may not see all of it."""
+
+
+def server_of(url: str) -> str:
+    """Returns the scheme and the server of a URL. Its path, query and user often allow others to send requests there.
+
+    >>> server_of("https://user:secret@hooks.example.org:8443/T0/secret?token=x")
+    'https://hooks.example.org:8443/…'
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{CUT}"
 
 
 def body_schema(schema: Mapping[str, Any], *, required: bool = True) -> dict[str, Any]:

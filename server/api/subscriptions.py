@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -24,6 +23,7 @@ from kindcast.server.api.access import audit_detail
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
+    CUT,
     PRINTABLE,
     SUBSCRIPTION_ID,
     AppBroker,
@@ -42,6 +42,7 @@ from kindcast.server.api.requests import (
     page_cursor,
     parse_page_cursor,
     reader_of,
+    server_of,
 )
 from kindcast.server.broker import Broker
 from kindcast.server.broker.subscription_commands import NewSubscription, Written, as_records, entity_tag
@@ -979,17 +980,9 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
     }
 
 
-CUT = "/…"
-"""The end of a sink that is shown to a caller who may not see all of it."""
-
-
 def sink_for(caller: Caller, row: Row[Any]) -> dict[str, Any]:
-    """Returns the sink as the caller may see it. A caller who may not see payloads sees only its server, because path,
-    query and user of a URL often allow others to post there."""
-    if caller.sees_payloads or row.sink is None:
-        return {}
-    parts = urlsplit(row.sink)
-    return {"sink": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{CUT}"}
+    """Returns the sink as the caller may see it. A caller who may not see payloads sees only its server."""
+    return {} if caller.sees_payloads or row.sink is None else {"sink": server_of(row.sink)}
 
 
 COUNTERS = (

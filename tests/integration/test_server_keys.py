@@ -405,6 +405,19 @@ def test_auditor_sees_no_payload(keyed: Keyed) -> None:
     assert client.get(f"/v1/subscriptions/{made['id']}/events", headers=auditor).status_code == 403
 
 
+def test_auditor_sees_of_an_operator_its_server_alone(keyed: Keyed) -> None:
+    """As of a sink: path and query may be what allows to call it."""
+    url = "https://operators.example.org/very-secret?key=very-secret"
+    made = keyed.client.put("/v1/operators/asked", json={"url": url}, headers=keyed.admin)
+    assert made.status_code == 201, made.text
+    for path in ("/v1/operators", "/v1/operators/asked"):
+        seen = keyed.client.get(path, headers=keyed.roles["auditor"])
+        assert "very-secret" not in seen.text
+        assert '"url":"https://operators.example.org/…"' in seen.text
+        assert url in keyed.client.get(path, headers=keyed.roles["subscriber"]).text
+    assert keyed.client.delete("/v1/operators/asked", headers=keyed.admin).status_code == 200
+
+
 def test_auditor_sees_of_a_sink_its_server_alone(keyed: Keyed) -> None:
     """Path and query of an address often let whoever knows them post there."""
     client = keyed.client

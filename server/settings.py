@@ -113,8 +113,8 @@ class Settings(BaseSettings):
     audit_retention_seconds: PositiveFloat = 366 * 86_400.0
     """Entries of the audit log older than this are deleted."""
     audit_entries: PositiveInt = 1_000_000
-    """The maximum number of entries; the newest are kept. Entries of refused requests may be a tenth of that, so that
-    they do not displace the others."""
+    """The maximum number of entries; the newest of each tenant are kept. Entries of refused requests may be a tenth of
+    that, so that they do not displace the others."""
     open_behind_proxy: bool = False
     """Whether a server without keys answers requests that a proxy forwarded. Then anybody who reaches the proxy may do
     everything."""

@@ -116,20 +116,20 @@ class OntologyError(SemanticError):
 
 
 class UnsupportedFormat(OntologyError):
-    """Nobody here reads this syntax."""
+    """The syntax of the document is not supported."""
 
 
 class InconsistentOntology(OntologyError):
-    """The axioms of the document contradict each other, so that everything would follow from it."""
+    """A reasoner found that the axioms of the document contradict each other."""
 
 
 class ReasonerUnavailable(OntologyError):
-    """There is no Java to run the reasoner with, or no reasoner."""
+    """The reasoner is not installed, or there is no Java runtime for it."""
 
 
 class UnknownRelation(OntologyError):
-    """A relation was asked for that the document does not have, or has several of that name. `missing` are the names
-    that it does not have."""
+    """The document does not have a requested relation, or has several of its name. `missing` are the names that it does
+    not have."""
 
     def __init__(
         self, detail: str, *, line: int | None = None, column: int | None = None, missing: tuple[str, ...] = ()
@@ -139,8 +139,8 @@ class UnknownRelation(OntologyError):
 
 
 class TooCostly(OntologyError):
-    """Reading the document takes more than it may. `limit` says of what: `memory`, `cpu`, `wall`; `crash` where the
-    reader itself gave way."""
+    """Reading the document exceeds a limit. `limit` says which: `memory`, `cpu` or `wall`; `crash` if the reader
+    crashed."""
 
     def __init__(self, detail: str, limit: str) -> None:
         super().__init__(detail)
@@ -198,7 +198,7 @@ class InvalidPattern(SemanticError):
 
 
 class UnknownUnit(SemanticError):
-    """No unit has this name. `suggestions` are the nearest names, or what an ambiguous one may mean."""
+    """No unit has this name, or several have it. `suggestions` are the nearest names, or the units of that name."""
 
     def __init__(self, unit: str, detail: str = "no unit has this name", suggestions: tuple[str, ...] = ()) -> None:
         near = f" (near: {', '.join(suggestions)})" if suggestions else ""
@@ -209,11 +209,11 @@ class UnknownUnit(SemanticError):
 
 
 class InvalidQuantity(SemanticError):
-    """The number of a quantity cannot be measured."""
+    """The number of a quantity is not finite, not a number, or beyond the range of a double."""
 
 
 class DuplicateSubscription(SemanticError):
-    """This id is taken."""
+    """A subscription with this id exists."""
 
     def __init__(self, subscription: str) -> None:
         super().__init__(f"the subscription {subscription!r} exists already: remove it first, or choose another id")
@@ -235,7 +235,7 @@ def _short(text: str) -> str:
 
 
 class UnusableMatcher(SemanticError):
-    """What was saved cannot be opened. Nothing was changed; the way out is to add the subscriptions again."""
+    """A saved matcher cannot be opened. Nothing was changed. Build a new matcher from the subscriptions."""
 
     def __init__(self, folder: Path, reason: str) -> None:
         super().__init__(f"cannot open the matcher in {folder}: {reason}. Build it from the subscriptions instead")

@@ -1,39 +1,39 @@
 """The exceptions of the server. `problem_types.py` converts them to HTTP answers.
 
 ServerError
-├── StoreUnavailable        a transaction could not be committed: nothing has happened
-│   └── StoreDamaged        the database, or something in it, cannot be read any more
-├── RecordDamaged           a stored event is not what was accepted
+├── StoreUnavailable        a transaction could not be committed, so nothing was changed
+│   └── StoreDamaged        the database is damaged
+├── RecordDamaged           a stored event does not have its stored digest
 ├── BrokerBusy              too much is queued
 ├── StoreInUse              another server has this data folder, or this database
 ├── StoreUnreadable         the database cannot be opened, or was written by another version
 ├── UnknownSubscription     no subscription has this id
-├── HiddenAttribute         it tells of an attribute that the role may not see
+├── HiddenAttribute         the request uses an attribute that the role may not see
 ├── TicketMissing           the change needs the header Kindcast-Ticket
 ├── TicketWrong             that is not its ticket
 ├── SubscriptionGone        expired for longer than the grace period: make a new one
-├── SubscriptionChanged     its entity tag is not one that If-Match names
+├── SubscriptionChanged     its entity tag is not in If-Match
 ├── SinkMissing             settings for a webhook, but no sink
 ├── IdempotencyKeyReused    an Idempotency-Key came with another request before
 ├── TooManySubscriptions    the limit of this server is reached
-├── BackfillTooLarge        more past events than a new subscription may get
-├── TooManyMatches          an event matches more subscriptions than an event may
-├── NotWithShards           a server whose matching is sharded does not do that
+├── BackfillTooLarge        a new subscription asks for too many past events
+├── TooManyMatches          an event matches more subscriptions than the limit
+├── NotWithShards           a server with shards does not support the request
 ├── UnknownOntology         no ontology, or no version of it, has this name
-├── UnknownJob              no job has this id (any more)
-├── SparkMissing            so many events need Spark, which is not installed
+├── UnknownJob              no job has this id, or it ended long ago
+├── SparkMissing            a backtest needs Spark, which is not installed
 ├── BacktestFailed          the Spark job of a backtest failed
 ├── NothingBefore           no other version was active before, so a rollback is impossible
 ├── UnknownDeclaration      nothing of this kind and name was declared
 ├── OntologyInUse           subscriptions depend on it; `subscriptions` has some ids, `count` how many
 ├── OntologyShared          all tenants share it, so this request may not change it
-├── SharingRefused          tenants have something of their own that does not fit; `tenants` counts them
+├── SharingRefused          tenants have an ontology or declarations that do not fit; `tenants` counts them
 ├── UnknownOperator         no remote operator has this name
 ├── OperatorInUse           subscriptions call it; `subscriptions` has some ids, `count` how many
-├── OperatorFixed           it is the server's own, or a plug-in's
+├── OperatorFixed           the operator belongs to the server or a plug-in
 ├── TooManyOperators        the limit of remote operators is reached
-├── VersionChanged          the active version is not the one that was to be replaced
-├── UnknownEvent            no event has this sequence (any more)
+├── VersionChanged          the active version is not the version in If-Match
+├── UnknownEvent            no event has this sequence number, or it was deleted
 ├── UnknownKey              no key has this id
 ├── KeyMade                 the same request made a key before; `id` is that of the key
 ├── LastKey                 without this key nobody could administer the server
@@ -41,8 +41,8 @@ ServerError
 ├── TenantExists            a tenant has this name already
 ├── TenantInUse             it cannot be deleted
 ├── CertificateUnusable     the server cannot speak TLS with the files that it was given
-├── KeysNeeded              the server listens beyond this machine, and there is no key yet
-└── KeysLost                there were keys, and there are none
+├── KeysNeeded              other machines can reach the server, and there is no key yet
+└── KeysLost                the keys of the server are missing
 """
 
 from collections.abc import Sequence
@@ -102,15 +102,16 @@ class ServerError(Exception):
 
 
 class StoreUnavailable(ServerError):
-    """The store could not take the change, so nothing has happened. Try again later with the same ids."""
+    """The database could not store the change, so nothing was changed. Try again later with the same ids."""
 
 
 class StoreDamaged(StoreUnavailable):
-    """The database is damaged: kindcast check says what is."""
+    """The database is damaged: kindcast check says what is damaged."""
 
 
 class HiddenAttribute(ServerError):
-    """This rests on values that the role may not see. `names`: the attributes, and the operators, which see all."""
+    """The request uses values that the role may not see. `names`: the hidden attributes, and operators, because they
+    see all attributes."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
@@ -121,7 +122,7 @@ class HiddenAttribute(ServerError):
 
 
 class RecordDamaged(ServerError):
-    """A stored event is not what was accepted, by its digest. `position` is its place in the queue of the reader."""
+    """A stored event does not have its stored digest. `position` is its place in the queue of the reader."""
 
     def __init__(self, sequence: int, position: int | None = None) -> None:
         self.sequence, self.position = sequence, position
@@ -157,7 +158,7 @@ class TicketMissing(ServerError):
 
 
 class TicketWrong(ServerError):
-    """That is not the ticket of this subscription."""
+    """The ticket is not the ticket of this subscription."""
 
 
 class SubscriptionGone(ServerError):
@@ -165,31 +166,31 @@ class SubscriptionGone(ServerError):
 
 
 class SubscriptionChanged(ServerError):
-    """The subscription was changed since: read it again, and decide with its present ETag."""
+    """The subscription was changed meanwhile: read it again, and send its new ETag."""
 
 
 class SinkMissing(ServerError):
-    """protocol, protocolsettings, sinkcredential and throttling are for webhooks. Give a sink as well."""
+    """protocol, protocolsettings, sinkcredential and throttling need a sink. Give a sink as well."""
 
 
 class BackfillTooLarge(ServerError):
-    """Too many stored events were accepted since `start_at`, or match. Nothing was created."""
+    """Too many events were accepted since `start_at`, or too many of them match. Nothing was created."""
 
 
 class TooManyMatches(ServerError):
-    """The event matches more subscriptions than an event may. Nothing of it was stored."""
+    """The event matches more subscriptions than the limit, so it was not stored."""
 
 
 class NotWithShards(ServerError):
-    """A server whose matching is sharded does not do that."""
+    """A server with shards does not support this request."""
 
 
 class IdempotencyKeyReused(ServerError):
-    """An `Idempotency-Key` came with another request before, or what it made was changed since."""
+    """Another request used this `Idempotency-Key` before, or the subscription or key that it made was changed since."""
 
 
 class TooManySubscriptions(ServerError):
-    """This server takes no more subscriptions."""
+    """The limit of subscriptions is reached."""
 
 
 class UnknownOntology(ServerError):
@@ -204,7 +205,7 @@ class UnknownJob(ServerError):
 
 
 class SparkMissing(ServerError):
-    """So many events need Spark, which is not installed."""
+    """The backtest has so many events that it needs Spark, which is not installed."""
 
 
 class BacktestFailed(ServerError):
@@ -227,7 +228,8 @@ class OntologyInUse(ServerError):
 
     def __init__(self, name: str, count: int, subscriptions: list[str], detail: str = "") -> None:
         shown = ", ".join(subscriptions)
-        super().__init__(detail or f"{count} subscriptions depend on concepts that only {name!r} has: {shown}")
+        many = "1 subscription depends" if count == 1 else f"{count} subscriptions depend"
+        super().__init__(detail or f"{many} on concepts that only {name!r} has: {shown}")
         self.count = count
         self.subscriptions = subscriptions
 
@@ -243,7 +245,8 @@ class OntologyShared(ServerError):
 
 
 class SharingRefused(ServerError):
-    """Tenants have something of their own that does not fit to a shared ontology. `tenants`: how many."""
+    """Tenants have an ontology of the same name, or declarations that do not fit the shared ontology. `tenants`: how
+    many."""
 
     def __init__(self, detail: str, tenants: int) -> None:
         super().__init__(detail)
@@ -262,13 +265,14 @@ class OperatorInUse(ServerError):
 
     def __init__(self, name: str, count: int, subscriptions: list[str]) -> None:
         shown = ", ".join(subscriptions)
-        super().__init__(f"{count} subscriptions call the operator {name!r}: {shown}")
+        many = "1 subscription calls" if count == 1 else f"{count} subscriptions call"
+        super().__init__(f"{many} the operator {name!r}: {shown}")
         self.count = count
         self.subscriptions = subscriptions
 
 
 class OperatorFixed(ServerError):
-    """This operator is the server's own, or a plug-in's: it cannot be registered or deleted. Choose another name."""
+    """The operator belongs to the server or a plug-in: it cannot be changed or deleted. Choose another name."""
 
 
 class TooManyOperators(ServerError):
@@ -276,11 +280,11 @@ class TooManyOperators(ServerError):
 
 
 class UnknownEvent(ServerError):
-    """There is no event of this sequence, or it is older than the retention."""
+    """There is no event with this sequence number, or it is older than the retention."""
 
 
 class VersionChanged(ServerError):
-    """The active version is not the one that was to be replaced."""
+    """The active version is not the version that the request replaces."""
 
 
 class UnknownKey(ServerError):
@@ -320,7 +324,7 @@ class TenantExists(ServerError):
 
 
 class TenantInUse(ServerError):
-    """A tenant that cannot be deleted: it has keys, or is the one that is always there."""
+    """The tenant cannot be deleted: it still has keys, or it is `default`."""
 
 
 class CertificateUnusable(ServerError):
@@ -328,8 +332,8 @@ class CertificateUnusable(ServerError):
 
 
 class KeysLost(ServerError):
-    """There were keys, and there are none."""
+    """The keys of the server are missing."""
 
 
 class KeysNeeded(ServerError):
-    """The server listens beyond this machine, and there is no key of an administrator yet."""
+    """Other machines can reach the server, and there is no key of an administrator yet."""

@@ -75,9 +75,13 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "too-deep": ProblemType(400, "The JSON is nested too deeply."),
     "client-left": ProblemType(400, "The client closed the connection before the request was complete."),
     "invalid-cursor": ProblemType(400, "The cursor was not made by this list."),
-    "cursor-gone": ProblemType(410, "Events after this cursor were deleted for their age. Continue after `oldest`."),
+    "cursor-gone": ProblemType(
+        410, "Events after this cursor were deleted because of their age. Continue after `oldest`."
+    ),
     "invalid-request": ProblemType(422, "A parameter or a member of the body is missing, unknown or wrong.", (400,)),
-    "not-in-this-version": ProblemType(501, "The request uses a feature that this version does not have.", (400,)),
+    "not-in-this-version": ProblemType(
+        501, "The request uses a feature that this version, or a server with shards, does not have.", (400,)
+    ),
     "unsupported-media-type": ProblemType(415, "The address does not accept this content type."),
     "unsupported-encoding": ProblemType(415, "The body has a content encoding that the server does not accept."),
     "body-too-large": ProblemType(413, "The body has more bytes than the limit."),
@@ -99,10 +103,12 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "invalid-subscription": ProblemType(422, "The expression has mistakes; `errors` has their places.", (400,)),
     "too-costly": ProblemType(422, "The answer takes longer than the time limit."),
     "unknown-subscription": ProblemType(404, "There is no such subscription."),
-    "subscription-expired": ProblemType(409, "The subscription expired too long ago to be renewed."),
+    "subscription-expired": ProblemType(
+        409, "The subscription has expired. Renew it. If it expired too long ago, make a new one."
+    ),
     "ticket-missing": ProblemType(401, "The change needs the ticket of the subscription."),
     "ticket-wrong": ProblemType(403, "The ticket is not that of the subscription."),
-    "sink-missing": ProblemType(422, "The request has settings for a webhook, but no sink."),
+    "sink-missing": ProblemType(422, "The request needs a sink, and there is none."),
     "sink-refused": ProblemType(422, "The address of the sink is not allowed.", (400,)),
     "backfill-too-large": ProblemType(
         422,
@@ -126,9 +132,11 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "unknown-relation": ProblemType(422, "The ontology does not have the requested relation."),
     "unknown-ontology": ProblemType(404, "There is no such ontology, or no such version."),
     "ontology-in-use": ProblemType(409, "Subscriptions depend on this ontology; `subscriptions` names some."),
-    "ontology-shared": ProblemType(403, "All tenants share this ontology, so only their administrator can change it."),
+    "ontology-shared": ProblemType(
+        403, "All tenants share this ontology, so only an administrator of all tenants can change it."
+    ),
     "sharing-refused": ProblemType(
-        409, "Tenants have an ontology of this name, or declarations that do not fit; `tenants` counts them."
+        409, "Tenants have an ontology of this name, or declarations that do not fit it; `tenants` counts them."
     ),
     "nothing-before": ProblemType(409, "No other version was active before."),
     "invalid-declaration": ProblemType(422, "The declaration has mistakes; `errors` lists them."),
@@ -137,14 +145,14 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "ambiguous-term": ProblemType(409, "Several concepts have this name; `candidates` lists them."),
     # operators
     "unknown-operator": ProblemType(404, "There is no such remote operator."),
-    "unknown-operator-data": ProblemType(404, "There are no such uploaded regions or tables."),
+    "unknown-operator-data": ProblemType(404, "There are no such uploaded regions, windows or tables."),
     "operator-in-use": ProblemType(409, "Subscriptions call this operator; `subscriptions` names some."),
     "operator-fixed": ProblemType(409, "The operator belongs to the server or a plug-in and cannot be changed."),
     "too-many-operators": ProblemType(507, "The limit of remote operators is reached."),
     # keys and limits
     "key-missing": ProblemType(401, "The request needs a key: `Authorization: Bearer …`."),
     "key-wrong": ProblemType(401, "The key is unknown, revoked or expired."),
-    "keys-needed": ProblemType(403, "A proxy passed the request on, and the server has no keys."),
+    "keys-needed": ProblemType(403, "A proxy forwarded the request, and the server has no keys."),
     "token-wrong": ProblemType(
         401, "The token is expired, or it is not for this server or this stream."
     ),
@@ -165,8 +173,8 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "limit-reached": ProblemType(429, "The key or its tenant has reached a limit. Wait for `Retry-After` seconds."),
     # jobs and the server
     "unknown-job": ProblemType(404, "There is no such job, or it ended long ago."),
-    "spark-missing": ProblemType(501, "The back-test needs Spark, which is not installed."),
-    "backtest-failed": ProblemType(500, "The Spark job of a back-test failed."),
+    "spark-missing": ProblemType(501, "The backtest needs Spark, which is not installed."),
+    "backtest-failed": ProblemType(500, "The Spark job of a backtest failed."),
     "busy": ProblemType(503, "Too much is waiting. Send the request again after `Retry-After`."),
     "store-unavailable": ProblemType(
         503,

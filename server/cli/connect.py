@@ -43,7 +43,7 @@ def connect(
         ),
     ] = None,
     id: Annotated[
-        str | None, typer.Option("--id", metavar="MEMBER", help="The member of plain JSON that is its id.")
+        str | None, typer.Option("--id", metavar="MEMBER", help="The member of plain JSON that is the id of the event.")
     ] = None,
     group: Annotated[
         str,

@@ -64,7 +64,7 @@ def attribute(
         str | None,
         typer.Argument(metavar="[FILE]", help="The declaration: a JSON file, or the JSON itself."),
     ] = None,
-    kind: Annotated[ValueKind | None, typer.Option(help="What its values are.")] = None,
+    kind: Annotated[ValueKind | None, typer.Option(help="The kind of its values.")] = None,
     unit: Annotated[str | None, typer.Option(metavar="UNIT", help="The unit of bare numbers.")] = None,
     unit_from: Annotated[
         str | None, typer.Option(metavar="ATTRIBUTE", help="The sibling attribute with the unit.")
@@ -99,7 +99,7 @@ def synonyms(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Upload a table of synonyms: words, and the words that replace them."""
+    """Upload a table of synonyms: words, each with its root word. A published word also counts as its root word."""
     table = _table(file)
     with connected(server) as client:
         told = client.declare_synonyms(name, table, dry_run=dry_run)

@@ -46,7 +46,7 @@ def publish(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Publish events. When this returns without an error they are on the server's disk."""
+    """Publish events. If the command ends without an error, they are on the server's disk."""
     context = {name: value for name, value in (("type", type), ("source", source)) if value is not None}
     tally = Tally()
     with connected(server) as client, ExitStack() as stack:
@@ -160,7 +160,7 @@ def events(
     after: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Start after this event; 0 starts at the oldest.")
     ] = "0",
-    type: Annotated[str | None, typer.Option(metavar="TYPE", help="Only those of this CloudEvents type.")] = None,
+    type: Annotated[str | None, typer.Option(metavar="TYPE", help="Only events of this CloudEvents type.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, metavar="COUNT", help="The largest number of events.")] = 20,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
@@ -246,7 +246,7 @@ def dead_letters(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """List the messages that webhooks did not accept before they were disabled; or send them again (--redrive)."""
+    """List the messages of webhooks that were disabled by failures; or send them again (--redrive)."""
     if redrive and subscription is None:
         raise typer.BadParameter("name the subscription whose messages to send again", param_hint="ID")
     with connected(server) as client:

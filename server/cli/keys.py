@@ -294,7 +294,7 @@ def list_tenants(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 def limit_tenant(
     name: NameArgument, limit: LimitOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Replace the limits of a tenant. Without --limit, those of the server's settings apply."""
+    """Replace the limits of a tenant. Without --limit, the limits of the server's settings apply."""
     with connected(server) as client:
         told = client.limit_tenant(name, dict(limit or ()))
     _show_tenants([told], told, json)

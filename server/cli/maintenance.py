@@ -25,7 +25,7 @@ DataOption = Annotated[
 ]
 DatabaseOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Its database, if that is not in the data folder.  [KINDCAST_DATABASE]"),
+    typer.Option(metavar="URL", help="The database, if it is not in the data folder.  [KINDCAST_DATABASE]"),
 ]
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The backup.")]
 

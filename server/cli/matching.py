@@ -92,7 +92,9 @@ EventOption = Annotated[
         "--event", metavar="FILE", help="A file of events (JSON, NDJSON, CloudEvents), - for standard input, or JSON."
     ),
 ]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help=f"The index to use: {', '.join(ENGINES)}.")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", metavar="NAME", help=f"The engine of the index: {', '.join(ENGINES)}.")
+]
 
 
 def match_offline(
@@ -217,7 +219,7 @@ WAIT_SECONDS = 0.2
 
 def backtest(
     expression: Annotated[
-        str, typer.Argument(metavar="EXPRESSION", autocompletion=expressions, help="A subscription.")
+        str, typer.Argument(metavar="EXPRESSION", autocompletion=expressions, help="The expression to test.")
     ],
     server: Annotated[
         str, typer.Option("--server", envvar="KINDCAST_SERVER", metavar="URL", help="The server whose events are used.")

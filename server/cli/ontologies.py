@@ -39,7 +39,7 @@ __all__ = [
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show the effect; change nothing.")]
 
 SharedOption = Annotated[
-    bool, typer.Option("--shared", help="It is one that all tenants share: only for an administrator of all tenants.")
+    bool, typer.Option("--shared", help="An ontology that all tenants share; for administrators of all tenants.")
 ]
 
 # ── reading and uploading with a progress bar ─────────────────────────────────────────────────────────────────────────
@@ -263,7 +263,7 @@ def delete(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Delete an ontology with all its versions. Subscriptions that use its concepts stay and are flagged."""
+    """Delete an ontology with all its versions. Refused while a subscription uses a concept that only it has."""
     with connected(server) as client:
         answer = client.delete_ontology(name, dry_run=dry_run, shared=shared)
     show_taken_back(name, answer, dry_run, json)

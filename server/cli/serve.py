@@ -151,7 +151,7 @@ def serve(
     ] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder for all data.  [kindcast-data]")] = None,
     database: Annotated[
-        str | None, typer.Option(metavar="URL", help="Another database than SQLite in the data folder.")
+        str | None, typer.Option(metavar="URL", help="The URL of a database.  [SQLite in the data folder]")
     ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A certificate (PEM); with it the server accepts only https.")
@@ -171,9 +171,7 @@ def serve(
     ] = None,
     shards: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=1, help="On PostgreSQL: match the subscriptions in so many parts, at all servers."
-        ),
+        typer.Option(metavar="N", min=1, help="On PostgreSQL: the number of shards, the same at all servers."),
     ] = None,
     config: Annotated[
         Path | None,

@@ -474,7 +474,7 @@ def learn(
     master: Master = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure how often predicates hold, which values occur, what occurs together, and what drifts from day to day."""
+    """Measure how often predicates hold, alone and together, which values occur, and how that changes day by day."""
     files = _files(ontology, relations, declarations, subscriptions)
     with _inputs(server, data, files) as inputs:
         _show(run_job(["learn", *inputs, *_given(archive, output, time, numbers, master)]), json)

@@ -161,7 +161,8 @@ def _show_created(created: Mapping[str, Any]) -> None:
     output.table(("", ""), rows)
     for note in created.get("notes") or ():
         output.warn(str(note.get("detail", note)) if isinstance(note, dict) else str(note))
-    output.hint(f"Keep the ticket{' and the secret' if created.get('secret') else ''}: it is not shown again.")
+    kept = "ticket and the secret: they are" if created.get("secret") else "ticket: it is"
+    output.hint(f"Keep the {kept} not shown again.")
     if not created.get("sink"):
         output.hint(f"Next: kindcast listen {created['id']}")
 

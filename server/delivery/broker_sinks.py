@@ -130,7 +130,8 @@ def check_url(name: Name, url: str, *, allow_private: bool, allowed_hosts: Seque
         return parsed, True
     if name == "KAFKA":
         raise SinkRefused(
-            "a Kafka cluster names its brokers itself, so its hosts must be in the server's setting broker_sink_hosts"
+            "a Kafka cluster names its brokers itself, so the server cannot check them: its hosts must be in the"
+            " server's setting broker_sink_hosts"
         )
     [(host, port)] = parsed.hosts
     if port != SCHEMES[parsed.scheme].port:

@@ -503,12 +503,12 @@ class SharedOntologies:
             counted["tenants"] += 1
         if counted["own"]:
             raise SharingRefused(
-                f"tenants that have an ontology {change.name!r} of their own: {counted['own']}. Choose another name",
+                f"tenants ({counted['own']}) already have an ontology {change.name!r}: choose another name",
                 counted["own"],
             )
         if counted["refused"]:
             raise SharingRefused(
-                f"tenants whose declarations do not fit to {change.name!r}: {counted['refused']}", counted["refused"]
+                f"tenants ({counted['refused']}) have declarations that do not fit {change.name!r}", counted["refused"]
             )
         if needed := counted["needed"]:
             detail = f"{needed} subscriptions or waiting candidates of other tenants depend on {change.name!r}"

@@ -201,8 +201,8 @@ def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None
         is_form = same(new.written, _FORM) and new.parts == (row.canonical,)
     if not (is_form and same(new, _REST)):
         raise IdempotencyKeyReused(
-            "there is a subscription of this id, or of this Idempotency-Key, and it is another one, or was changed "
-            "since: take a new key for a new request. To import an exported line under a new id, leave out its "
+            "another request made a subscription with this id or Idempotency-Key, or that subscription was changed "
+            "since: send a new key with a new request. To import an exported line under a new id, leave out its "
             "ticket_hash"
         )
     return row

@@ -627,7 +627,7 @@ def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
     if quarantined := result.get("quarantined", 0):
         raise CommandFailed(f"no event could be read: {quarantined:,} lines are in _quarantine of the output.")
     if unreadable := result.get("unreadable", 0):
-        raise CommandFailed(f"no event could be read: {unreadable:,} lines are no events.")
+        raise CommandFailed(f"no event could be read: {unreadable:,} lines are not events.")
 
 
 def _show_table(result: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ async def root(request: Request) -> Response:
     """Redirects browsers to the console. Other clients get 404."""
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("console")
-    raise Problem("not-found", "there is nothing at this address: /openapi.json lists what there is")
+    raise Problem("not-found", "there is nothing at this address: /openapi.json lists all addresses")
 
 
 @router.get("/console")

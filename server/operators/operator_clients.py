@@ -83,7 +83,7 @@ class RemoteOperator:
                     kind: FailureKind = "timed_out" if isinstance(error, httpcore.TimeoutException) else "failed"
                     raise OperatorFailed(f"cannot be reached: {type(error).__name__}", kind=kind) from None
             except SinkRefused as error:
-                raise OperatorFailed(f"is not asked: {error}") from None
+                raise OperatorFailed(f"cannot be called: {error}") from None
             except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
                 raise OperatorFailed("did not answer in HTTP") from None
 

@@ -152,7 +152,7 @@ def _export(url: URL, folder: Path) -> None:
                 if ledger.name not in there:
                     raise StoreUnreadable(f"there are no tables of kindcast in the database {shown(url)}")
                 if shards.shards.name in there and shards.first_unmatched(source) is not None:
-                    raise StoreInUse("the shards have yet to match some events: let them come to the end of the log")
+                    raise StoreInUse("some shards are behind: wait until kindcast status shows that no shard is behind")
                 _export_tables(source, folder / MAIN, metadata, there)
                 if system.about.name not in there:
                     return

@@ -272,7 +272,7 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     assert "no event could be read: 2 lines are in _quarantine" in err
     status, _, err = run("statistics", "learn")
     assert status == 1
-    assert "no event could be read: 2 lines are no events" in err
+    assert "no event could be read: 2 lines are not events" in err
     archive.write_text("price,when\n5,1700000000\n", encoding="utf-8")
     asked.write_text('{"id": "cheap", "expression": "price <"}\n{"id": "dear", "expression": "price > 1"}\n')
     status, out, err = run("three")

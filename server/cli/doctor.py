@@ -106,7 +106,7 @@ def _all(config: Path | None, data: Path | None) -> Findings:
         settings, findings = _settings(config, data)
         yield from findings
     except ImportError as error:
-        yield Finding("settings", PROBLEM, f"they cannot be read: {error}", "Install kindcast again.")
+        yield Finding("settings", PROBLEM, f"the settings cannot be read: {error}", "Install kindcast again.")
     yield from _guarded("Java", lambda: java(settings and settings.java))
     yield from _guarded("kernels", lambda: kernels(settings and settings.cache))
     yield from _guarded("files", files)
@@ -242,7 +242,7 @@ def _settings(config: Path | None, data: Path | None) -> tuple[Any, list[Finding
         return None, [*found, Finding("settings", PROBLEM, str(error), "See docs/operations.md, Settings.")]
     if not found:
         source = f"{config}, then " if config else ""
-        found.append(Finding("settings", OK, f"from the variables KINDCAST_…, then {source}the defaults say"))
+        found.append(Finding("settings", OK, f"read from the variables KINDCAST_…, then {source}the defaults"))
     return settings, found
 
 
@@ -393,7 +393,7 @@ def _of_server(address: str, data: Path) -> Findings:
     if told["status_code"] != 200:
         yield Finding("server", PROBLEM, str(told.get("detail") or told.get("title")), f"More: {address}/readyz")
     elif told.get("warning"):
-        yield Finding("server", PROBLEM, str(told["warning"]), "See docs/operations.md, When the disk is wrong.")
+        yield Finding("server", PROBLEM, str(told["warning"]), "See docs/operations.md, When stored data is damaged.")
     else:
         checked = f"; the check of all that is stored: {told['check']}" if told.get("check") else ""
         yield Finding("server", OK, f"{address} is ready{checked}")

@@ -72,6 +72,13 @@ def register(
         int | None, typer.Option(metavar="COUNT", help="The largest number of calls at one time.")
     ] = None,
     cache: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long an answer is reused.")] = None,
+    speculate: Annotated[
+        bool,
+        typer.Option("--speculate", help="Start calls as soon as they may be needed, without waiting for other calls."),
+    ] = False,
+    retries: Annotated[
+        int | None, typer.Option(metavar="COUNT", help="Retries after a broken connection, within the timeout.")
+    ] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header to send.")] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
@@ -87,6 +94,8 @@ def register(
         "timeout_seconds": timeout,
         "concurrency": concurrency,
         "cache_seconds": cache,
+        "speculate": speculate or None,
+        "retries": retries,
         "headers": dict(_header(each) for each in header) if header else None,
     }
     with connected(server) as client:

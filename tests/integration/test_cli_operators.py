@@ -12,6 +12,7 @@ def test_operators_are_registered_listed_shown_and_deleted(kindcast: Kindcast) -
     told = kindcast(
         *("operators", "register", "crowd", "https://crowds.example.org/ask", "--arguments", "1"),
         *("--attribute", "image", "--timeout", "2", "--header", "Authorization:Bearer x", "--cost", "0.3"),
+        *("--speculate", "--retries", "2"),
     )
     assert told.status == 0, told.err
     assert "crowd" in told.out
@@ -19,6 +20,7 @@ def test_operators_are_registered_listed_shown_and_deleted(kindcast: Kindcast) -
     (crowd,) = [each for each in listed if each["name"] == "crowd"]
     assert crowd["registration"]["headers"] == {"Authorization": "(hidden)"}
     assert crowd["registration"]["attributes"] == ["image"]
+    assert (crowd["registration"]["speculate"], crowd["registration"]["retries"]) == (True, 2)
     assert "remote" in kindcast("operators", "list").out
     assert "crowd" in kindcast("operators", "show", "crowd").out
     assert kindcast("operators", "retry", "--json").json == {"again": 0}

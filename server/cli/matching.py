@@ -78,9 +78,12 @@ ENGINES = ("counting", "ctps", "dexin", "equality", "fused", "matching_tree", "n
 """The engines of `kindcast.index.registry`, which is imported only by the command that uses one."""
 
 OntologyOption = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
-        "--ontology", metavar="FILE", autocompletion=ontology_files, help="An ontology; several make one vocabulary."
+        "--ontology",
+        metavar="FILE",
+        autocompletion=ontology_files,
+        help="An ontology; several make one vocabulary. Without one, expressions cannot name concepts.",
     ),
 ]
 SubscriptionsOption = Annotated[
@@ -98,9 +101,9 @@ EngineOption = Annotated[
 
 
 def match_offline(
-    ontology: OntologyOption,
     subscription: SubscriptionsOption,
     event: EventOption,
+    ontology: OntologyOption = None,
     engine: EngineOption = "fused",
     relations: RelationsOption = "",
     json: JsonOption = False,
@@ -110,7 +113,7 @@ def match_offline(
     from kindcast.semantic.matching import warm_up_beside
 
     warm_up_beside()  # a few events are matched before a compiler is loaded
-    matcher = Matcher(_vocabulary(ontology, listed(relations)), engine=engine)
+    matcher = Matcher(_vocabulary(ontology or (), listed(relations)), engine=engine)
     for number, text in enumerate(subscription, 1):
         _add(matcher, str(number), text)
     seen = bad = 0
@@ -135,9 +138,9 @@ def match_offline(
 
 
 def explain_offline(
-    ontology: OntologyOption,
     subscription: Annotated[str, typer.Option("--subscription", metavar="TEXT", help="The subscription.")],
     event: EventOption,
+    ontology: OntologyOption = None,
     lang: Annotated[str, typer.Option(metavar="TAG", help="The language of labels.")] = "en",
     relations: RelationsOption = "",
     json: JsonOption = False,
@@ -147,7 +150,7 @@ def explain_offline(
     from kindcast.semantic.matching import warm_up_beside
 
     warm_up_beside()
-    vocabulary = _vocabulary(ontology, listed(relations))
+    vocabulary = _vocabulary(ontology or (), listed(relations))
     try:
         published = _event(one_event(event))
     except InvalidEvent as error:
@@ -185,7 +188,7 @@ def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":
     from kindcast.semantic import Vocabulary
 
     paths = [read_ontology(each) for each in files]
-    with output.errors().status("reading " + ", ".join(path.name for path in paths) + " …"):
+    with output.errors().status("reading " + (", ".join(path.name for path in paths) or "no ontology") + " …"):
         return Vocabulary.from_files(*paths, relations=relations)
 
 

@@ -210,6 +210,15 @@ def test_match_and_explain_read_a_cloudevent_as_the_server_does(kindcast: Kindca
     assert plain.json["matches"] == []
 
 
+def test_match_and_explain_need_no_ontology_for_expressions_without_concepts(kindcast: Kindcast) -> None:
+    """An expression with a concept says that there is none of this name."""
+    asked = ("--subscription", "price < 4", "--event", '{"price": 3}', "--json")
+    assert kindcast("match", *asked).json["matches"] == ["price < 4"]
+    assert kindcast("explain", *asked).json["matches"] is True
+    ran = kindcast("match", "--subscription", "target isa Computer", "--event", "{}")
+    assert (ran.status, "no concept has the name 'Computer'" in ran.err) == (1, True)
+
+
 def test_match_nothing_found_is_no_failure(kindcast: Kindcast) -> None:
     """That no subscription wants an event is an answer."""
     ran = kindcast("match", "--ontology", "shop", "--subscription", WISH, "--event", '{"target": "Maus", "price": 1}')

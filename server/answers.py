@@ -246,7 +246,7 @@ class Retracted(TypedDict):
 
 class Message(TypedDict):
     """A message. `event` is the CloudEvent as it was accepted. `cursor` is the value to acknowledge or to continue
-    after."""
+    after. `sequence` is the number of the event, where it is not the cursor."""
 
     cursor: str
     event: Json
@@ -254,6 +254,7 @@ class Message(TypedDict):
     subscription: str
     vocabulary_version: str | None
     late: NotRequired[bool]
+    sequence: NotRequired[int]
     retracted: NotRequired[Retracted]
 
 

@@ -108,8 +108,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message to a subscriber. `cursor` is the value to acknowledge or to continue after. `bindings` is a list of
     objects with the results of operators. `late`: the match was decided after the event was accepted, because an
     operator had to be called or the event is older than the subscription. So later events may have been delivered
-    before it. `retracted`: this is no match of `event`, but the news that `event` withdraws an earlier event that the
-    subscription got."""
+    before it. `sequence` is the sequence number of the event where that is not the cursor. `retracted`: this is no
+    match of `event`, but the news that `event` withdraws an earlier event that the subscription got."""
 
     cursor: str
     event: msgspec.Raw
@@ -117,6 +117,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     subscription: str
     vocabulary_version: str | None
     late: bool = False
+    sequence: int | None = None
     retracted: Retracted | None = None
 
 
@@ -187,6 +188,7 @@ def message_of(
         subscription=subscription,
         vocabulary_version=match.vocabulary_version,
         late=match.position != match.sequence and match.retracted is None,
+        sequence=None if match.position == match.sequence else match.sequence,
         retracted=None
         if match.retracted is None
         else Retracted(match.retracted[1], match.retracted[2], match.retracted[0]),

@@ -78,6 +78,9 @@ def test_past_events_come_as_if_it_had_been_there(tmp_path: Path, store: dict[st
             ]
             cursors = [int(each["cursor"]) for each in found]
             assert cursors == sorted(set(cursors))
+            late = [each for each in found if each.get("late")]
+            assert [listed[each["sequence"] - 1]["event"] for each in late] == [each["event"] for each in late]
+            assert not any("sequence" in each for each in found if each not in late)
             assert made["backfill"]["events"] == 60 - starts[start]
             assert made["backfill"]["matched"] == sum(starts[start] <= each["number"] < 60 for each in expected)
             assert show(client, made).json()["pending"] == len(found)

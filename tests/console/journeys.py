@@ -221,11 +221,13 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
     """Why a webhook is late; pausing with the ticket that the browser keeps; without it the server refuses."""
     with running_receiver() as receiver:
         receiver.script("/late", *[500] * 50)
-        body = {"expression": "price <= 400", "sink": f"{receiver.url}/late", "metadata": {"name": "Late webhook"}}
+        name = "Late \u202ewebhook" + "!" * 150  # a character that turns the direction is shown, and moves nothing
+        body = {"expression": "price <= 400", "sink": f"{receiver.url}/late", "metadata": {"name": name}}
         made = httpx.post(f"{address}/v1/subscriptions", json=body).raise_for_status().json()
         httpx.post(f"{address}/v1/events", json={"price": 4}).raise_for_status()
         browser.open(f"{address}/console#/deliveries")
-        browser.see("Late webhook")
+        browser.see("Late \\u202ewebhook")
+        browser.wait("document.querySelector('.table').scrollWidth <= document.querySelector('.table').clientWidth")
         shot("deliveries")
         browser.open(f"{address}/console#/deliveries/{made['id']}")
         browser.see(
@@ -338,12 +340,12 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console#/access")
     browser.see("There is no key: whoever reaches this server may do everything")
     shot("no-keys")
-    browser.type("Name (yours)", "Ann")
+    browser.type("Name (yours)", "Ann" + "n" * 60)
     browser.click("Make a key", "button")
     browser.see("The key is made")
     admin = {"Authorization": f"Bearer {browser.text('.secret')}"}
     browser.click("Sign in with it", "button")
-    browser.see("Ann (admin)", "Sign out")
+    browser.see("n (admin)", "Sign out")
     browser.type("Name (yours)", "Kitchen")
     browser.click("Make a key", "button")
     browser.see("The key is made", "Kitchen")

@@ -19,8 +19,10 @@ export const may = (...permissions) => permissions.some((each) => state.session.
 // The text in the language of the interface; {0}, {1} are replaced.
 export function t(text, ...values) {
   const found = TRANSLATIONS[text]?.[state.language] ?? text;
-  return found.replace(/\{(\d)\}/g, (_, place) => values[place] ?? "");
+  return found.replace(/\{(\d)\}/g, (_, place) => visible(String(values[place] ?? "")));
 }
+// Characters that turn the direction of text would move what stands beside a name. They are shown as JSON and expressions write them.
+const visible = (each) => (typeof each === "string" ? each.replace(/[\u202a-\u202e\u2066-\u2069]/g, (one) => "\\u" + one.charCodeAt(0).toString(16)) : each);
 export const number = (value, digits = 0) => value == null ? "–" : new Intl.NumberFormat(state.language, { maximumFractionDigits: digits }).format(value);
 export function when(value) {
   if (value == null) return "–";
@@ -41,11 +43,12 @@ function filled(element, attributes, children) {
     else if (key === "value") element.value = value;
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((each) => each != null && each !== false));
+  element.append(...shown(children));
   return element;
 }
+const shown = (children) => children.flat(Infinity).filter((each) => each != null && each !== false).map(visible);
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((each) => each != null && each !== false));
+  element.replaceChildren(...shown(children));
   return element;
 }
 

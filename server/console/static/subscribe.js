@@ -41,7 +41,7 @@ export async function page(rest, parameters) {
       parts.push(text.value.slice(done, place), h("mark", {}, word || " "));
       done = place + word.length;
     }
-    fill(marks, ...parts, text.value.slice(done), "\n");
+    marks.replaceChildren(...parts, text.value.slice(done), "\n");  // as it is: it lies under the text, mark by mark
   }
   const grow = () => { text.style.height = "auto"; text.style.height = Math.max(112, text.scrollHeight + 2) + "px"; };
 

@@ -42,9 +42,9 @@ def first_visit(browser: Browser, address: str, shot: Shot) -> None:
     shot("start")
     browser.click("Load shop", "button")
     browser.see("shop is loaded")
-    browser.click("Subscribe", "li button")
+    browser.double_click("Subscribe", "li button")
     browser.see("this browser keeps its ticket")
-    browser.click("Send three events", "button")
+    browser.double_click("Send three events")
     browser.see("2 of 3 events matched")
     shot("first-match")
     browser.click("Why not?", "a")
@@ -52,6 +52,8 @@ def first_visit(browser: Browser, address: str, shot: Shot) -> None:
     shot("why-not")
     browser.open(f"{address}/console#/start")
     browser.see("What there is", "Send an event")
+    assert len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"]) == 1  # not two by a double click
+    assert len(httpx.get(f"{address}/v1/events").json()["events"]) == 3
     shot("overview")
 
 
@@ -183,8 +185,10 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
 
     browser.until(tried, "an event that was tried")
     browser.type("Name (yours)", "Cheap computers")
-    browser.click("Create the subscription", "button")
+    before = len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"])
+    browser.double_click("Create the subscription")
     browser.see("The subscription is made", "Ticket and secret are shown only now")
+    assert len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"]) == before + 1
     shot("subscribed")
 
 
@@ -241,6 +245,7 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         browser.press("Enter")
         browser.click("Pause", "button")
         browser.see("It is paused")
+        browser.wait("document.activeElement.innerText === 'Resume'")  # the focus stays for whoever uses the keyboard
         assert httpx.get(f"{address}/v1/subscriptions/{made['id']}").json()["status"] == "paused"
         browser.click("Resume", "button")
         browser.see("It matches again")
@@ -249,6 +254,7 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         receiver.recover("/late")
         browser.click("Replay", "button")
         browser.see("It is read again from cursor")
+        browser.wait("document.activeElement.innerText === 'Replay'")
         browser.see("Nothing waits.")
         headers = {"Kindcast-Ticket": made["ticket"]}
         httpx.delete(f"{address}/v1/subscriptions/{made['id']}", headers=headers).raise_for_status()
@@ -314,6 +320,7 @@ def languages(browser: Browser, address: str, shot: Shot) -> None:
         browser.run(
             """
             const chosen = document.querySelector(".tools select");
+            chosen.focus();
             chosen.value = arguments[0];
             chosen.dispatchEvent(new Event("change"));
             """,
@@ -321,6 +328,7 @@ def languages(browser: Browser, address: str, shot: Shot) -> None:
         )
         browser.see(words)
         assert browser.run("return document.documentElement.lang") == language
+        assert browser.run("return document.activeElement.matches('.tools select')")
         shot(f"start-{language}")
         for name, page in pages.items():
             browser.open(

@@ -97,6 +97,14 @@ class Browser:
 
         self.until(clicked, f"a click on {text!r}")
 
+    def double_click(self, text: str, selector: str = "button") -> None:
+        """Clicks twice at once, as many people do."""
+        element = {ELEMENT: self.find(selector, text)}
+        self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+        clicks = [{"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp", "pointerDown", "pointerUp")]
+        there = {"type": "pointerMove", "origin": element, "x": 0, "y": 0}
+        self.command("POST", "/actions", actions=[{"type": "pointer", "id": "mouse", "actions": [there, *clicks]}])
+
     def labelled(self, label: str) -> str:
         """The input that a label names."""
         script = """

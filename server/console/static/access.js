@@ -1,5 +1,5 @@
 // Access: keys, tenants, what was used, and the audit log.
-import { button, call, card, empty, field, fill, get, h, how, may, note, number, query, say, select, state, t, table, tag, when } from "./dom.js";
+import { button, call, card, empty, field, fill, get, h, how, may, note, number, query, refocus, say, select, state, t, table, tag, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const parts = {
@@ -53,9 +53,12 @@ async function keys() {
   const limits = Object.entries(LIMITS()).map(([key, text]) => [key, h("input", { type: "number", min: "0", step: key === "connections" || key === "subscriptions" ? "1" : "any" }), text]);
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
+    event.submitter.disabled = true;
     const body = { role: role.value, name: name.value, limits: Object.fromEntries(limits.filter(([, input]) => input.value).map(([key, input]) => [key, Number(input.value)])),
       ...(tenant.value && { tenant: tenant.value }), ...(days.value && { expires_at: new Date(Date.now() + days.value * 864e5).toISOString() }) };
     try { shown(await call("POST", "keys", body)); if (state.session.needs_key) await draw(); } catch (error) { say(error.message, "bad"); }
+    event.submitter.disabled = false;
+    refocus(event.submitter);
   } }, h("h2", {}, t("Make a key")), h("div", { class: "row top" }, field(t("Role"), role, said), field(t("Name (yours)"), name), state.session.all_tenants && field(t("Tenant"), tenant, t("A new name makes a new tenant. An administrator without one is of all tenants.")), field(t("It ends"), days)),
     h("details", {}, h("summary", {}, t("Limits of this key")), h("div", { class: "row top" }, limits.map(([, input, text]) => field(text, input)))),
     h("div", { class: "row" }, h("button", { type: "submit", class: "first" }, t("Make a key"))));

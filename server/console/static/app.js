@@ -1,5 +1,5 @@
 // The frame: header, languages, colours, and which page is shown.
-import { button, call, card, fill, get, h, keep, kept, LANGUAGES, may, note, select, state, t } from "./dom.js";
+import { button, call, card, fill, get, h, keep, kept, LANGUAGES, may, note, renew, select, state, t } from "./dom.js";
 
 const PAGES = {
   start: ["Start", () => import("./start.js")],
@@ -27,7 +27,7 @@ function header(current) {
   const theme = select(THEMES(), kept("theme", "system"), (event) => { keep("theme", event.target.value); paint(); });
   language.setAttribute("aria-label", t("Language"));
   theme.setAttribute("aria-label", t("Colours"));
-  fill(document.getElementById("header"), h("div", { class: "bar" },
+  renew(document.getElementById("header"), h("div", { class: "bar" },
     h("a", { class: "brand", href: "#/start" }, h("img", { src: "console/icon.svg", alt: "" }), "kindcast"),
     h("nav", { "aria-label": t("Pages") }, h("ul", {}, Object.entries(NAMES()).filter(([name]) => state.session?.who && opens(name)).map(([name, text]) => h("li", {}, h("a", { href: "#/" + name, "aria-current": name === current && "page" }, text))))),
     h("div", { class: "tools" }, state.session?.needs_key && state.session.who && account(), language, theme)));
@@ -45,7 +45,7 @@ function signIn() {
   const found = h("div", { "aria-live": "assertive" });
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
-    try { state.session = await call("POST", "session", { key: key.value }); await show(); } catch (error) { fill(found, note("bad", error.message)); key.focus(); }
+    try { state.session = await call("POST", "session", { key: key.value }); await show(); document.getElementById("main").focus(); } catch (error) { fill(found, note("bad", error.message)); key.focus(); }
   } }, h("label", { for: "key" }, t("Key")), key, h("p", { class: "small quiet", id: "key-help" }, t("It begins with kindcast_. The browser does not keep it: the server remembers the session until you sign out, the key ends, or some hours have passed.")),
     h("button", { type: "submit", class: "first" }, t("Sign in")), found);
   return [h("h1", {}, t("Sign in")), h("div", { class: "narrow" }, card(form), h("p", { class: "quiet" }, t("You have no key? An administrator makes one on the page Access, or with this command in the data folder:")), h("pre", {}, "kindcast key create --role subscriber --data DIR"))];
@@ -90,6 +90,8 @@ export async function show() {
 
 state.signedOut = () => { if (state.session?.who) { state.session = { ...state.session, who: null }; show(); } };
 dark.addEventListener("change", paint);
+// The second click of a double click does nothing: what the first one did is not to be done twice.
+addEventListener("click", (event) => { if (event.detail > 1 && event.target.closest("button")) { event.preventDefault(); event.stopPropagation(); } }, true);
 addEventListener("hashchange", async () => { await show(); document.getElementById("main").focus({ preventScroll: true }); scrollTo(0, 0); });
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });
 paint();

@@ -29,6 +29,8 @@ async function one(id) {
     before = told;
     const ofIt = (name, value) => figure(name, value, "v1/subscriptions/" + id, "kindcast subscriptions");
     const act = (path, said, body) => async () => { await call("POST", `subscriptions/${id}/${path}`, body ?? {}, withTicket(id)); say(said); await draw(); };
+    const turn = it.status === "paused" || it.status === "disabled_by_failures" ? button(t("Resume"), act("resume", t("It matches again.")), "first") : button(t("Pause"), act("pause", t("It is paused: events that come now are not for it.")));
+    turn.id = "turn";
     renew(frame,
       h("p", {}, link("← " + t("All deliveries"), "#/deliveries")),
       h("h1", {}, it.metadata?.name || it.id, " ", status(it.status)),
@@ -40,8 +42,7 @@ async function one(id) {
           how("v1/subscriptions/" + id, `kindcast subscriptions`)),
         may("subscribe") && card(h("h2", {}, t("What you can do")), state.session.needs_key ? h("p", { class: "quiet" }, t("A subscription is changed by the key that made it, by an administrator, or with its ticket."))
           : !tickets.of(id) && note("warn", t("A subscription is changed with its ticket only. This browser does not have it: paste it here.")), field(t("Ticket"), ticket),
-          h("div", { class: "row" }, it.status === "paused" || it.status === "disabled_by_failures" ? button(t("Resume"), act("resume", t("It matches again.")), "first") : button(t("Pause"), act("pause", t("It is paused: events that come now are not for it."))),
-            button(t("Renew for 30 days"), act("renew", t("It is renewed."), { ttl_seconds: 30 * 86400 })),
+          h("div", { class: "row" }, turn, button(t("Renew for 30 days"), act("renew", t("It is renewed."), { ttl_seconds: 30 * 86400 })),
             it.sink && testButton(id),
             dead.dead_letters.length > 0 && button(t("Send dead letters again"), async () => { const told = await call("POST", "dead-letters/redrive", { subscription: id }, withTicket(id)); say(t("Messages that are sent again: {0}", told.redriven)); await draw(); }),
             button(t("Delete"), async () => { if (confirm(t("Delete this subscription with all that waits for it?"))) { await call("DELETE", "subscriptions/" + id, undefined, withTicket(id)); tickets.drop(id); location.hash = "#/deliveries"; } }, "danger")),

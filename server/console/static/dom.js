@@ -177,8 +177,15 @@ export const failed = (error) => { if (!(error instanceof Problem)) console.erro
 export const button = (text, onclick, kind) => h("button", { type: "button", class: kind, onclick: async (event) => {
   const pressed = event.currentTarget;
   pressed.disabled = true;
-  try { await onclick(event); } catch (error) { failed(error); } finally { pressed.disabled = false; }
+  try { await onclick(event); } catch (error) { failed(error); } finally { pressed.disabled = false; refocus(pressed); }
 } }, text);
+// A button that works cannot hold the focus. Afterwards it goes back to it, or to what was drawn in its place, or else to the content.
+export function refocus(pressed) {
+  if (document.activeElement !== document.body) return;
+  const main = document.getElementById("main");
+  const same = [...main.querySelectorAll("button")].filter((each) => (pressed.id ? each.id === pressed.id : each.textContent === pressed.textContent));
+  (pressed.isConnected ? pressed : same.length === 1 ? same[0] : main).focus({ preventScroll: true });
+}
 export const link = (text, href, kind) => h("a", { href, class: kind }, text);
 export const tag = (text, tone = "") => h("span", { class: "tag " + tone }, text);
 export const card = (...children) => h("section", { class: "card" }, ...children);

@@ -1,5 +1,5 @@
 // The first visit: a vocabulary, a subscription and events in three clicks. Later: what there is.
-import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, note, number, quoted, state, status, t, tickets } from "./dom.js";
+import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, note, number, quoted, refocus, state, status, t, tickets } from "./dom.js";
 
 const SAMPLES = {
   shop: {
@@ -49,7 +49,11 @@ function first(vocabularies, progress) {
           h("div", { class: "row" }, h("button", { type: "button", class: subscription ? "first" : "", disabled: !subscription, onclick: guarded(send) }, t("Send three events"))))),
       found);
   }
-  const guarded = (work) => async () => { try { await work(); } catch (error) { fill(found, note("bad", error.message)); } };
+  const guarded = (work) => async (event) => {
+    const pressed = event.currentTarget;
+    pressed.disabled = true;
+    try { await work(); } catch (error) { fill(found, note("bad", error.message)); } finally { pressed.disabled = false; refocus(pressed); }
+  };
 
   async function load(name) {
     const document = await get("shipped/" + name);

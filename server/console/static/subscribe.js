@@ -1,5 +1,5 @@
 // Subscribe: an editor with completion and marks, plain words, the past, a live test, and the subscription itself.
-import { button, call, card, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, say, select, state, t, table, tag, testButton, tickets, when } from "./dom.js";
+import { button, call, card, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, refocus, say, select, state, t, table, tag, testButton, tickets, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const vocabularies = await get("ontologies");
@@ -137,6 +137,7 @@ export async function page(rest, parameters) {
       made.querySelector("h2").focus();
     } catch (error) { say(error.message, "bad"); }
     create.disabled = !valid;
+    refocus(create);
   } }, h("div", { class: "row top" }, field(t("Name (yours)"), name), field(t("Webhook address"), sink, t("Leave it empty to read by stream or pull.")), field(t("It lasts"), days)), h("div", { class: "row" }, create, may("see-events") && test));
 
   changed();

@@ -73,6 +73,16 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
     browser.wait("document.querySelectorAll('[role=treeitem]').length > arguments[0]", count)
     browser.press("Enter")
     browser.wait("document.querySelector('.picture .here text')?.textContent !== 'Product'")
+    _hold(browser, "concepts/around?term=https%3A%2F%2Fkindcast.dev%2Fontologies%2Fshop%23Party&")
+    browser.click("Party", "[role=treeitem] .node")
+    browser.click("Condition of a product", "[role=treeitem] .node")
+    browser.wait("document.querySelector('.picture')?.ariaLabel.startsWith('Condition')")
+    _let_go(browser)
+    assert "Condition" in browser.run("return document.querySelector('.picture').ariaLabel")  # not the one before
+    browser.run("window.answering = window.fetch; window.fetch = () => Promise.reject(new TypeError('away'))")
+    browser.type("Search in any language", "Comp")
+    browser.see("The server does not answer.", within=".results")
+    browser.run("window.fetch = window.answering")
     browser.open(f"{address}/console#/vocabulary?term=Computer")
     browser.see("A device that runs programs", "电脑", "concepts beneath it: 1")
     shot("concept")
@@ -105,6 +115,34 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
     browser.click("= Computer", "button")
     browser.see("now means Computer")
     assert httpx.get(f"{address}/v1/concepts/resolve?term=Compter").json()["candidates"][0]["iri"] == COMPUTER
+
+
+def _hold(browser: Browser, part: str) -> None:
+    """Requests whose address has `part` wait until `_let_go`, as if the server were slow."""
+    browser.run(
+        """
+        const fetched = window.fetch, held = new Promise((go) => { window.letGo = go; });
+        window.late = [];
+        window.fetch = async (path, options) => {
+            if (!String(path).includes(arguments[0])) return fetched(path, options);
+            const answer = held.then(() => fetched(path, options));
+            window.late.push(answer.then((it) => it.clone().text()));
+            return answer;
+        };
+        """,
+        part,
+    )
+
+
+def _let_go(browser: Browser) -> None:
+    """Returns when the answers have come and the page has done something about them, if it does."""
+    browser.run_later(
+        """
+        const done = arguments[0];
+        window.letGo();
+        Promise.all(window.late).then(() => setTimeout(() => requestAnimationFrame(done), 100));
+        """
+    )
 
 
 def _drop(browser: Browser, name: str, content: str) -> None:
@@ -215,10 +253,19 @@ def live(browser: Browser, address: str, shot: Shot) -> None:
     assert "88 USD" not in browser.text(".stream")
     browser.click("Go on", "button")
     browser.see("88 USD", within=".stream")
+    first = browser.run("return document.querySelectorAll('.event')[1].dataset.sequence")
+    _hold(browser, f"events/{first}/trace")
+    browser.click("77 USD", ".event")
     browser.click("88 USD", ".event")
-    browser.see("Why, or why not", "satisfies")
+    browser.see("Why, or why not", "satisfies", '"88 USD"')
+    _let_go(browser)
+    assert '"88 USD"' in browser.text(".columns > :last-child")  # not the one that was chosen before
     browser.wait("[...document.querySelectorAll('.path span')].map((each) => each.innerText).includes('Computer')")
     shot("live")
+    made = httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"][0]
+    browser.open(f"{address}/console?of-a-source#/live?subscription={made['id']}&source=urn:shop:1")
+    browser.see("88 USD", within=".stream")
+    assert "台式机" not in browser.text(".stream")
 
 
 def deliveries(browser: Browser, address: str, shot: Shot) -> None:

@@ -14,7 +14,8 @@ export async function page(rest, parameters) {
   let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
 
   const data = (each) => (each.event ? JSON.stringify(each.event.data ?? each.event) : may("see-payloads") ? t("(a large event)") : `${each.source} ${each.type}`);
-  const fits = (each) => (!only.checked || each.matched !== 0)  /* null: not told to this role */ && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
+  const ofSource = (each) => !source.value || each.source === source.value;  // a stream of a subscription has every source
+  const fits = (each) => ofSource(each) && (!only.checked || each.matched !== 0)  /* null: not told to this role */ && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
   function row(each) {
     return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => open(each.sequence) },
       h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString(state.language)), h("span", { class: "code" }, data(each).slice(0, 300)), each.matched == null ? null : each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
@@ -41,8 +42,7 @@ export async function page(rest, parameters) {
       stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, event: message.event }]), (last) => stored(followed.value, last));
     } else if (may("see-events")) {
       const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(message.events, message.skipped));
-      const fits = (row) => !source.value || row.source === source.value;
-      recent().then((some) => { if (stream === connected) { const there = new Set(seen.map((each) => each.sequence)); seen = [...seen, ...some.filter((each) => fits(each) && !there.has(each.sequence))].slice(0, ROWS); draw(); } });
+      recent().then((some) => { if (stream === connected) { const there = new Set(seen.map((each) => each.sequence)); seen = [...seen, ...some.filter((each) => ofSource(each) && !there.has(each.sequence))].slice(0, ROWS); draw(); } });
     }
     draw();
   }
@@ -56,7 +56,10 @@ export async function page(rest, parameters) {
   async function open(sequence, subscription = followed.value) {
     chosen = sequence;
     rows.querySelectorAll(".event").forEach((each) => (Number(each.dataset.sequence) === sequence ? each.setAttribute("aria-current", "true") : each.removeAttribute("aria-current")));
-    try { fill(side, await trace(sequence, subscription, subscriptions)); } catch (error) { fill(side, note("bad", error.message)); }
+    let content;
+    try { content = await trace(sequence, subscription, subscriptions); } catch (error) { content = note("bad", error.message); }
+    if (chosen !== sequence) return;  // another event was chosen meanwhile
+    fill(side, content);
     side.querySelector("h2")?.focus({ preventScroll: false });
   }
   connect();

@@ -1,5 +1,5 @@
 // Vocabulary: search, tree, picture, versions, unknown terms, upload.
-import { button, call, card, conceptLink, empty, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, s, say, select, state, t, table, tag, when } from "./dom.js";
+import { button, call, card, conceptLink, empty, failed, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, s, say, select, state, t, table, tag, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const changes = may("change-vocabulary");
@@ -17,19 +17,23 @@ async function browse(parameters) {
   if (!roots.count) return empty(t("There is no vocabulary yet. Load one, or upload your own."), ...(may("change-vocabulary") ? [link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button")] : []));
   const shown = h("div", { "aria-live": "polite" }), results = h("div", { class: "results" });
   const search = h("input", { type: "search", autocomplete: "off", oninput: () => look(search.value.trim()) });
+  let wanted = null;
   const open = async (iri, push = true) => {
+    wanted = iri;
     if (push) history.replaceState(null, "", "#/vocabulary?" + query({ term: iri }));
     try {
       const [content, way] = await concept(iri);
+      if (wanted !== iri) return;  // another concept was chosen meanwhile
       fill(shown, content);
       await hierarchy.reveal(way);
-    } catch (error) { fill(shown, note("bad", error.message)); }
+    } catch (error) { if (wanted === iri) fill(shown, note("bad", error.message)); }
   };
   let asked = 0;
   const look = later(120, async (text) => {
     const mine = ++asked;
     if (!text) { fill(results); return; }
-    const answer = await get("concepts?" + query({ q: text, limit: 20 }));
+    let answer;
+    try { answer = await get("concepts?" + query({ q: text, limit: 20 })); } catch (error) { if (mine === asked) fill(results, note("bad", error.message)); return; }
     if (mine !== asked) return;
     fill(results, answer.concepts.length ? answer.concepts.map((each) => h("button", { type: "button", onclick: () => open(each.iri) },
       h("span", {}, each.label), each.matched && each.matched !== each.label && h("span", { class: "quiet small" }, each.matched, each.lang ? ` (${each.lang})` : ""))) : h("p", { class: "quiet" }, t("Nothing is called so.")));
@@ -63,7 +67,8 @@ function tree(roots, open) {
       twist.textContent = wanted ? "▾" : "▸";
       group.hidden = !wanted;
       if (wanted && !group.childElementCount) {
-        const answer = await get("concepts/children?" + query({ term: each.iri, limit: 500, lang: state.language }));
+        let answer;
+        try { answer = await get("concepts/children?" + query({ term: each.iri, limit: 500, lang: state.language })); } catch (error) { unfold(false); failed(error); return; }
         if (!group.childElementCount) group.append(...answer.concepts.map((child) => node(child, level + 1)));
       }
     }

@@ -504,9 +504,12 @@ async def list_all(
             )
         ),
     ] = None,
+    newest_first: Annotated[
+        bool, Query(description="Newest first. Use a cursor with the order that it came from.")
+    ] = False,
 ) -> Response:
-    """Lists a page of subscriptions in the order of their creation. The header Link has the next page. An auditor sees
-    only the server of a sink."""
+    """Lists a page of subscriptions in the order of their creation, or newest first. The header Link has the next page.
+    An auditor sees only the server of a sink."""
     after, now, version = parse_page_cursor(cursor), CLOCK.now(), broker.vocabulary.version
     wanted: tuple[str, ...] = () if status is None else (status,)
     if status in SHOWN_AS and reader_of(caller, broker).view is not None:
@@ -515,7 +518,13 @@ async def list_all(
 
     def read(connection: Connection) -> list[Row[Any]]:
         page = subscriptions.list_subscriptions(
-            connection, after=after, limit=limit + 1, statuses=wanted, flagged=flagged, now=now
+            connection,
+            after=after,
+            limit=limit + 1,
+            statuses=wanted,
+            flagged=flagged,
+            newest_first=newest_first,
+            now=now,
         )
         return list(page)
 

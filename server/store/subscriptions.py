@@ -194,11 +194,15 @@ def list_subscriptions(
     statuses: Collection[str] = (),
     flagged: bool | None = None,
     with_sink: bool = False,
+    newest_first: bool = False,
     now: float = 0.0,
 ) -> Sequence[Row[Any]]:
-    """Returns one page, in the order of creation, of subscriptions with one of `statuses`; of all without any. A
-    subscription after its end time counts as expired, even before a sweep."""
-    query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number).limit(limit)
+    """Returns one page, in the order of creation or newest first, of subscriptions with one of `statuses`; of all
+    without any. `after` is the last number of the page before, or 0. A subscription after its end time counts as
+    expired, even before a sweep."""
+    number = subscriptions.c.number
+    query = select(subscriptions).where(number < after if newest_first and after else number > after).limit(limit)
+    query = query.order_by(number.desc() if newest_first else number)
     if flagged is not None:
         query = query.where(subscriptions.c.flagged == flagged)
     if with_sink:

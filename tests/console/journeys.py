@@ -52,6 +52,7 @@ def first_visit(browser: Browser, address: str, shot: Shot) -> None:
     shot("why-not")
     browser.open(f"{address}/console#/start")
     browser.see("What there is", "Send an event")
+    browser.wait("document.querySelectorAll('.figure b')[2].innerText === '1'")  # now, not at the last measurement
     assert len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"]) == 1  # not two by a double click
     assert len(httpx.get(f"{address}/v1/events").json()["events"]) == 3
     shot("overview")

@@ -340,16 +340,17 @@ def test_delete_answers_what_it_was_and_forgets_it(client: httpx.Client) -> None
 
 
 def test_list_pages_by_the_link_to_the_next(client: httpx.Client) -> None:
-    """Following `Link: rel="next"` gives every subscription once, in the order in which they were made."""
+    """Following `Link: rel="next"` gives every subscription once, in the order in which they were made, or backwards."""
     made = [subscribe(client, f"n = {number}")["id"] for number in range(5)]
-    seen: list[str] = []
-    url = "/v1/subscriptions?limit=2"
-    while url:
-        page = client.get(url)
-        seen += [each["id"] for each in page.json()["subscriptions"]]
-        link = page.links.get("next")
-        assert (link is None) == (page.json()["cursor"] is None)
-        url = link["url"] if link else ""
-    assert seen == made
+    for order, expected in (("", made), ("&newest_first=true", made[::-1])):
+        seen: list[str] = []
+        url = "/v1/subscriptions?limit=2" + order
+        while url:
+            page = client.get(url)
+            seen += [each["id"] for each in page.json()["subscriptions"]]
+            link = page.links.get("next")
+            assert (link is None) == (page.json()["cursor"] is None)
+            url = link["url"] if link else ""
+        assert seen == expected
     bad = client.get("/v1/subscriptions?cursor=nonsense!")
     assert (bad.status_code, problem_code(bad)) == (400, "invalid-cursor")

@@ -4,7 +4,7 @@ import { atEnd, button, card, empty, events, explanation, field, fill, get, h, h
 const ROWS = 200;
 
 export async function page(rest, parameters) {
-  const { subscriptions } = await get("subscriptions?limit=200");
+  const { subscriptions } = await get("subscriptions?limit=200&newest_first=true");
   const asked = parameters.get("event") ? null : parameters.get("subscription");
   if (asked && may("receive") && !subscriptions.some((each) => each.id === asked)) subscriptions.push(await get("subscriptions/" + encodeURIComponent(asked)));
   const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" });

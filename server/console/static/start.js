@@ -88,20 +88,19 @@ function first(vocabularies, progress) {
 }
 
 async function overview(vocabularies) {
-  const series = may("see-operations") ? await get("series?points=2") : null;
-  const now = (name) => series?.series[name].values.at(-1) ?? null;
-  const newest = await get("subscriptions?limit=10");
+  const [series, now] = may("see-operations") ? await Promise.all([get("series?points=2"), get("status")]) : [];
+  const newest = await get("subscriptions?limit=10&newest_first=true");
   return [
     h("h1", {}, t("What there is")),
     h("div", { class: "figures" },
       figure(t("vocabularies"), number(vocabularies.ontologies.length), "v1/ontologies", "kindcast ontology list"),
       figure(t("concepts"), number(vocabularies.concepts), "v1/concepts/roots", "kindcast concept find WORD"),
-      series && figure(t("active subscriptions"), number(now("subscriptions") ?? newest.subscriptions.length), "v1/subscriptions?status=active", "kindcast subscriptions"),
-      series && figure(t("events a second"), number(now("events_per_second"), 1), "v1/series"),
-      series && figure(t("matches not yet delivered"), number(now("matches_pending")), "v1/series")),
+      series && figure(t("active subscriptions"), number(now.subscriptions.active ?? 0), "v1/status", "kindcast status"),
+      series && figure(t("events a second"), number(series.series.events_per_second.values.at(-1), 1), "v1/series"),
+      series && figure(t("matches not yet delivered"), number(now.ledger.pending), "v1/status", "kindcast status")),
     h("div", { class: "columns" },
       card(h("h2", {}, t("Vocabularies")), vocabularies.ontologies.length ? h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts)))))) : h("p", {}, t("There is no vocabulary yet."))),
-      card(h("h2", {}, t("Subscriptions")), newest.subscriptions.length
+      card(h("h2", {}, t("Newest subscriptions")), newest.subscriptions.length
         ? h("ul", { class: "plain" }, newest.subscriptions.map((each) => h("li", { class: "row" }, status(each.status), link(each.metadata?.name || each.id, "#/deliveries/" + each.id), h("code", {}, each.expression ?? each.canonical))))
         : h("p", {}, t("Nobody has subscribed yet."), " ", may("subscribe") && link(t("Write a subscription"), "#/subscribe")))),
     may("publish") && card(h("h2", {}, t("Send an event")), publish()),

@@ -50,7 +50,7 @@ def first_visit(browser: Browser, address: str, shot: Shot) -> None:
     browser.click("Why not?", "a")
     browser.see("Event 3", "No match because of price alone")
     shot("why-not")
-    browser.open(f"{address}/console#/start")
+    browser.open(f"{address}/console#/constructor")  # is no page
     browser.see("What there is", "Send an event")
     browser.wait("document.querySelectorAll('.figure b')[2].innerText === '1'")  # now, not at the last measurement
     assert len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"]) == 1  # not two by a double click
@@ -91,7 +91,13 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
     newer = shipped("shop").read_text("utf-8").replace("rdfs:subClassOf shop:Laptop ;", "rdfs:subClassOf shop:Device ;")
     browser.open(f"{address}/console#/vocabulary/upload")
     browser.see("Drop a file here")
+    _drop(browser, "another.ttl", "")
     _drop(browser, "shop.ttl", newer)
+    name = browser.run("return document.querySelector('input[pattern]').value")
+    assert name == "shop"  # not that of the file before
+    browser.type("Name", "a shop")
+    assert browser.run("return document.querySelector('input[pattern]').validity.patternMismatch")
+    browser.type("Name", "shop")
     browser.click("Upload", "main button")
     browser.see("Version 2 of shop is stored, and not in force yet")
     shot("upload")
@@ -101,7 +107,7 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
     browser.see("1 of 1 live subscriptions would mean something else", "loses 3")
     shot("dry-run")
     browser.click("Put version in force", "button")
-    browser.see("Version 2 is in force")
+    browser.see("Version 2 is in force", "Done: what it did", "loses 3")
     assert httpx.get(f"{address}/v1/ontologies/shop").json()["version"] == 2
     browser.click("Roll back", "button")
     browser.see("Version 1 is in force")
@@ -289,8 +295,9 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         browser.click("Pause", "button")
         browser.see("does not have it: paste it here")
         assert httpx.get(f"{address}/v1/subscriptions/{made['id']}").json()["status"] != "paused"
-        browser.type("Ticket", made["ticket"])
+        browser.type("Ticket", f" \u200b{made['ticket']}\u201d")  # with what was copied beside it
         browser.press("Enter")
+        browser.wait("!document.body.innerText.includes('does not have it: paste it here')")
         browser.click("Pause", "button")
         browser.see("It is paused")
         browser.wait("document.activeElement.innerText === 'Resume'")  # the focus stays for whoever uses the keyboard
@@ -410,6 +417,10 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console#/access/tenants")
     browser.see("you act here")
     shot("tenants")
+    httpx.post(f"{address}/v1/keys", json={"role": "auditor", "tenant": "other"}, headers=admin).raise_for_status()
+    for tenant in ("other", "default"):
+        browser.run_later(_CHOSEN_ELSEWHERE, tenant)
+        browser.wait("document.querySelector('.tools').innerText.includes('other') === arguments[0]", tenant == "other")
     limits = {"limits": {"subscriptions": 500}}
     httpx.patch(f"{address}/v1/tenants/default", json=limits, headers=admin).raise_for_status()
     browser.run("location.reload()")
@@ -442,11 +453,21 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console#/subscribe")
     browser.type("What do you want to hear of?", "target isa Computer and price <= 400 USD")
     browser.see("It would have matched", "events of the last week")
+    browser.open(f"{address}/console#/vocabulary/versions")
+    browser.see("Compare")
     id = other.split("_")[1]
     httpx.delete(f"{address}/v1/keys/{id}", headers=admin).raise_for_status()
-    browser.open(f"{address}/console#/vocabulary")
+    browser.click("Compare", "button")
     browser.see("You have no key?")
+    browser.see("The session has ended: sign in again.", within="#said")
 
+
+_CHOSEN_ELSEWHERE = """
+    const body = JSON.stringify({tenant: arguments[0]});
+    const chosen = fetch("v1/session", {method: "PATCH", body, headers: {"Content-Type": "application/json"}});
+    chosen.then(() => document.dispatchEvent(new Event("visibilitychange"))).then(arguments[1]);
+"""
+"""As if another tab had chosen a tenant, and the reader came back to this one."""
 
 JOURNEYS = (first_visit, vocabulary, brick, subscribe, live, deliveries, operators, health, languages, access)
 """In this order, on one server that is empty at first."""

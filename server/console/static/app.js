@@ -46,7 +46,7 @@ function signIn() {
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
     try { state.session = await call("POST", "session", { key: key.value }); await show(); document.getElementById("main").focus(); } catch (error) { fill(found, note("bad", error.message)); key.focus(); }
-  } }, h("label", { for: "key" }, t("Key")), key, h("p", { class: "small quiet", id: "key-help" }, t("It begins with kindcast_. The browser does not keep it: the server remembers the session until you sign out, the key ends, or some hours have passed.")),
+  } }, h("label", { for: "key" }, t("Key")), key, h("p", { class: "small quiet", id: "key-help" }, t("It begins with kindcast_. The browser does not keep it: the server remembers the session until you sign out, the key ends, the server stops, or some hours have passed.")),
     h("button", { type: "submit", class: "first" }, t("Sign in")), found);
   return [h("h1", {}, t("Sign in")), h("div", { class: "narrow" }, card(form), h("p", { class: "quiet" }, t("You have no key? An administrator makes one on the page Access, or with this command in the data folder:")), h("pre", {}, "kindcast key create --role subscriber --data DIR"))];
 }
@@ -55,7 +55,7 @@ let showing = 0;
 export async function show() {
   const [path, parameters] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = (path || "start").split("/");
-  const page = PAGES[name] ? name : "start";
+  const page = Object.hasOwn(PAGES, name) ? name : "start";
   const mine = ++showing;
   state.cleanups.splice(0).forEach((cleanup) => cleanup());
   document.querySelectorAll("#said .note").forEach((each) => { if (Date.now() - each.dataset.at > 1000) each.remove(); });
@@ -89,6 +89,12 @@ export async function show() {
 }
 
 state.signedOut = () => { if (state.session?.who) { state.session = { ...state.session, who: null }; show(); } };
+// Another tab may have signed in as somebody else, or chosen another tenant: this one shows whom it acts for.
+document.addEventListener("visibilitychange", async () => {
+  if (document.hidden || !state.session) return;
+  const now = await get("session").catch(() => state.session);
+  if (now.who !== state.session.who || now.tenant !== state.session.tenant) await show();
+});
 dark.addEventListener("change", paint);
 // The second click of a double click does nothing: what the first one did is not to be done twice.
 addEventListener("click", (event) => { if (event.detail > 1 && event.target.closest("button")) { event.preventDefault(); event.stopPropagation(); } }, true);

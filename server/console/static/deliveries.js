@@ -17,12 +17,16 @@ async function all(parameters) {
 
 async function one(id) {
   const frame = h("div", {});
-  const ticket = h("input", { type: "text", autocomplete: "off", value: tickets.of(id) ?? "", onchange: () => { if (ticket.value) tickets.put(id, ticket.value.trim()); else tickets.drop(id); } });
+  const ticket = h("input", { type: "text", autocomplete: "off", value: tickets.of(id) ?? "", onchange: () => {
+    ticket.value = ticket.value.replace(/[^\w-]/g, "");  // what was copied with it: spaces, quotes, characters that are not seen
+    if (ticket.value) tickets.put(id, ticket.value); else tickets.drop(id);
+  } });
+  const writing = () => document.activeElement === since || (document.activeElement === ticket && ticket.value !== (tickets.of(id) ?? ""));
   const since = h("input", { type: "datetime-local", step: "1" });
   let before = "";
   async function draw() {
     const [it, attempts, dead] = await Promise.all([get("subscriptions/" + id), get(`subscriptions/${id}/attempts?limit=50`), get("dead-letters?" + query({ subscription: id, limit: 50 }))]);
-    const told = JSON.stringify([it, attempts, dead]);
+    const told = JSON.stringify([it, attempts, dead, tickets.of(id)]);
     const age = frame.querySelector("[data-age]");
     if (age && it.pending_since) age.textContent = lasting((Date.now() - new Date(it.pending_since)) / 1000);
     if (told === before) return;  // nothing moves under the hand of whoever reads
@@ -58,7 +62,7 @@ async function one(id) {
       dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, JSON.stringify(each.event.data ?? each.event).slice(0, 200)), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
   }
   await draw();
-  every(5000, async () => { if (![ticket, since].includes(document.activeElement)) await draw(); });
+  every(5000, async () => { if (!writing()) await draw(); });
   return frame;
 }
 const lasting = (seconds) => {

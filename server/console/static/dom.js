@@ -87,7 +87,7 @@ export async function call(method, path, body, headers = {}) {
   if ((answer.headers.get("content-type") || "").includes("json")) { try { found = JSON.parse(text); } catch { /* no JSON after all */ } }
   if (answer.ok) return found;
   const problem = new Problem(answer.status, typeof found === "object" ? found : { detail: text.slice(0, 300) || answer.statusText });
-  if (problem.code === "key-missing") state.signedOut();
+  if (problem.code === "key-missing") { state.signedOut(); problem.message = t("The session has ended: sign in again."); }
   throw problem;
 }
 export const get = (path) => call("GET", path);

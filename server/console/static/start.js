@@ -111,6 +111,7 @@ function publish() {
   const text = h("textarea", { rows: "3", class: "code", "aria-label": t("Event as JSON"), value: '{"target": "Notebook", "price": "349.50 USD"}' });
   const found = h("div", { "aria-live": "polite" });
   return h("div", {}, text, h("div", { class: "row" }, button(t("Send"), async () => {
+    fill(found);
     const answer = await call("POST", "events", text.value);
     fill(found, answer.events.map((event) => note("good", t("Accepted as number {0}; subscriptions that got it: {1}", event.sequence, event.matched), " ", may("see-events", "explain") && link(t("Follow it"), "#/live?event=" + event.sequence))),
       answer.events.flatMap((event) => event.notes ?? []).map((each) => note("warn", each.detail)));

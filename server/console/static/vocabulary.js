@@ -1,5 +1,5 @@
 // Vocabulary: search, tree, picture, versions, unknown terms, upload.
-import { button, call, card, conceptLink, empty, failed, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, s, say, select, state, t, table, tag, when } from "./dom.js";
+import { button, call, card, conceptLink, empty, failed, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, refocus, s, say, select, state, t, table, tag, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const changes = may("change-vocabulary");
@@ -175,18 +175,18 @@ const TYPES = { ttl: "text/turtle", owl: "application/rdf+xml", rdf: "applicatio
 
 async function upload() {
   const picker = h("input", { type: "file", accept: [...Object.keys(TYPES), "gz"].map((each) => `.${each}`).join(","), onchange: () => picker.files[0] && take(picker.files[0]) });
-  const name = h("input", { type: "text", pattern: "[A-Za-z0-9][A-Za-z0-9._-]{0,99}", maxlength: 100 });
+  const name = h("input", { type: "text", required: true, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,99}", maxlength: 100 });
   const now = h("input", { type: "checkbox" });
   const found = h("div", { "aria-live": "polite" });
-  const send = h("button", { type: "button", class: "first", disabled: true, onclick: () => start() }, t("Upload"));
+  const send = h("button", { type: "submit", class: "first", disabled: true }, t("Upload"));
   const chosen = h("p", {}, t("Drop a file here: Turtle, RDF/XML, OBO, OWL functional syntax, OWL/XML, JSON-LD, N-Triples, N-Quads, TriG, SSSOM."));
   const drop = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
     ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]); } }, chosen, field(t("or choose a file"), picker));
-  let file = null;
+  let file = null, offered = "";
   function take(one) {
     file = one;
     chosen.textContent = `${one.name}, ${number(one.size)} B`;
-    if (!name.value) name.value = one.name.replace(/\.(gz)$/, "").replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9._-]/g, "-");
+    if (!name.value || name.value === offered) name.value = offered = one.name.replace(/\.(gz)$/, "").replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9._-]/g, "-");
     send.disabled = false;
   }
   async function start() {
@@ -206,13 +206,15 @@ async function upload() {
         (report.warnings ?? []).slice(0, 20).map((each) => note("warn", typeof each === "string" ? each : each.detail ?? JSON.stringify(each))));
     } catch (error) { fill(found, note("bad", error.message)); }
     send.disabled = false;
+    refocus(send);
   }
-  return card(drop, h("div", { class: "row top" }, field(t("Name"), name, t("The same name makes another version."))), h("div", { class: "row" }, h("label", { class: "inline" }, now, t("Put it in force at once")), send), found,
+  return card(h("form", { onsubmit: (event) => { event.preventDefault(); start(); } }, drop, h("div", { class: "row top" }, field(t("Name"), name, t("The same name makes another version."))), h("div", { class: "row" }, h("label", { class: "inline" }, now, t("Put it in force at once")), send)), found,
     how("v1/ontologies/NAME?activate=false", "kindcast ontology load FILE", "PUT"));
 }
 
 // ── versions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+let did = null;  // what putting a version in force did, for the page that is drawn then
 async function versions(parameters) {
   const all = await get("ontologies");
   if (!all.ontologies.length) return empty(t("There is no vocabulary yet. Load one, or upload your own."), ...(may("change-vocabulary") ? [link(t("Load a vocabulary"), "#/start", "button"), " ", link(t("Upload your own"), "#/vocabulary/upload", "button")] : []));
@@ -225,12 +227,12 @@ async function versions(parameters) {
   const base = "ontologies/" + encodeURIComponent(name);
   const act = (path, dry) => async () => {
     const answer = await call("POST", `${base}/${path}${path.includes("?") ? "&" : "?"}dry_run=${dry}`);
-    fill(found, card(h("h2", {}, dry ? t("What it would do") : t("Done: what it did")), impact(answer)));
-    if (!dry) { say(t("Version {0} is in force.", answer.version ?? "")); location.hash = "#/vocabulary/versions?" + query({ name, at: Date.now() }); }
+    const told = card(h("h2", {}, dry ? t("What it would do") : t("Done: what it did")), impact(answer));
+    if (dry) fill(found, told); else { did = told; say(t("Version {0} is in force.", answer.version ?? "")); location.hash = "#/vocabulary/versions?" + query({ name, at: Date.now() }); }
   };
   const compare = async () => fill(found, card(h("h2", {}, t("From version {0} to version {1}", from.value, to.value)), difference(await get(`${base}/diff?from=${from.value}&to=${to.value}`)),
     how(`v1/${base}/diff?from=${from.value}&to=${to.value}`, `kindcast ontology diff ${name} --from ${from.value} --to ${to.value}`)));
-  if (parameters.get("to")) await compare();
+  if (did) { fill(found, did); did = null; } else if (parameters.get("to")) await compare();
   return [
     card(h("div", { class: "row" }, field(t("Vocabulary"), select(Object.fromEntries(all.ontologies.map((each) => [each.name, each.name])), name, (event) => (location.hash = "#/vocabulary/versions?" + query({ name: event.target.value })))), field(t("From"), from), field(t("To"), to)),
       h("div", { class: "row" }, button(t("Compare"), compare), ...(listed[0].shared ? [tag(t("shared by all tenants"))] : !may("change-vocabulary") ? [] : [button(t("Dry run: whose subscriptions change"), () => act(`activate?version=${to.value}`, true)(), "first"), button(t("Put version in force"), () => act(`activate?version=${to.value}`, false)()), button(t("Roll back"), act("rollback", false), "danger")]))),
@@ -284,7 +286,7 @@ function known(each) {
   const again = (text) => { say(text); location.hash = "#/vocabulary/unknown?at=" + Date.now(); };
   const name = each.attribute.split(".").pop();
   const declare = (kind) => async () => { await call("PUT", "attributes/" + encodeURIComponent(name), { kind }); again(t("{0} is declared.", name)); };
-  const iri = h("input", { type: "url", "aria-label": t("The property that {0} means", each.iri), placeholder: t("IRI of the same property"), size: 18 });
+  const iri = h("input", { type: "url", "aria-label": t("The property that {0} means", each.iri), required: true, placeholder: t("IRI of the same property"), size: 18 });
   return h("div", { class: "row" }, button(t("it is a number"), declare("number")), button(t("it is a text"), declare("text")), button(t("it is a time"), declare("instant")),
     h("form", { class: "row", onsubmit: async (event) => {
       event.preventDefault();
@@ -298,6 +300,6 @@ function known(each) {
 }
 
 function other(term, synonym) {
-  const input = h("input", { type: "text", "aria-label": t("Another word that {0} means", term), placeholder: t("another word"), size: 14 });
+  const input = h("input", { type: "text", "aria-label": t("Another word that {0} means", term), required: true, placeholder: t("another word"), size: 14 });
   return h("form", { class: "row", onsubmit: async (event) => { event.preventDefault(); try { await get("concepts/resolve?" + query({ term: input.value })); await synonym(term, input.value); } catch (error) { say(error.message, "bad"); } } }, input);
 }

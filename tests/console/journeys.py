@@ -44,13 +44,18 @@ def first_visit(browser: Browser, address: str, shot: Shot) -> None:
     browser.see("shop is loaded")
     browser.double_click("Subscribe", "li button")
     browser.see("this browser keeps its ticket")
+    another = httpx.post(f"{address}/v1/subscriptions", json={"expression": "price <= 320 USD"}).json()
     browser.double_click("Send three events")
-    browser.see("2 of 3 events matched")
+    browser.see("2 of 3 events matched")  # events, not matches
+    httpx.delete(f"{address}/v1/subscriptions/{another['id']}", headers={"Kindcast-Ticket": another["ticket"]})
     shot("first-match")
     browser.click("Why not?", "a")
     browser.see("Event 3", "No match because of price alone")
     shot("why-not")
     browser.open(f"{address}/console#/constructor")  # is no page
+    browser.see("What there is", "Send an event")
+    begun = "localStorage.setItem('kindcast.first', JSON.stringify({name: 'shop', subscription: 'deleted'}))"
+    browser.run(f"{begun}; location.reload()")  # of another server, or long ago
     browser.see("What there is", "Send an event")
     browser.wait("document.querySelectorAll('.figure b')[2].innerText === '1'")  # now, not at the last measurement
     assert len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"]) == 1  # not two by a double click

@@ -102,6 +102,8 @@ def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(t
             httpx.post(f"{address}/v1/events", json={"n": 1, "word": "last"}).raise_for_status()
             browser.see("last", within=".stream")
             assert browser.run("return document.querySelectorAll('.event').length") == 2
+        browser.see("The server does not answer.", within="#said")
+        with running_app(tmp_path / "data") as address:
             browser.open(f"{address}/console#/deliveries/{made}")
             browser.see(made)
         browser.see("The server does not answer.", within="#said")

@@ -111,20 +111,23 @@ export async function job(started, tell = () => {}, where = "jobs/") {
 const AGAIN = 3000;
 export function events(path, name, listener, after = (last) => last) {
   let source = null, last = "", over = false;  // only streams of subscriptions have ids, and their paths no query
-  const close = () => { source?.close(); source = null; };
+  const lost = note("bad"), away = () => document.getElementById("said").append(fill(lost, t("The server does not answer.")));
+  const close = () => { source?.close(); source = null; lost.remove(); };
   const open = () => {
     if (source || over || document.hidden) return;
     const mine = source = new EventSource("v1/" + path + (last && "?" + query({ after: last })));
     mine.addEventListener(name, (event) => { last = event.lastEventId || last; listener(JSON.parse(event.data)); });
+    mine.addEventListener("open", () => lost.remove());
     mine.addEventListener("error", async () => {
-      if (mine.readyState !== EventSource.CLOSED || source !== mine) return;
+      if (source !== mine) return;
+      if (mine.readyState !== EventSource.CLOSED) { away(); return; }  // the browser tries again
       close();
       try {
         const session = await get("session");
         if (!session.who) { state.signedOut(); return; }
         const from = await after(last);
         if (from !== last) { last = from; open(); return; }
-      } catch { /* the server is away */ }
+      } catch { if (!over) away(); }
       setTimeout(open, AGAIN);
     });
   };

@@ -18,7 +18,10 @@ export async function page() {
   if (!may("see-vocabulary")) return [h("h1", {}, t("What there is")), h("p", {}, t("Your key has the role {0}.", state.session.role)), may("publish") && card(h("h2", {}, t("Send an event")), publish())];
   const vocabularies = await get("ontologies"), progress = kept("first", {});
   const tries = may("change-vocabulary") && may("subscribe") && may("publish");
-  if (tries && (!vocabularies.ontologies.length || (progress.name && !progress.done))) return first(vocabularies, progress);
+  const { subscriptions } = await get("subscriptions?limit=2");
+  const begun = progress.name && !progress.done && subscriptions.every((each) => each.id === progress.subscription);
+  if (!subscriptions.length) delete progress.subscription;  // of another server at this address, or deleted
+  if (tries && (!vocabularies.ontologies.length || begun)) return first(vocabularies, progress);
   return overview(vocabularies);
 }
 
@@ -74,7 +77,7 @@ function first(vocabularies, progress) {
   async function send() {
     const answer = await call("POST", "events", SAMPLES[chosen].events.map((event) => JSON.stringify(event)).join("\n"), { "Content-Type": "application/x-ndjson" });
     keep("first", { name: chosen, subscription, done: true });
-    fill(found, h("section", { class: "card" }, h("h2", { tabindex: "-1" }, t("{0} of {1} events matched", answer.matched ?? "–", answer.accepted)),
+    fill(found, h("section", { class: "card" }, h("h2", { tabindex: "-1" }, t("{0} of {1} events matched", answer.events.filter((event) => event.matched).length, answer.accepted)),
       answer.events.map((event, place) => h("div", { class: "row" },
         h("span", { class: "tag " + (event.matched ? "good" : "") }, event.matched ? t("matched") : t("did not match")),
         h("code", {}, JSON.stringify(SAMPLES[chosen].events[place])),

@@ -128,6 +128,15 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
     browser.see("now means Computer")
     assert httpx.get(f"{address}/v1/concepts/resolve?term=Compter").json()["candidates"][0]["iri"] == COMPUTER
 
+    wide = "".join(
+        f"<urn:k:{each}> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <urn:k:Top> .\n" for each in range(501)
+    )
+    httpx.put(f"{address}/v1/ontologies/wide?format=nt", content=wide).raise_for_status()
+    browser.open(f"{address}/console#/vocabulary?of=many")
+    browser.click("Top", "[role=treeitem] .node")
+    browser.see("500 of 501 are shown")
+    httpx.delete(f"{address}/v1/ontologies/wide").raise_for_status()
+
 
 def _hold(browser: Browser, part: str) -> None:
     """Requests whose address has `part` wait until `_let_go`, as if the server were slow."""

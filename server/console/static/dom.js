@@ -165,7 +165,7 @@ export const withTicket = (id) => (tickets.of(id) ? { "Kindcast-Ticket": tickets
 // Sends a test message to the sink of a subscription, and says what became of it.
 export const testButton = (id) => button(t("Send a test message"), async () => {
   const told = await call("POST", `subscriptions/${id}/test`, undefined, withTicket(id));
-  say(`${t("Test message")}: ${told.outcome} (${told.status_code ?? "–"} ${told.detail ?? ""}, ${number(told.seconds * 1000)} ms)`, told.outcome === "delivered" ? "good" : "bad");
+  say(`${t("Test message")}: ${told.outcome} (${[told.status_code ?? "–", told.detail].filter(Boolean).join(" ")}, ${number(told.seconds * 1000)} ms)`, told.outcome === "delivered" ? "good" : "bad");
 });
 
 // ── parts of pages ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -69,7 +69,8 @@ function tree(roots, open) {
       if (wanted && !group.childElementCount) {
         let answer;
         try { answer = await get("concepts/children?" + query({ term: each.iri, limit: 500, lang: state.language })); } catch (error) { unfold(false); failed(error); return; }
-        if (!group.childElementCount) group.append(...answer.concepts.map((child) => node(child, level + 1)));
+        const hidden = answer.count > answer.concepts.length && h("li", { role: "none", class: "small quiet" }, t("{0} of {1} are shown: search for the others.", number(answer.concepts.length), number(answer.count)));
+        if (!group.childElementCount) group.append(...answer.concepts.map((child) => node(child, level + 1)), hidden || "");
       }
     }
     item.unfold = unfold;

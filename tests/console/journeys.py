@@ -235,6 +235,10 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
     browser.click("Computer", ".note button")
     browser.see("target is a kind of Computer and price is at most 400 USD")
     browser.see("It would have matched", "events of the last week", "This cuts most")
+    browser.open(f"{address}/console#/health")
+    browser.see("Events a second")
+    browser.open(f"{address}/console#/subscribe")  # what was written is still there
+    browser.see("target is a kind of Computer and price is at most 400 USD")
     browser.click("Try it on the next events", "button")
     browser.see("Waiting for events")
 
@@ -243,6 +247,13 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
         return "✓ matches" in browser.text("body")
 
     browser.until(tried, "an event that was tried")
+    for text, mistakes in (
+        ("price <= (", True),
+        ("target isa Computer and price <= 400 USD", False),
+    ):  # of what is written now
+        browser.type("What do you want to hear of?", text)
+        shown = "return !!document.querySelector('.columns > :last-child > :last-child > .note')"
+        browser.until(lambda shown=shown, wanted=mistakes: tried() and browser.run(shown) == wanted, text)
     browser.type("Name (yours)", "Cheap computers")
     before = len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"])
     browser.double_click("Create the subscription")
@@ -287,6 +298,9 @@ def live(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console?of-a-source#/live?subscription={made['id']}&source=urn:shop:1")
     browser.see("88 USD", within=".stream")
     assert "台式机" not in browser.text(".stream")
+    assert f"/v1/subscriptions/{made['id']}/stream" in browser.run(
+        "return document.querySelector('.how pre').textContent"
+    )
 
 
 def deliveries(browser: Browser, address: str, shot: Shot) -> None:

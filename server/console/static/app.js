@@ -36,7 +36,7 @@ function header(current) {
 function account() {
   const { name, role, who, tenant } = state.session;
   return [h("span", { class: "small", title: who }, name ? `${name} (${role})` : role ?? who, tenant !== "default" && " · " + tenant),
-    button(t("Sign out"), async () => { state.session = await call("DELETE", "session"); history.replaceState(null, "", "#/start"); await show(); })];
+    button(t("Sign out"), async () => { state.session = await call("DELETE", "session"); state.draft = ""; history.replaceState(null, "", "#/start"); await show(); })];
 }
 
 // Where the server has keys and this browser has no session.

@@ -11,7 +11,8 @@ export function keep(name, value) {
 }
 
 const wanted = (navigator.language || "en").slice(0, 2);
-export const state = { language: kept("language", wanted in LANGUAGES ? wanted : "en"), cleanups: [], session: null, signedOut: () => {} };
+// `draft` is the expression that is being written: a change of language or a new session must not lose it.
+export const state = { language: kept("language", wanted in LANGUAGES ? wanted : "en"), cleanups: [], session: null, draft: "", signedOut: () => {} };
 
 // Whether the key of this session may do one of these; without keys everybody may everything.
 export const may = (...permissions) => permissions.some((each) => state.session.permissions.includes(each));

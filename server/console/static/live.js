@@ -7,7 +7,7 @@ export async function page(rest, parameters) {
   const { subscriptions } = await get("subscriptions?limit=200&newest_first=true");
   const asked = parameters.get("event") ? null : parameters.get("subscription");
   if (asked && may("receive") && !subscriptions.some((each) => each.id === asked)) subscriptions.push(await get("subscriptions/" + encodeURIComponent(asked)));
-  const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" });
+  const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" }), same = h("div", {});
   const filter = h("input", { type: "search", oninput: () => draw() }), only = h("input", { type: "checkbox", onchange: () => draw() });
   const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => connect() });
   const followed = h("select", { onchange: () => connect() }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === asked }, each.metadata?.name ? `${each.metadata.name} (${each.id})` : each.id)));
@@ -38,6 +38,7 @@ export async function page(rest, parameters) {
   function connect() {
     stream?.close();
     seen = []; held = []; skipped = 0;
+    fill(same, followed.value ? how(`v1/subscriptions/${followed.value}/stream`, `kindcast listen ${followed.value}`) : how("v1/events/stream" + (source.value && "?" + query({ source: source.value })), "kindcast events"));
     if (followed.value) {
       stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, event: message.event }]), (last) => stored(followed.value, last));
     } else if (may("see-events")) {
@@ -66,7 +67,7 @@ export async function page(rest, parameters) {
   if (chosen) await open(chosen, parameters.get("subscription") ?? "");
   else fill(side, card(h("p", { class: "quiet" }, t("Choose an event to see why it matched, or why not."))));
   return [h("h1", {}, t("Live")),
-    card(h("div", { class: "row top" }, field(t("Follow"), followed), field(t("Only this source"), source), field(t("Filter"), filter)), h("div", { class: "row" }, h("label", { class: "inline" }, only, t("only events that matched")), hold), told, how("v1/events/stream", "kindcast events")),
+    card(h("div", { class: "row top" }, field(t("Follow"), followed), field(t("Only this source"), source), field(t("Filter"), filter)), h("div", { class: "row" }, h("label", { class: "inline" }, only, t("only events that matched")), hold), told, same),
     h("div", { class: "columns" }, card(h("h2", {}, t("Events")), rows), side)];
 }
 

@@ -3,7 +3,7 @@ import { button, call, card, events, explanation, field, fill, get, h, how, job,
 
 export async function page(rest, parameters) {
   const vocabularies = await get("ontologies");
-  let start = "";
+  let start = state.draft;
   if (parameters.get("concept")) start = `target isa <${parameters.get("concept")}>`;
   const text = h("textarea", { rows: 4, spellcheck: "false", autocapitalize: "off", autocomplete: "off", role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "completions", value: start });
   const marks = h("pre", { "aria-hidden": "true" }), offers = h("ul", { class: "completions", id: "completions", role: "listbox", "aria-label": t("Completions") });
@@ -83,7 +83,7 @@ export async function page(rest, parameters) {
     } catch (error) { if (mine === asked) fill(past, note("warn", error.message)); }
   });
   const ask = async (expression, since) => job(await call("POST", "backtests", { expression, since }), undefined, "backtests/");
-  const changed = () => { grow(); mark([]); check(); };
+  const changed = () => { state.draft = text.value; grow(); mark([]); check(); };
 
   text.addEventListener("input", changed);
   text.addEventListener("click", check);
@@ -110,7 +110,7 @@ export async function page(rest, parameters) {
         const each = waiting.shift();
         try {
           const answer = await call("POST", "explain?index=false&lang=" + state.language, { event: each.event, subscription: text.value });
-          hint.remove();
+          if (live.firstElementChild !== rows) fill(live, rows);  // no hint and no mistake is left
           rows.prepend(h("li", {}, h("details", {}, h("summary", {}, answer.matches ? "✓ " + t("matches") : "✗ " + t("does not match"), " #" + each.sequence, " ", h("code", {}, JSON.stringify(each.event.data).slice(0, 120))), explanation(answer))));
           while (rows.childElementCount > 10) rows.lastElementChild.remove();
         } catch (error) { fill(live, note("bad", error.message), rows); }
@@ -130,6 +130,7 @@ export async function page(rest, parameters) {
       const body = { expression: text.value, ttl_seconds: Number(days.value) * 86400, ...(sink.value && { sink: sink.value }), ...(name.value && { metadata: { name: name.value } }) };
       const answer = await call("POST", "subscriptions", body);
       tickets.put(answer.id, answer.ticket);
+      state.draft = "";
       fill(made, card(h("h2", { tabindex: -1 }, t("The subscription is made")), list([[t("Id"), h("code", {}, answer.id)], [t("Ticket"), h("code", {}, answer.ticket)], [t("Webhook secret"), answer.secret && h("code", {}, answer.secret)], [t("ends"), when(answer.expires_at)]]),
         note("warn", t("Ticket and secret are shown only now. This browser keeps the ticket; keep the secret yourself.")), answer.notes.map((each) => note("warn", each.detail)),
         sink.value && [testButton(answer.id), " "], link(t("Follow its deliveries"), "#/deliveries/" + answer.id, "button"), " ", link(t("Watch events"), "#/live?subscription=" + answer.id, "button"),

@@ -340,7 +340,7 @@ def test_delete_answers_what_it_was_and_forgets_it(client: httpx.Client) -> None
 
 
 def test_list_pages_by_the_link_to_the_next(client: httpx.Client) -> None:
-    """Following `Link: rel="next"` gives every subscription once, in the order in which they were made, or backwards."""
+    """Following `Link: rel="next"` gives every subscription once, in the order of their creation, or backwards."""
     made = [subscribe(client, f"n = {number}")["id"] for number in range(5)]
     for order, expected in (("", made), ("&newest_first=true", made[::-1])):
         seen: list[str] = []

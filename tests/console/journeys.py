@@ -313,7 +313,7 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         httpx.post(f"{address}/v1/events", json={"price": 4}).raise_for_status()
         browser.open(f"{address}/console#/deliveries")
         browser.see("Late \\u202ewebhook")
-        browser.wait("document.querySelector('.table').scrollWidth <= document.querySelector('.table').clientWidth")
+        browser.wait("document.querySelector('.table')?.scrollWidth <= document.querySelector('.table').clientWidth")
         shot("deliveries")
         browser.open(f"{address}/console#/deliveries/{made['id']}")
         browser.see(
@@ -431,12 +431,13 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console#/access")
     browser.see("There is no key: whoever reaches this server may do everything")
     shot("no-keys")
-    browser.type("Name (yours)", "Ann" + "n" * 60)
+    browser.type("Name (yours)", "Ann" + "n" * 120)
     browser.click("Make a key", "button")
     browser.see("The key is made")
     admin = {"Authorization": f"Bearer {browser.text('.secret')}"}
     browser.click("Sign in with it", "button")
     browser.see("n (admin)", "Sign out")
+    browser.wait("document.querySelector('.table')?.scrollWidth <= document.querySelector('.table').clientWidth")
     browser.type("Name (yours)", "Kitchen")
     browser.click("Make a key", "button")
     browser.see("The key is made", "Kitchen")

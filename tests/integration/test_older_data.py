@@ -57,7 +57,8 @@ def messages(client: httpx.Client, name: str) -> list[dict[str, Any]]:
 
 
 def without_version(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: each[key] for key in each.keys() - {"vocabulary_version"}} for each in messages]
+    """Without what changes from version to version; older ones did not tell `sequence`."""
+    return [{key: each[key] for key in each.keys() - {"vocabulary_version", "sequence"}} for each in messages]
 
 
 def chosen(shown: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -308,14 +308,17 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
     """Why a webhook is late; pausing with the ticket that the browser keeps; without it the server refuses."""
     with running_receiver() as receiver:
         receiver.script("/late", *[500] * 50)
-        name = "Late \u202ewebhook" + "!" * 150  # a character that turns the direction is shown, and moves nothing
-        body = {"expression": "price <= 400", "sink": f"{receiver.url}/late", "metadata": {"name": name}}
+        name = "Odd \u202ename" + "!" * 150  # a character that turns the direction is shown, and moves nothing
+        body = {"expression": "price > 400", "metadata": {"name": name}}
+        odd = httpx.post(f"{address}/v1/subscriptions", json=body).raise_for_status().json()
+        body = {"expression": "price <= 400", "sink": f"{receiver.url}/late", "metadata": {"name": "Late webhook"}}
         made = httpx.post(f"{address}/v1/subscriptions", json=body).raise_for_status().json()
         httpx.post(f"{address}/v1/events", json={"price": 4}).raise_for_status()
         browser.open(f"{address}/console#/deliveries")
-        browser.see("Late \\u202ewebhook")
+        browser.see("Late webhook", "Odd \\u202ename")
         browser.wait(TABLE_FITS)
         shot("deliveries")
+        httpx.delete(f"{address}/v1/subscriptions/{odd['id']}", headers={"Kindcast-Ticket": odd["ticket"]})
         browser.open(f"{address}/console#/deliveries/{made['id']}")
         browser.see(
             "The webhook is late: attempts that failed in a row", "the sink answered 500", "The next attempt is at"

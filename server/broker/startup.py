@@ -264,8 +264,8 @@ def _is_older(connection: Connection) -> bool:
     return ledger.position(connection)[0] > 0
 
 
-FEW = 256
-"""Up to this many stored subscriptions, matching is fast enough while kernels run as Python."""
+FEW = 2_000
+"""Up to this many stored subscriptions, an event takes at most some milliseconds while kernels run as Python."""
 LATER_SECONDS = 0.5
 """The delay before optional parts are built, so that the server can answer first."""
 

@@ -48,11 +48,11 @@ from kindcast.server.store import shards, system
 from kindcast.server.store.database import ADVISORY_LOCK, enter_schema, in_schema, normalised, shown
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
-from kindcast.server.store.ledger import LAYOUT, Totals, read_totals, uncounted
+from kindcast.server.store.ledger import LAYOUT, PACKED_FROM, Totals, read_totals, uncounted
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.servers import SNAPSHOT
 from kindcast.server.store.servers import metadata as of_servers
-from kindcast.server.store.tables import ledger, metadata, unsaved
+from kindcast.server.store.tables import events, ledger, metadata, unsaved
 
 __all__ = ["MAIN", "MANIFEST", "Backup", "backup", "check", "reading", "restore", "state_of"]
 
@@ -272,7 +272,8 @@ def read_manifest(folder: Path) -> Backup:
 
 def _check_layout(connection: Connection, what: str) -> None:
     """Refuses other layouts: between databases of different kinds, rows are copied in the layout of this version."""
-    layout, older = connection.execute(select(ledger.c.layout, ledger.c.older_through)).one()
+    layout = connection.execute(select(ledger.c.layout)).scalar_one()
+    older = layout == LAYOUT and connection.execute(select(ledger.c.older_through)).scalar_one()
     if layout != LAYOUT or older:
         raise StoreUnreadable(
             f"{what} has layout {layout}{' with matches of layout 5' if older else ''}, and this version copies layout"
@@ -382,20 +383,27 @@ def _check_one(url: URL, checked: Checked) -> None:
                 )
             if seen is not None and seen.commits > commits:
                 checked.damage.append(f"{seen.commits - commits:,} commits are missing")
-            _look(connection, checked)
+            _look(connection, layout, checked)
     except DBAPIError as error:
         checked.damage.append(f"the database {shown(url)} cannot be read: {error.orig}")
 
 
-def _look(connection: Connection, checked: Checked) -> None:
+def _look(connection: Connection, layout: int, checked: Checked) -> None:
+    """Checks one snapshot. In layouts before `PACKED_FROM` only events have digests, and the totals are in columns that
+    this version does not read."""
     for table in tables_of(connection):
         checked.damage += find_damage(connection, table, MAX_DAMAGE)
     for name, look, table in CHECKS:
+        if layout < PACKED_FROM and table is not events:
+            checked.rows[name] = 0
+            continue
         checked.rows[name] = connection.execute(select(text("count(*)")).select_from(table)).scalar_one()
         after: int | None = -1
         while after is not None and len(checked.damage) < MAX_DAMAGE:
             after, found = look(connection, after, ROWS_CHECKED_AT_ONCE)
             checked.damage += [f"damaged: {each}" for each in found]
+    if layout < PACKED_FROM:
+        return
     totals = checked.totals = read_totals(connection)
     if uncounted(connection):
         checked.damage.append("the ledger does not add up: matches = delivered + pending + dead + discarded")

@@ -39,7 +39,7 @@ from kindcast.server.store.deliveries import is_dead
 from kindcast.server.store.matches import count_waiting
 from kindcast.server.store.tables import events, late, ledger, mark_of, parked, subscriptions
 
-__all__ = ["LAYOUT", "Totals", "read_totals", "uncounted"]
+__all__ = ["LAYOUT", "PACKED_FROM", "Totals", "read_totals", "uncounted"]
 
 
 # Migrations from older layouts of the tables to the present one, step by step, in the transaction of the start.
@@ -59,6 +59,8 @@ __all__ = ["LAYOUT", "Totals", "read_totals", "uncounted"]
 
 LAYOUT = 9
 """The layout of the tables that this server reads and writes."""
+PACKED_FROM = 6
+"""The first layout in which matches are packed, with checksums."""
 
 _log = logging.getLogger("kindcast.store")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -25,6 +26,7 @@ from tests.harness.receiver import running_receiver
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast
 
+OLDER = Path(__file__).resolve().parents[1] / "fixtures" / "commit_96216f5" / "data"
 TURTLE = """
 @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" .
@@ -327,6 +329,24 @@ def test_a_backup_of_another_layout_is_not_copied_between_databases(
     assert refused.status == 1
     assert f"layout {store.LAYOUT - 1}" in refused.err
     assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
+
+
+def test_an_older_data_folder_is_checked_and_says_that_a_server_must_convert_it(
+    tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast
+) -> None:
+    """Layout 4 has no packed matches and no column for them. A damaged event is still found."""
+    data, backup = shutil.copytree(OLDER, tmp_path / "data"), tmp_path / "b"
+    assert kindcast("backup", str(backup), "--data", str(data)).status == 0
+    assert kindcast("check", str(backup), "--json").json["damage"] == []
+    refused = kindcast("restore", str(backup), "--database", postgresql.new_database())
+    assert "has layout 4, and this version copies layout" in " ".join(refused.err.split())
+    with closing(sqlite3.connect(data / "kindcast.db")) as connection, connection:
+        connection.execute("UPDATE events SET body = replace(body, '310', '311') WHERE sequence = 1")
+    damaged = kindcast("check", "--data", str(data), "--json")
+    assert damaged.json == {
+        "damage": ["damaged: event 1"],
+        "rows": {"events": 6, "lists of matches": 0, "pages of matches": 0},
+    }
 
 
 def test_check_says_that_a_later_version_wrote_the_database(tmp_path: Path, kindcast: Kindcast) -> None:

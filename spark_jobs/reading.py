@@ -13,6 +13,7 @@ import posixpath
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -581,9 +582,7 @@ def _of_columns(
     """Returns the batches of lines that were read as columns, or None if they are not plain data or have an invalid
     time."""
     names = set(table.column_names)
-    if not names.isdisjoint({"specversion", "@context"}) or any(
-        name == "ce" or name.startswith("ce.") for name in names
-    ):
+    if not _are_plain(names):
         return None
     for name, value in split.parts:
         if name not in names:
@@ -601,6 +600,11 @@ def _of_columns(
         batch.read = partial(_event_of_line, own, numbers, split, options)
         batches.append(batch)
     return batches
+
+
+def _are_plain(names: AbstractSet[str]) -> bool:
+    """Whether rows with these members are plain data: no CloudEvents, no linked data, and no reserved name."""
+    return names.isdisjoint({"specversion", "@context", "ce"}) and not any(name.startswith("ce.") for name in names)
 
 
 def _event_of_line(lines: Lines, places: npt.NDArray[np.int64], split: Split, options: ReadOptions, row: int) -> Event:
@@ -775,7 +779,7 @@ def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -
         yield from _of_bodies(table, lines, split, options)
         return
     table = _as_json_has_it(table)
-    if "specversion" in names or options.bodies:
+    if options.bodies or not _are_plain(names) or not _says_times(table, options):
         yield from _of_rows(table.to_pylist(), lines, split, options)
         return
     for name, value in split.parts:
@@ -811,7 +815,8 @@ def _of_bodies(
 def _of_rows(
     rows: list[dict[str, Any]], lines: npt.NDArray[np.int64], split: Split, options: ReadOptions
 ) -> Iterator[EventBatch | Rejected]:
-    """Reads rows one by one: CloudEvents in columns, and all rows if `options.bodies` asks for JSON."""
+    """Reads rows one by one: what is not plain data, rows with invalid times, and all rows if `options.bodies` asks for
+    JSON."""
     found: list[ArchivedEvent] = []
     kept, bodies = [], []
     for line, row in zip(lines.tolist(), rows, strict=True):
@@ -864,14 +869,17 @@ def _as_json_has_it(table: pa.Table) -> pa.Table:
 
 
 def _holds_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind))
+    text = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(text) or pa.types.is_large_string(text))
 
 
 def _times(column: Any) -> Any:
     """Returns the times in a column that holds times, texts in RFC 3339, or seconds since 1970."""
     kind, utc = column.type, pa.timestamp("us", tz="UTC")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        micros = pc.round(pc.multiply(pc.cast(column, pa.float64()), 1e6))
+        seconds = pc.cast(column, pa.float64())
+        seconds = pc.if_else(pc.is_nan(seconds), None, seconds)  # NaN is an absent value
+        micros = pc.round(pc.multiply(seconds, 1e6))
         return pc.cast(pc.cast(micros, pa.int64(), safe=False), utc)
     if _holds_text(kind):
         return pa.array([None if text is None else parse_instant(text) for text in column.to_pylist()], utc)

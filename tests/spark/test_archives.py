@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
-from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.event_batch import NO_DAY, EventBatch, Rejected
 from kindcast.spark_jobs.match import PLACE, in_pieces, side_by_side
 from kindcast.spark_jobs.reading import (
     AS_IT_STANDS,
@@ -29,6 +29,7 @@ from kindcast.spark_jobs.reading import (
     splits_of,
 )
 from kindcast.spark_jobs.report import JobFailed, NoArchive
+from kindcast.spark_jobs.snapshot import ShardMatcher
 
 EVENTS = [{"kind": "a", "size": 1.5, "ts": 0}, {"kind": "b", "size": 2.5, "ts": 86_400.25}]
 
@@ -165,6 +166,52 @@ def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
     matcher.add("tags", 'kind = "a" and tags = "y" and box.size = 1')
     found = [sorted(match.subscription for match in matcher.match(event)) for event in [next(batch.each())]]
     assert found == [["at", "tags"]]
+
+
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [
+        (pa.array([1_700_000_000_000, 0, None]), "not '1700000000000'"),  # milliseconds
+        (pa.array([1e300, 0.0, float("nan")]), "not '1e+300'"),
+        (pa.array(["soon", "1970-01-01T00:00:00Z", None]), "not 'soon'"),
+        (pa.array(["soon", "1970-01-01T00:00:00Z", None], pa.large_string()), "not 'soon'"),
+        (pa.array([1 << 60, 0, None], pa.timestamp("us")), "a must be a date-time"),
+    ],
+)
+def test_invalid_times_in_parquet_are_told_row_by_row(tmp_path: Path, times: Any, reason: str) -> None:
+    """As in lines: the other rows are read, with their days."""
+    pq.write_table(pa.table({"a": times}), tmp_path / "x.parquet")
+    (split,) = splits_of(str(tmp_path))
+    found = list(read_split(split, ReadOptions(time_from="a")))
+    told = [(each.line, each.reason) for each in found if isinstance(each, Rejected)]
+    days = [each.keys["day"].to_pylist() for each in found if isinstance(each, EventBatch)]
+    assert [line for line, _ in told] == [1]
+    assert reason in told[0][1]
+    assert days == [["1970-01-01", NO_DAY]]
+
+
+def test_absent_times_in_parquet_are_no_invalid_times(tmp_path: Path) -> None:
+    """NaN is an absent value in a column of numbers."""
+    pq.write_table(pa.table({"a": [float("nan"), 0.0]}), tmp_path / "x.parquet")
+    (split,) = splits_of(str(tmp_path))
+    (batch,) = read_split(split, ReadOptions(time_from="a"))
+    assert isinstance(batch, EventBatch)
+    assert batch.keys["day"].to_pylist() == [NO_DAY, "1970-01-01"]
+
+
+def test_linked_data_and_reserved_names_in_parquet_are_read_as_in_lines(tmp_path: Path) -> None:
+    """A column of contexts makes rows graphs; a column of a context attribute is refused."""
+    pq.write_table(pa.table({"@context": [{"w": "http://p/weight"}], "w": [7]}), tmp_path / "graphs.parquet")
+    pq.write_table(pa.table({"ce.type": ["q"], "w": [7]}), tmp_path / "reserved.parquet")
+    graphs, reserved = (list(read_split(split, ReadOptions())) for split in splits_of(str(tmp_path)))
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("s", "weight = 7")
+    (batch,) = graphs
+    assert isinstance(batch, EventBatch)
+    assert ShardMatcher([matcher], False).match(batch).table.slots.size == 1
+    (refused,) = reserved
+    assert isinstance(refused, Rejected)
+    assert "ce.type: this name is reserved" in refused.reason
 
 
 def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:

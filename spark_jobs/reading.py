@@ -398,6 +398,7 @@ class JsonColumns:
             if any(_holds_times(each.type) for each in table.schema):
                 self._texts |= {each.name: _as_texts(each.type) for each in table.schema if _holds_times(each.type)}
                 table = self._read(text)
+            table.validate()  # Arrow loses the nulls at the beginning of the first list of a member
         except pa.ArrowException:
             return None
         if not table.num_columns or len(table) != len(lines) or any(_holds_times(each.type) for each in table.schema):

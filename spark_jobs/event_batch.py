@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from kindcast.semantic import Event
-from kindcast.semantic.events import GRAPH_TYPES, media_type_of
+from kindcast.semantic.events import GRAPH_TYPES, RDF_TYPES, media_type_of
 from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
 
@@ -209,6 +209,8 @@ def _cloud_event(value: dict[str, Any]) -> ArchivedEvent:
             raise Unreadable(f"the CloudEvents attribute {name} is missing")
     data = value.get("data")
     if value.get("data_base64") is not None:
+        if data is not None:
+            raise Unreadable("an event must not have both data and data_base64")
         data = _from_base64(value["data_base64"], context)
     if isinstance(data, dict):
         _refuse_context(data)
@@ -226,17 +228,22 @@ def _check(name: str, member: Any) -> None:
             raise Unreadable(f"time must be a date-time of RFC 3339, not {member[:64]!r}")
         if name == "specversion" and member != SPECVERSION:
             raise Unreadable(f"specversion must be {SPECVERSION!r}")
-    elif not isinstance(member, str | bool | int):
-        raise Unreadable(f"{name} must be a text, a boolean or an integer")
+    elif not isinstance(member, str | bool | int) or (isinstance(member, int) and not -(2**31) <= member < 2**31):
+        raise Unreadable(f"{name} must be a text, a boolean or a 32-bit integer")
 
 
 def _from_base64(encoded: Any, context: Mapping[str, Any]) -> Any:
-    """Returns the JSON value in `data_base64`; None if it is not JSON."""
+    """Returns the JSON value or the RDF text in `data_base64`; None if it is neither."""
     media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
     try:
         raw = b64decode(encoded, validate=True)
     except (ValueError, TypeError):
         raise Unreadable("data_base64 is not base64") from None
+    if media_type in RDF_TYPES:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            raise Unreadable("RDF is text in UTF-8") from None
     return json_of(raw) if media_type.endswith(("/json", "+json")) else None
 
 

@@ -71,13 +71,15 @@ def test_lines_that_are_no_events_are_told_with_file_line_and_reason(tmp_path: P
     """None of them hides the good lines before and after."""
     bad = [b"{broken", b"[1]", b'{"a": "\xff"}', b"[" * 5_000, b'{"ce": 1}', b'{"a": 1e999}']
     bad.append(b'{"specversion": "1.0", "id": "1", "source": "/s"}')
-    bad.append(b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "noon"}')
+    head = b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", '
+    bad += [head + rest for rest in (b'"time": "noon"}', b'"data": 1, "data_base64": "e30="}', b'"more": 2147483648}')]
     good = b'{"a": 1}'
     (tmp_path / "x.ndjson").write_bytes(b"\n".join([good, *bad, b"", good]) + b"\n")
     events, found = read_all(tmp_path)
     assert [data for _, _, data in events] == [{"a": 1}, {"a": 1}]
-    assert [(file, line) for file, line, _ in found] == [("x.ndjson", line) for line in range(2, 10)]
+    assert [(file, line) for file, line, _ in found] == [("x.ndjson", line) for line in range(2, 12)]
     reasons = ["not JSON", "JSON object", "not JSON", "nested", "context", "not JSON", "type", "date-time"]
+    reasons += ["both data and data_base64", "32-bit"]
     assert all(word in reason for word, (_, _, reason) in zip(reasons, found, strict=True)), found
 
 

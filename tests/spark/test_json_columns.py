@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from base64 import b64encode
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -205,18 +206,20 @@ def test_lines_that_are_graphs_are_matched_as_graphs(tmp_path: Path) -> None:
     matcher.add("same", "<http://p/price> = 7")
     graph = {"@context": {"cost": "http://p/price"}, "cost": 7}
     head = {"specversion": "1.0", "id": "1", "source": "s", "type": "t"}
+    turtle = "<http://e/1> <http://p/price> 7 ."
     lines = [
         {"price": 7},
         graph,
         {**head, "datacontenttype": "application/ld+json", "data": graph},
-        {**head, "datacontenttype": "text/turtle", "data": "<http://e/1> <http://p/price> 7 ."},
+        {**head, "datacontenttype": "text/turtle", "data": turtle},
+        {**head, "datacontenttype": "text/turtle", "data_base64": b64encode(turtle.encode()).decode()},
         {**head, "datacontenttype": "application/ld+json", "data": {"@context": "http://nowhere/", "cost": 7}},
         {"price": 7},
     ]
     found = told(read(tmp_path, b"\n".join(map(msgspec.json.encode, lines))), matcher)
-    assert [each[-1] for each in found[:4]] == [["price"], ["price", "same"], ["price", "same"], ["price", "same"]]
-    assert "http://nowhere/" in found[4][1]
-    assert found[5][-1] == ["price"]
+    assert [each[-1] for each in found[:5]] == [["price"], *[["price", "same"]] * 4]
+    assert "http://nowhere/" in found[5][1]
+    assert found[6][-1] == ["price"]
 
 
 def test_documents_of_several_events_are_taken_apart_as_a_server_does(tmp_path: Path) -> None:

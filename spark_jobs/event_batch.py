@@ -295,9 +295,9 @@ class Rejected:
 
 @dataclass(slots=True)
 class EventBatch:
-    """A batch of events. `keys` has the columns source, id, time and day. `lines` are the line numbers in `file`. The
-    batch has either `events` or `table`. If the table was read from lines, `read` returns a row as an event. `bodies`
-    are the lines themselves, if a job needs them."""
+    """A batch of events. `keys` has the columns source, id, time and day. `lines` are the line numbers in `file`, or in
+    `files`, which has the file of each event. The batch has either `events` or `table`. If the table was read from
+    lines, `read` returns a row as an event. `bodies` are the lines themselves, if a job needs them."""
 
     keys: pa.Table
     file: str
@@ -306,6 +306,7 @@ class EventBatch:
     table: pa.Table | None = None
     bodies: list[str] = field(default_factory=list)
     read: Callable[[int], Event] | None = None
+    files: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -335,6 +336,10 @@ class EventBatch:
             table = table.append_column(name, pa.repeat(text, len(self)))
         return table
 
+    def rejected(self, row: int, reason: str, text: str) -> "Rejected":
+        """Returns what the quarantine shows of an event that cannot be read."""
+        return Rejected(self.files[row] if self.files else self.file, int(self.lines[row]), reason, text)
+
     def each(self) -> Iterator[Event]:
         """Yields the events one by one."""
         if self.events is not None:
@@ -362,6 +367,7 @@ class EventBatch:
             events=events,
             table=None if events is not None or self.table is None else self.table.take(pa.array(chosen)),
             bodies=[self.bodies[row] for row in chosen] if self.bodies else [],
+            files=[self.files[row] for row in chosen] if self.files else (),
         )
 
     def expanded(self, rows: Sequence[tuple[int, Event | None]]) -> "EventBatch":

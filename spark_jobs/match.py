@@ -324,11 +324,10 @@ def side_by_side(tables: Sequence[pa.Table | None], named: str = "id") -> pa.Tab
 
 def decoded(batch: pa.RecordBatch) -> tuple[EventBatch, list[Rejected]]:
     """Converts rows of `schemas.EVENTS` back to events, with their names and times."""
-    found, lines, bodies = [], [], []
+    found, files, lines, bodies = [], [], [], []
     rejected: list[Rejected] = []
     times = batch.column("time").cast(pa.int64()).to_pylist()
     columns = [batch.column(name).to_pylist() for name in ("id", "body", "file", "line")]
-    files = columns[2]
     for id, body, file, line, time in zip(*columns, times, strict=True):
         try:
             event = event_of(json_of((body or "").encode()), id)
@@ -337,9 +336,12 @@ def decoded(batch: pa.RecordBatch) -> tuple[EventBatch, list[Rejected]]:
             continue
         event.time = time if event.time is None else event.time
         found.append(event)
+        files.append(file or "")
         lines.append(line or 0)
         bodies.append(body)
-    return from_events(found, (files[0] if files else None) or "", lines, bodies), rejected
+    events = from_events(found, "", lines, bodies)
+    events.files = files
+    return events, rejected
 
 
 def _bindings(table: MatchTable) -> pa.Array:

@@ -194,7 +194,7 @@ class Normaliser:
             try:
                 parts = parts_of(event, line, reader.canonicalise, reader.events_of)
             except InvalidEvent as error:
-                rejected.append(Rejected(batch.file, line, reason_of(error), shown(event.data)))
+                rejected.append(batch.rejected(row, reason_of(error), shown(event.data)))
                 continue
             for part, canonical in parts:
                 kept.append((row, part))

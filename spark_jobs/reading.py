@@ -13,7 +13,6 @@ import posixpath
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -574,7 +573,11 @@ def _lines(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected
 def _one_by_one(lines: Lines, number: int, split: Split, options: ReadOptions) -> Iterator[_Read]:
     for place, line in enumerate(lines, number):
         if line and not line.isspace():
-            yield place, _event(line, place, split, options), line.decode("utf-8", "replace")
+            found = _event(line, place, split, options)
+            body = line.decode("utf-8", "replace")
+            if split.parts and isinstance(found, ArchivedEvent) and found.id == f"{split.name}:{place}":
+                body = msgspec.json.encode(found.event.data).decode()  # plain data, with the names of its folders
+            yield place, found, body
 
 
 def _of_columns(
@@ -603,9 +606,9 @@ def _of_columns(
     return batches
 
 
-def _are_plain(names: AbstractSet[str]) -> bool:
+def _are_plain(names: Iterable[str]) -> bool:
     """Whether rows with these members are plain data: no CloudEvents, no linked data, and no reserved name."""
-    return names.isdisjoint({"specversion", "@context", "ce"}) and not any(name.startswith("ce.") for name in names)
+    return not any(name in ("specversion", "@context", "ce") or name.startswith("ce.") for name in names)
 
 
 def _event_of_line(lines: Lines, places: npt.NDArray[np.int64], split: Split, options: ReadOptions, row: int) -> Event:
@@ -780,12 +783,12 @@ def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -
         yield from _of_bodies(table, lines, split, options)
         return
     table = _as_json_has_it(table)
-    if options.bodies or not _are_plain(names) or not _says_times(table, options):
-        yield from _of_rows(table.to_pylist(), lines, split, options)
-        return
-    for name, value in split.parts:
+    for name, value in () if "specversion" in names else split.parts:
         if name not in names:
             table = table.append_column(name, pa.repeat(value, len(table)))
+    if options.bodies or not _are_plain(table.column_names) or not _says_times(table, options):
+        yield from _of_rows(table.to_pylist(), lines, split, options)
+        return
     yield _flat(table, lines, split, options)
 
 

@@ -555,7 +555,7 @@ class ShardMatcher:
             try:
                 kept += [(row, part) for part, _ in parts_of(event, line, matcher.canonicalise, matcher.events_of)]
             except InvalidEvent as error:
-                rejected.append(Rejected(batch.file, line, reason_of(error), shown(event.data)))
+                rejected.append(batch.rejected(row, reason_of(error), shown(event.data)))
         return batch.expanded(kept), rejected
 
 

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
+from kindcast.spark_jobs.event_batch import EVENTS as EVENTS_SCHEMA
 from kindcast.spark_jobs.event_batch import NO_DAY, EventBatch, Rejected
-from kindcast.spark_jobs.match import PLACE, in_pieces, side_by_side
+from kindcast.spark_jobs.match import PLACE, decoded, in_pieces, side_by_side
+from kindcast.spark_jobs.normalise import Normaliser
 from kindcast.spark_jobs.reading import (
     AS_IT_STANDS,
     EXTENSIONS,
@@ -145,6 +147,8 @@ def test_folders_of_a_partitioned_archive_are_attributes(tmp_path: Path) -> None
     assert bad == []
     wanted = [{"room": "Bath room", "x": 1}, {"room": "Hall"}, {"x": 3.0, "room": "Bath room"}]
     assert [data for _, _, data in events] == wanted
+    found = [each for split in splits_of(str(tmp_path)) for each in read_split(split, ReadOptions(bodies=True))]
+    assert [json.loads(body) for each in found if isinstance(each, EventBatch) for body in each.bodies] == wanted
 
 
 def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
@@ -199,6 +203,23 @@ def test_absent_times_in_parquet_are_no_invalid_times(tmp_path: Path) -> None:
     (batch,) = read_split(split, ReadOptions(time_from="a"))
     assert isinstance(batch, EventBatch)
     assert batch.keys["day"].to_pylist() == [NO_DAY, "1970-01-01"]
+
+
+def test_events_of_several_files_that_cannot_be_read_are_told_with_their_own_files() -> None:
+    """A batch of a stream or a DataFrame has events of any files."""
+    head = {"source": "s", "time": None, "day": NO_DAY}
+    context = {"specversion": "1.0", "id": "2", "source": "s", "type": "t", "datacontenttype": "text/turtle"}
+    rows = [
+        {**head, "id": "1", "body": '{"a": 1}', "file": "one", "line": 7},
+        {**head, "id": "2", "body": json.dumps({**context, "data": "no turtle"}), "file": "other", "line": 8},
+    ]
+    batch, _ = decoded(pa.RecordBatch.from_pylist(rows, EVENTS_SCHEMA))
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    for rejected in (
+        ShardMatcher([matcher], False).match(batch).rejected,
+        Normaliser(matcher.vocabulary).table(batch)[1],
+    ):
+        assert [(each.file, each.line) for each in rejected] == [("other", 8)]
 
 
 def test_linked_data_and_reserved_names_in_parquet_are_read_as_in_lines(tmp_path: Path) -> None:

@@ -34,14 +34,14 @@ from kindcast.server.cli import (
 )
 from kindcast.server.cli.connection import add_key_options
 from kindcast.server.cli.output import WIDTH, CommandFailed, Commands, InExpression, page, print_json_error
-from kindcast.server.client import ProblemError
+from kindcast.server.client import ProblemError, UnexpectedAnswer
 
 __all__ = ["FAILED", "INTERRUPTED", "application", "main"]
 
 FAILED = 1
 INTERRUPTED = 130
 
-FAILURES = (CommandFailed, InExpression, ProblemError, SemanticError, IndexingError, OSError)
+FAILURES = (CommandFailed, InExpression, ProblemError, UnexpectedAnswer, SemanticError, IndexingError, OSError)
 """Errors that are shown as messages. Any other exception is a bug and keeps its traceback."""
 
 application = typer.Typer(

@@ -58,7 +58,7 @@ def create(
 ) -> None:
     """Create a key. It is shown only this once."""
     if data is not None:
-        with _store(data, database) as store:
+        with _store(data, database, new=True) as store:
             made: Mapping[str, Any] = _create(store, role, of, name, ttl)
     else:
         ends = None if ttl is None else datetime.fromtimestamp(time.time() + ttl, UTC).isoformat()
@@ -182,11 +182,15 @@ def export_audit(server: ServerOption = DEFAULT_SERVER) -> None:
 
 
 @contextmanager
-def _store(data: Path, database: str | None) -> Iterator[Any]:
+def _store(data: Path, database: str | None, *, new: bool = False) -> Iterator[Any]:
+    """A context manager with the store of keys. Only a `new` one may have a folder that does not exist: it is made."""
     from kindcast.server.errors import ServerError  # the libraries of the server
     from kindcast.server.store.system import SystemStore
 
-    store = SystemStore(load_settings(None, data=data, database=database))
+    settings = load_settings(None, data=data, database=database)
+    if settings.database is None and not new and not data.is_dir():
+        raise CommandFailed(f"there is no folder {data}", "Give the data folder of kindcast serve.")
+    store = SystemStore(settings)
     try:
         store.open()
         yield store

@@ -29,6 +29,7 @@ __all__ = [
     "ProblemError",
     "ServerUnreachable",
     "UnexpectedAnswer",
+    "check_download",
     "described",
     "path_of",
     "problem",
@@ -231,18 +232,31 @@ def present(**fields: Any) -> Json:
 
 def read_answer(call: Call[T], answer: httpx.Response) -> T:
     """Converts an answer to the result of the method. Raises `ProblemError` for every status of 400 and above, and
-    `UnexpectedAnswer` for an answer that is not JSON."""
+    `UnexpectedAnswer` for a redirect and for an answer that is not JSON."""
     if answer.status_code >= 400:
         raise problem(answer)
     try:
         told = msgspec.json.decode(answer.content) if answer.content else None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        kind = answer.headers.get("content-type", "no media type")
-        raise UnexpectedAnswer(
-            f"{call.method} {answer.url} answered {answer.status_code} with {kind} instead of JSON: is there a "
-            "kindcast server at this address?"
-        ) from None
+        raise _unexpected(answer) from None
+    if answer.is_redirect:
+        raise _unexpected(answer)
     return call.read(told)
+
+
+def check_download(answer: httpx.Response) -> None:
+    """Checks the head of an answer that is read in pieces. Raises `UnexpectedAnswer` for a redirect and for a web page,
+    which servers of kindcast never send."""
+    if answer.is_redirect or answer.headers.get("content-type", "").startswith("text/html"):
+        raise _unexpected(answer)
+
+
+def _unexpected(answer: httpx.Response) -> UnexpectedAnswer:
+    kind = answer.headers.get("content-type", "no media type")
+    return UnexpectedAnswer(
+        f"{answer.request.method} {answer.url} answered {answer.status_code} with {kind} instead of JSON: is there a "
+        "kindcast server at this address?"
+    )
 
 
 def as_json(value: Any) -> bytes:

@@ -23,6 +23,7 @@ from kindcast.server.client.calls import (
     Attempts,
     Call,
     Calls,
+    check_download,
     path_of,
     problem,
     reaching,
@@ -216,6 +217,7 @@ class Client(Calls):
             if answer.is_error:
                 answer.read()
                 raise problem(answer)
+            check_download(answer)
             yield from answer.iter_bytes()
 
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[answers.Message]:
@@ -296,6 +298,7 @@ class AsyncClient(Calls):
                 if answer.is_error:
                     await answer.aread()
                     raise problem(answer)
+                check_download(answer)
                 async for chunk in answer.aiter_bytes():
                     yield chunk
 

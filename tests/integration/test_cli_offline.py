@@ -14,6 +14,7 @@ from typer.main import get_command
 from kindcast.server.cli.application import application
 from kindcast.server.cli.subscriptions import PASSWORD
 from kindcast.server.settings import unknown_variables
+from tests.harness.receiver import Answer, running_receiver
 from tests.integration.conftest import Kindcast
 
 WISH = "target isa Computer and price <= 400"
@@ -339,3 +340,30 @@ def test_empty_data_folder_is_refused(kindcast: Kindcast, command: tuple[str, ..
     """It is a variable of a shell that is not set, and would mean the current folder."""
     ran = kindcast(*command, *given)
     assert (ran.status, "--data is empty" in ran.err) == (1, True)
+
+
+def test_keys_of_a_folder_that_is_not_there_are_not_none(kindcast: Kindcast, tmp_path: Path) -> None:
+    """A mistyped folder is not a server without keys, and is not made."""
+    for command in (["list"], ["revoke", "0123456789abcdef"]):
+        ran = kindcast("key", *command, "--data", str(tmp_path / "typo"))
+        assert (ran.status, ran.out) == (1, "")
+        assert "there is no folder" in ran.err
+    assert not (tmp_path / "typo").exists()
+
+
+def test_another_program_at_the_address_of_the_server_is_told(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Whether it answers with a page or sends the client elsewhere; nothing of the page is taken for an answer."""
+    page, elsewhere = (("Content-Type", "text/html"),), (("Location", "https://elsewhere.test/"),)
+    commands = (
+        ["publish", '{"a": 1}'],
+        ["subscriptions"],
+        ["subscriptions", "export", "--output", str(tmp_path / "x")],
+    )
+    with running_receiver() as receiver:
+        for path in ("/v1/events", "/v1/subscriptions", "/v1/subscriptions/export"):
+            receiver.script(path, Answer(200, page, b"<html>"), Answer(302, elsewhere))
+        for command in commands * 2:
+            ran = kindcast(*command, "--server", receiver.url)
+            assert (ran.status, ran.out) == (1, "")
+            assert "is there a kindcast server at this address?" in ran.err
+    assert not (tmp_path / "x").exists()

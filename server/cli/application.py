@@ -3,11 +3,12 @@
 0 done 1 it failed 2 wrong use 130 interrupted
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.main import get_command
@@ -40,6 +41,9 @@ __all__ = ["FAILED", "INTERRUPTED", "application", "main"]
 
 FAILED = 1
 INTERRUPTED = 130
+
+BROKEN = re.compile("[\ud800-\udfff]")
+"""What Python makes of bytes in an argument that are no text."""
 
 FAILURES = (CommandFailed, InExpression, ProblemError, UnexpectedAnswer, SemanticError, IndexingError, OSError)
 """Errors that are shown as messages. Any other exception is a bug and keeps its traceback."""
@@ -161,6 +165,7 @@ def _command() -> Any:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command: from `arguments`, or from those of the process. Ends with SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    output.accept_any_text()
     try:
         if "--data=" in given or ("--data", "") in pairwise(given):
             raise CommandFailed("--data is empty: write the path of a folder, . for the current one")
@@ -172,8 +177,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except FAILURES as error:
-        if "--json" in given:
-            print_json_error(output.as_json(error))
-        else:
-            output.show(error)
-        sys.exit(FAILED)
+        _fail(error, given)
+    except UnicodeEncodeError:
+        broken = next((each for each in given if BROKEN.search(each)), None)
+        if broken is None:
+            raise
+        shown = broken.encode("utf-8", "backslashreplace").decode()
+        _fail(CommandFailed(f"the argument {shown} is not text in {sys.getfilesystemencoding()}"), given)
+
+
+def _fail(error: Exception, given: Sequence[str]) -> NoReturn:
+    if "--json" in given:
+        print_json_error(output.as_json(error))
+    else:
+        output.show(error)
+    sys.exit(FAILED)

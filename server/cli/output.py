@@ -4,6 +4,8 @@ Results go to standard output, everything else to standard error. Colour and wid
 gets plain text that is not cut. Text from a server or a file is never interpreted as markup.
 """
 
+import codecs
+import io
 import json
 import re
 import sys
@@ -28,6 +30,7 @@ __all__ = [
     "CommandFailed",
     "Commands",
     "InExpression",
+    "accept_any_text",
     "ago",
     "as_json",
     "errors",
@@ -57,6 +60,19 @@ def screen() -> Console:
 def errors() -> Console:
     """Returns a console for standard error."""
     return _console(sys.stderr)
+
+
+def accept_any_text() -> None:
+    """Lets the outputs escape, as JSON does, what their encoding does not have: Chinese on a Latin-1 terminal, say."""
+    codecs.register_error("kindcast", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="kindcast")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def print_json(value: Any) -> None:

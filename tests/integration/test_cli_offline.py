@@ -1,8 +1,10 @@
 """The command line without a server: help, checking an ontology, the offline match and explain, and wrong use."""
 
+import io
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -367,3 +369,24 @@ def test_another_program_at_the_address_of_the_server_is_told(kindcast: Kindcast
             assert (ran.status, ran.out) == (1, "")
             assert "is there a kindcast server at this address?" in ran.err
     assert not (tmp_path / "x").exists()
+
+
+def test_output_that_is_not_unicode_gets_escapes(kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of JSON, so that JSON stays JSON."""
+    asked = ("--ontology", "shop.ttl", "--subscription", WISH)
+    for options in ([], ["--json"]):
+        written = io.BytesIO()
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="latin-1"))
+        event = json.dumps({"target": "é 台式机 \U0001f600"})
+        assert kindcast("explain", *asked, "--event", event, *options).status == 0
+        sys.stdout.flush()
+        assert "é \\u53f0\\u5f0f\\u673a \\ud83d\\ude00" in written.getvalue().decode("latin-1")
+
+
+def test_argument_that_is_no_text_is_told(kindcast: Kindcast) -> None:
+    """Bytes of another encoding, say."""
+    with running_receiver() as receiver:
+        for command in ("publish", "subscribe"):
+            ran = kindcast(command, '{"a": "\udcff"}', "--server", receiver.url)
+            assert (ran.status, ran.out) == (1, "")
+            assert "is not text in utf-8" in ran.err

@@ -9,7 +9,8 @@ inside `Broker.execute`.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
@@ -438,6 +439,7 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
     changed: set[int] = set()
     updates: list[dict[str, Any]] = []
     delivered = 0
+    rescued: Counter[int] = Counter()
     for subscriber in _find_subscribers(connection, attempted):
         steps = attempted[subscriber.number]
         state = _state_after(subscriber, steps)
@@ -450,12 +452,15 @@ def record_progress(connection: Connection, progress: Iterable[Progress]) -> set
             if step.outcome == "delivered" and step.after <= cursor < step.position:
                 cursor = step.position
                 delivered += 1
+                # It was deleted because of its age while it was under way, and counted as discarded then.
+                rescued[subscriber.number] += step.position <= (subscriber.discarded_through or 0)
         updates.append(_counters(subscriber, steps) | state | {"_acked": cursor})
     if updates:
         connection.execute(_UPDATE, updates)
         known = {update["_number"] for update in updates}
         connection.execute(_ATTEMPT, [_attempt(step) for number in known for step in attempted[number]])
         connection.execute(ledger.update().values(delivered=ledger.c.delivered + delivered))
+    _count_rescued(connection, +rescued)
     return changed
 
 
@@ -478,6 +483,14 @@ def discard_matches(connection: Connection, before: int) -> int:
                 len(webhooks),
             )
     return sum(pending.values())
+
+
+def _count_rescued(connection: Connection, rescued: Mapping[int, int]) -> None:
+    """Takes matches that were delivered after all off the counts of discarded ones: how many of each subscription."""
+    if not rescued:
+        return
+    connection.execute(ledger.update().values(discarded=ledger.c.discarded - sum(rescued.values())))
+    connection.execute(_UNDELIVERED, [{"number": each, "matches": -count} for each, count in rescued.items()])
 
 
 def count_undelivered(connection: Connection, number: int) -> int:

@@ -411,3 +411,16 @@ def test_outbox_many_subscriptions_each_in_order(client: Client, receiver: Recei
 
 def _seconds(moment: str) -> float:
     return datetime.fromisoformat(moment).timestamp()
+
+
+def test_outbox_message_that_was_deleted_under_way_counts_once(tmp_path: Path, receiver: Receiver) -> None:
+    """Its event gets older than the retention while the sink takes its time: it is delivered, and not discarded."""
+    with running_app(tmp_path, **QUICK, retention_seconds=0.2, sweep_seconds=0.1) as url, Client(url) as client:
+        id = client.subscribe("number exists", sink=receiver.swallow("/slow"))["id"]
+        publish(client, 1, 2, 3)
+        wait_for(client, id, lambda shown: shown["discarded"] == 3)
+        receiver.release()
+        shown = wait_for(client, id, lambda shown: shown["times_sent"] >= 1)
+        assert shown["discarded"] == 3 - shown["times_sent"]
+        totals = client.status()["ledger"]
+        assert totals["delivered"] + totals["discarded"] == totals["matches"] == 3

@@ -6,12 +6,15 @@ spark-submit is given this file. Progress and summary are reported as JSON lines
 
 import argparse
 import json
+import os
 import re
 import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +29,8 @@ __all__ = ["main"]
 
 MASTERS = re.compile(r"local(\[|-cluster\[|$)|spark://|k8s://|yarn$")
 URI = re.compile(r"[a-z][a-z0-9+.-]+:/")
+JAVA_ENDS_WITHIN = 3.0
+"""Seconds that Java has to remove its temporary files."""
 MISSING = "pyspark is not installed: pip install 'kindcast[spark]' (and Java 17 or newer)"
 
 
@@ -297,5 +302,36 @@ def _needed(value: str | None, option: str) -> str:
     return value
 
 
+def _stoppable() -> int:
+    """Runs the command of this process. SIGTERM interrupts it, so that it removes its temporary folders."""
+    stopped: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        stopped.append(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
+    try:
+        return main()
+    finally:
+        if stopped:
+            with suppress(ChildProcessError, ProcessLookupError):  # something else waited for it
+                _end_java()
+
+
+def _end_java() -> None:
+    """Ends the child of this process, which is Java. It does not notice the end of the job while it starts Spark."""
+    found = [int(pid) for each in Path("/proc/self/task").glob("*/children") for pid in each.read_text().split()]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in found:
+            os.kill(pid, number)  # nobody else has the number before it is waited for
+        deadline = time.monotonic() + JAVA_ENDS_WITHIN
+        while found and time.monotonic() < deadline:
+            found = [pid for pid in found if os.waitpid(pid, os.WNOHANG)[0] == 0]
+            time.sleep(0.1)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_stoppable())

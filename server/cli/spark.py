@@ -303,6 +303,7 @@ def _write(path: Path, content: bytes) -> None:
 SHOWN = 2_000
 """The maximum number of characters of a failed job's output that are shown if the job gave no reason."""
 WRONG_USE = 2
+PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 STAGES = {
     "compile": "compiling subscriptions",
@@ -314,14 +315,21 @@ STAGES = {
 
 
 def run_job(arguments: Sequence[str]) -> dict[str, Any]:
-    """Runs `python -m kindcast.spark_jobs …` and returns its result. An interrupt is passed to the job, which is then
-    waited for. Raises CommandFailed."""
+    """Runs `python -m kindcast.spark_jobs …` and returns its result. Signals that end it are passed to the job, which
+    is then waited for. Raises CommandFailed, and KeyboardInterrupt if an interrupted job has no
+    result."""
     with tempfile.TemporaryFile() as errors:  # Java writes a lot; it is shown if the job gives no reason
-        child = subprocess.Popen(
-            [sys.executable, "-m", "kindcast.spark_jobs", *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-        result, problem = _watched(child)
-        status = child.wait()
+        command = [sys.executable, "-m", "kindcast.spark_jobs", *arguments]
+        children: list[subprocess.Popen[str]] = []
+        with _signals_passed_to(children) as got:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            children.append(child)
+            for number in got:  # before it was there
+                child.send_signal(number)
+            result, problem = _watched(child)
+            status = child.wait()
+        if result is None and got:
+            raise KeyboardInterrupt
         if result is None:
             errors.seek(0)
             said = errors.read().decode("utf-8", "replace")
@@ -334,6 +342,29 @@ def run_job(arguments: Sequence[str]) -> dict[str, Any]:
     return result
 
 
+@contextmanager
+def _signals_passed_to(children: "Sequence[subprocess.Popen[str]]") -> Iterator[Sequence[int]]:
+    """A context manager in which an interrupt, SIGTERM or SIGHUP goes to the children instead of this process:
+    otherwise a job would go on alone. Its value has the signals so far. Only the main thread gets signals."""
+    got: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        got.append(number)
+        for child in children:
+            child.send_signal(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield got
+        return
+    heard = [number for number in PASSED if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
+    try:
+        yield got
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _watched(child: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str]:
     """Returns the result and the problem that the job reports at its end. Updates the progress bar until then."""
     result: dict[str, Any] | None = None
@@ -341,14 +372,7 @@ def _watched(child: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str
     assert child.stdout is not None
     with output.progress() as bar, child.stdout as lines:
         task = bar.add_task("starting", total=None)
-        while True:
-            try:
-                line = lines.readline()
-            except KeyboardInterrupt:
-                child.send_signal(signal.SIGINT)
-                continue
-            if not line:
-                break
+        for line in lines:
             said = json.loads(line)
             if "stage" in said:
                 told = STAGES.get(said["stage"], said["stage"])

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from typer.main import get_command
 
 from kindcast.server.cli.application import application
+from kindcast.server.cli.spark import run_job
 from kindcast.server.cli.subscriptions import PASSWORD
 from kindcast.server.settings import unknown_variables
 from tests.harness.receiver import Answer, running_receiver
@@ -390,3 +392,18 @@ def test_argument_that_is_no_text_is_told(kindcast: Kindcast) -> None:
             ran = kindcast(command, '{"a": "\udcff"}', "--server", receiver.url)
             assert (ran.status, ran.out) == (1, "")
             assert "is not text in utf-8" in ran.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_job_that_is_stopped_does_not_go_on_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The signal is passed to it, and it is waited for. Here it stops the command itself, in place of a person."""
+    job = tmp_path / "job"
+    trap = f"trap 'touch {tmp_path}/told; exit 1' {number:d}"
+    job.write_text(f"#!/bin/sh\n{trap}\nkill -{number:d} $PPID\nfor n in $(seq 300); do sleep 0.1; done\n")
+    job.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(job))
+    with pytest.raises(KeyboardInterrupt):
+        run_job(["match"])
+    assert (tmp_path / "told").exists()

@@ -63,6 +63,9 @@ TENANTS = "tenants"
 ROWS_AT_ONCE = 500
 ROWS_CHECKED_AT_ONCE = 10_000
 MAX_DAMAGE = 20
+LOCK_SECONDS = 5
+LOCK_NOT_AVAILABLE = "55P03"
+"""PostgreSQL: the lock did not become free in time."""
 NOT_COPIED = {unsaved.name, *system.NOT_IN_BACKUPS}
 """Tables that belong to a cache of the data folder, or that no backup may contain."""
 
@@ -236,11 +239,15 @@ def _import(folder: Path, made: Backup, url: URL) -> None:
 
 def _check_free(target: Connection, address: str) -> None:
     """Refuses a database that a server uses, or that has tables. Other servers are kept out until the connection is
-    closed."""
+    closed. Waits a little: PostgreSQL may not have noticed yet that an earlier restore was killed."""
     with target.begin():
-        locked = target.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
-        if not locked.scalar_one():
-            raise StoreInUse(f"a server uses the database {address}: stop it first")
+        target.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+        try:
+            target.execute(text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+                raise
+            raise StoreInUse(f"a server uses the database {address}: stop it first") from error
         there = {*metadata.tables, *system.metadata.tables} & set(inspect(target).get_table_names())
         if there:
             raise FileExistsError(f"the database {address} has tables of kindcast: restore into an empty one")

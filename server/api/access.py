@@ -85,6 +85,8 @@ in the next entry. So nobody can fill the disk with refused requests, and many o
 MAX_WAITING_ENTRIES = 1_000
 NO_TENANT = ""
 """The tenant of refused requests whose caller is not known."""
+OF_SERVER = frozenset({Permission.SEE_OPERATIONS})
+"""The permission of requests that only ask how the server does: metrics, measurements, usage, status."""
 FORWARDED = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
 )
@@ -449,14 +451,17 @@ class Gate:
         token = take_token(scope)
         if access is not None and not access.ring.required:
             await access.look_for_key(_bearer(Headers(scope=scope)))
+        method = scope.get("method", "WEBSOCKET")
+        needs = self._routes.needs(method, scope["path"])
         if access is None or not access.ring.required:
-            if access is not None and not access.settings.open_behind_proxy and _was_forwarded(scope):
-                await self._answer(scope, receive, send, _forwarded_without_keys())
+            try:
+                if access is not None:
+                    _check_open(scope, access, needs)
+            except (Problem, StoreUnavailable) as error:
+                await self._answer(scope, receive, send, problem_of(error))
                 return
             await self._app(scope, receive, send)
             return
-        method = scope.get("method", "WEBSOCKET")
-        needs = self._routes.needs(method, scope["path"])
         if needs is not None and Permission.PUBLIC in needs:
             await self._app(scope, receive, send)
             return
@@ -472,8 +477,7 @@ class Gate:
         except (Problem, LimitReached) as error:
             await self._refuse(scope, receive, send, problem_of(error), access, caller)
             return
-        audited = method not in READING and bool(needs and needs & AUDITED)
-        await self._carry_out(scope, receive, send, access, caller, audited=audited)
+        await self._carry_out(scope, receive, send, access, caller, needs or frozenset())
 
     def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None, method: str) -> None:
         """Admits a request. Raises `Problem`, `LimitReached`."""
@@ -492,13 +496,22 @@ class Gate:
             meter.check(publishes=Permission.PUBLISH in needs)
 
     async def _carry_out(
-        self, scope: Scope, receive: Receive, send: Send, access: AccessControl, caller: Caller, *, audited: bool
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        access: AccessControl,
+        caller: Caller,
+        needs: frozenset[Permission],
     ) -> None:
         tenants: Tenants = scope["app"].state.tenants
+        audited = scope.get("method") not in READING and bool(needs & AUDITED)
+        entered = AsyncExitStack()
         try:
-            entered = AsyncExitStack()
             scope[SERVICES] = await entered.enter_async_context(tenants.enter(caller.tenant))
+            _check_current(scope[SERVICES], needs)
         except ServerError as error:
+            await entered.aclose()
             await self._refuse(scope, receive, send, problem_of(error), access, caller)
             return
         access.usage.count(caller, requests=1)
@@ -604,6 +617,20 @@ class _EndsWithKey:
         """Called when the request has ended."""
         if self._pending is not None:
             self._pending.cancel()
+
+
+def _check_open(scope: Scope, access: AccessControl, needs: frozenset[Permission] | None) -> None:
+    """Checks a request to a server without keys. Raises `Problem`, `StoreUnavailable`."""
+    if not access.settings.open_behind_proxy and _was_forwarded(scope):
+        raise _forwarded_without_keys()
+    _check_current(scope["app"].state.tenants.default, needs or frozenset())
+
+
+def _check_current(services: "TenantServices", needs: frozenset[Permission]) -> None:
+    """Raises `StoreUnavailable` if other servers may have gone on without this one: what it has in memory may be
+    outdated. Requests that ask about the server itself are answered."""
+    if needs and Permission.PUBLIC not in needs and needs != OF_SERVER:
+        services.broker.check_current()
 
 
 def _was_forwarded(scope: Scope) -> bool:

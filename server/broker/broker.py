@@ -100,6 +100,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger("kindcast.broker")
 
+SILENT_TOO_LONG = "this server did not reach the database in time"
+"""Why a server refuses requests, if other servers may have gone on without it."""
 MATCHED_OUTSIDE = 200
 """The maximum number of events in one command of `accept_matches`. One command takes some hundredths of a second."""
 
@@ -317,7 +319,18 @@ class Broker:
             return self.damage.of_file
         if self._waiting >= self.settings.max_queue_events:
             return "too many events are waiting"
-        return self._thread.trouble or (None if self._is_member else "this server did not reach the database in time")
+        return self._thread.trouble or (None if self.is_current else SILENT_TOO_LONG)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the state in memory has all that other servers of the database have acknowledged; True if there can
+        be no others."""
+        return self.leases.membership is None or self.leases.membership.is_current
+
+    def check_current(self) -> None:
+        """Raises `StoreUnavailable` unless `is_current`."""
+        if not self.is_current:
+            raise StoreUnavailable(f"{SILENT_TOO_LONG}: try again")
 
     @property
     def _is_member(self) -> bool:
@@ -862,7 +875,7 @@ class Broker:
         if self._thread is None:
             raise StoreUnavailable("the broker is not running")
         if not reads_only and not self._is_member:
-            raise StoreUnavailable("this server did not reach the database in time: try again")
+            raise StoreUnavailable(f"{SILENT_TOO_LONG}: try again")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting += weight
         self._since[answer] = time.monotonic()

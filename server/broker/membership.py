@@ -88,6 +88,8 @@ class Membership:
         self._loop = asyncio.get_running_loop()
         self._living: frozenset[str] = frozenset()
         self._lives_until = 0.0
+        self._missed_until = 0
+        """The last commit that may have been answered without waiting for this server, because it was silent."""
         self.lapses = 0
         """How often a heartbeat was late, including the first one. Leases from before may belong to another server now.
         May be read in any thread."""
@@ -98,6 +100,12 @@ class Membership:
     def lives(self) -> bool:
         """Whether the other servers count this server as live, as far as it knows. May be read in any thread."""
         return time.monotonic() < self._lives_until
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what this server has in memory holds: it is live, and it has applied what the others committed while
+        it was silent. May be read in any thread."""
+        return self.lives and self._applied() >= self._missed_until
 
     def start(self) -> None:
         """Sends the first heartbeat and starts the thread. Raises the errors of the driver."""
@@ -148,6 +156,7 @@ class Membership:
         lapsed = began > self._lives_until
         if lapsed:
             self.lapses += 1  # first: the old leases must not count when it is live again
+            (self._missed_until,) = connection.execute(servers.COMMITS).fetchone()  # later commits wait for it
         self._lives_until = began + self._seconds
         if lapsed or self._living - living:
             self._tell(self._changed)

@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.server import late_matching
 from kindcast.server.broker import Broker
-from kindcast.server.broker.membership import PreparedVocabulary, ReadTrees
+from kindcast.server.broker.membership import Membership, OtherServers, PreparedVocabulary, ReadTrees
 from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.broker.vocabulary_commands import unpacked
 from kindcast.server.errors import StoreInUse
@@ -433,6 +433,49 @@ def test_a_server_that_cannot_write_its_heartbeat_is_not_ready(database: str, tm
         engine.dispose()
         until(lambda: client.get("/readyz").status_code == 200)
         assert client.get("/v1/status").json()["trouble"] is None
+
+
+def test_a_server_that_others_did_not_wait_for_answers_nothing_from_before(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that needs no database is refused as well, until the server has applied what it missed."""
+    silent, outdated = set[str](), list[str]()
+    beat, catch_up = Membership._beat, OtherServers._catch_up
+
+    def broken(self: Membership, connection: Any) -> None:
+        if self.id in silent:
+            raise OSError("the connection broke")
+        beat(self, connection)
+
+    def late(self: OtherServers, connection: Connection, locked: servers.Locked) -> None:
+        if self.id in outdated:
+            raise OperationalError("SELECT", {}, OSError("the connection broke"))
+        catch_up(self, connection, locked)
+
+    monkeypatch.setattr(Membership, "_beat", broken)
+    monkeypatch.setattr(OtherServers, "_catch_up", late)
+
+    def answers(server: httpx.Client) -> list[int]:
+        return [
+            server.get("/v1/concepts/resolve?term=laptop").status_code,
+            server.post("/v1/match", json={"event": {"target": "laptop"}}).status_code,
+            server.post("/v1/subscriptions", json={"expression": "target isa Computer"}).status_code,
+        ]
+
+    with running_two(database, tmp_path, lease_seconds=1.0) as (first, second):
+        name = second.get("/v1/status").json()["server"]
+        silent.add(name)
+        outdated.append(name)
+        until(lambda: second.get("/v1/ontologies").status_code == 503)
+        assert load(first).status_code == 201
+        assert answers(second) == [503, 503, 503]
+        assert [second.get(path).status_code for path in ("/healthz", "/metrics", "/v1/status")] == [200, 200, 200]
+        silent.clear()
+        until(lambda: len(first.get("/v1/status").json()["servers"]) == 2)
+        assert answers(second) == [503, 503, 503]
+        outdated.clear()
+        until(lambda: second.get("/v1/ontologies").status_code == 200)
+        assert answers(second) == [200, 200, 201]
 
 
 def test_servers_that_start_at_the_same_time_on_an_empty_database(database: str, tmp_path: Path) -> None:

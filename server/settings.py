@@ -30,9 +30,11 @@ from kindcast.semantic.planner import PLANNERS, UnknownPlanner
 from kindcast.server.security.keys import Role
 from kindcast.server.security.limits import bad_limit
 
-__all__ = ["Settings", "is_loopback", "unknown_variables"]
+__all__ = ["SNAPSHOT", "Settings", "is_loopback", "unknown_variables"]
 
 MIB = 1 << 20
+SNAPSHOT = "kindcast.index"
+"""The name of the folder of the snapshot, in a data folder without a SQLite database."""
 OTHER_VARIABLES = frozenset(
     f"KINDCAST_{name}"
     for name in (
@@ -401,7 +403,7 @@ class Settings(BaseSettings):
         url = make_url(self.database_url)
         if self.snapshot is None and url.get_backend_name() == "sqlite" and url.database:
             return Path(f"{url.database}.index")
-        return self.snapshot or self.data / "kindcast.index"
+        return self.snapshot or self.data / SNAPSHOT
 
     @classmethod
     def load(cls, config: Path | None = None, **flags: Any) -> "Settings":

@@ -55,7 +55,7 @@ from kindcast.server.late_matching import LateMatchingService, running_late_matc
 from kindcast.server.metrics import History, running_history
 from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.security.permissions import EVERYBODY, RolesOf
-from kindcast.server.settings import Settings
+from kindcast.server.settings import SNAPSHOT, Settings
 from kindcast.server.store import ontologies, pending, subscriptions
 from kindcast.server.store.backup import MAIN, reading
 from kindcast.server.store.database import in_schema, max_connections, normalised
@@ -234,7 +234,8 @@ class Tenants:
         return await anyio.to_thread.run_sync(self._store.with_tables)
 
     def folder(self, name: str) -> Path:
-        """Returns the folder with the data of a tenant; on PostgreSQL, with what this server keeps of it."""
+        """Returns the folder with the data of a tenant. On PostgreSQL a schema stands for `name`, and the folder has
+        only the snapshot of this server. So a later tenant of the same name has another folder."""
         return self._settings.data / "tenants" / name
 
     def subscriptions(self, name: str) -> int | None:
@@ -281,7 +282,22 @@ class Tenants:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while services.under_way and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS)
-        await self._open.pop(name).stack.aclose()
+        closed = self._open.pop(name)
+        await closed.stack.aclose()
+        if self.on_postgresql:
+            gone = self.folder(closed.tenant.schema)
+            await anyio.to_thread.run_sync(partial(shutil.rmtree, gone, ignore_errors=True))
+
+    def _remove_snapshots(self) -> None:
+        """Removes the snapshots of tenants that were deleted while this server was stopped or had them closed.
+        PostgreSQL only. Raises `StoreUnavailable`."""
+        there = list(self.folder("").glob(f"*/{SNAPSHOT}"))
+        kept = {each.schema for each in self._store.tenants()}  # later: a tenant has its row before its folder
+        for each in there:
+            if each.parent.name not in kept:
+                shutil.rmtree(each, ignore_errors=True)
+                with contextlib.suppress(OSError):  # a SQLite database of a tenant, from before PostgreSQL, stays
+                    each.parent.rmdir()
 
     def _remove_deleted(self) -> None:
         """Removes the files of deleted tenants that a killed process left."""
@@ -304,9 +320,10 @@ class Tenants:
 
     def _settings_of(self, tenant: Tenant) -> Settings:
         """Returns the settings of the services of a tenant."""
-        own: dict[str, Any] = {"data": self.folder(tenant.name), "database": None, "snapshot": None}
+        folder = self.folder(tenant.schema if self.on_postgresql else tenant.name)
+        own: dict[str, Any] = {"data": folder, "database": None, "snapshot": None}
         if self.on_postgresql:
-            own["data"].mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             url = in_schema(normalised(self._settings.database_url), tenant.schema)
             own["database"] = url.render_as_string(hide_password=False)
             own["shards"] = None
@@ -337,10 +354,11 @@ class Tenants:
             for name, tenant in opened.items():
                 if tenant.schema not in existing:
                     async with self._locks[name]:
-                        await self._close_deleted(name)
-                    await anyio.to_thread.run_sync(partial(shutil.rmtree, self.folder(name), ignore_errors=True))
+                        if name in self._open and self._open[name].tenant.schema == tenant.schema:
+                            await self._close_deleted(name)
         changes = await anyio.to_thread.run_sync(self._store.changes)
         if changes != self._cleaned:
+            await anyio.to_thread.run_sync(self._remove_snapshots)
             dropped, left = await anyio.to_thread.run_sync(self._store.drop_deleted)
             if dropped:
                 _log.info("deleted the data of deleted tenants: %s", ", ".join(dropped))

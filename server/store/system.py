@@ -63,7 +63,7 @@ __all__ = ["AuditEntry", "SystemStore", "Tenant"]
 
 T = TypeVar("T")
 
-SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while the tables are made
+SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while tables are made and dropped
 LAYOUT = 1
 SECRET_BYTES = 32
 AUDIT_NUMBERS = "audit numbers"
@@ -410,9 +410,12 @@ class SystemStore:
 
     def drop_deleted(self) -> tuple[list[str], int]:
         """Deletes the data of some deleted tenants that no live server has open. Returns the names of their schemas,
-        and how many are left. PostgreSQL only. Cost: a look at all tenants."""
+        and how many are left, at least. PostgreSQL only. Cost: a look at all tenants."""
 
         def write(connection: Connection) -> tuple[list[str], int]:
+            alone = connection.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({SYSTEM_LOCK})").scalar_one()
+            if not alone:
+                return [], 1  # another server does it: a schema that disappears during a look is an error
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{DROP_SECONDS}s'")
             # The schemas first: a tenant that is created meanwhile has its row before its schema.
             there = schemas(connection)

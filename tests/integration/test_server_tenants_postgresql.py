@@ -14,6 +14,7 @@ from sqlalchemy import URL, create_engine, text
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database, in_schema, normalised, schema_of, schema_of_tenant
+from kindcast.server.store.system import SYSTEM_LOCK, SystemStore
 from tests.harness.application import problem_code, running_application
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.receiver import running_receiver
@@ -124,6 +125,48 @@ def test_a_tenant_that_one_server_deletes_is_closed_by_the_others(database: str,
             assert publish(client, again, a=1) == 0
         until(lambda: schema not in schemas(database))
         assert len(schemas(database)) == 1
+
+
+def test_a_tenant_that_one_server_deletes_leaves_no_files_at_another(database: str, tmp_path: Path) -> None:
+    """Neither where it is closed at the time nor where the server is stopped."""
+    snapshots = tmp_path / "second" / "tenants"
+    with running_application(tmp_path / "first", database=database) as first:
+        keyed = Keyed(first)
+        made = [keyed.make("admin", tenant=name) for name in ("idle", "stopped", "kept")]
+        headers = [{"Authorization": f"Bearer {each['key']}"} for each in made]
+
+        def delete(number: int, name: str) -> None:
+            assert first.delete(f"/v1/keys/{made[number]['id']}", headers=keyed.admin).status_code == 200
+            assert first.delete(f"/v1/tenants/{name}", headers=keyed.admin).status_code == 200
+
+        with running_application(tmp_path / "second", database=database, tenant_idle_seconds=0.1) as second:
+            for each in headers:
+                subscribe(second, "a = 1", each)
+            until(lambda: len(list(snapshots.glob("*/kindcast.index"))) == 3)
+            delete(0, "idle")
+            until(lambda: len(list(snapshots.iterdir())) == 2)
+        delete(1, "stopped")
+        of_sqlite = snapshots / "stopped" / "kindcast.db"
+        (of_sqlite.parent / "kindcast.index").mkdir(parents=True)
+        of_sqlite.touch()
+        with running_application(tmp_path / "second", database=database) as second:
+            until(lambda: len(list(snapshots.glob("*/kindcast.index"))) == 1)
+            until(lambda: len(list(snapshots.iterdir())) == 2)
+            assert of_sqlite.exists()
+            assert publish(second, headers[2], a=1) == 1
+
+
+def test_one_server_at_a_time_drops_the_schemas_of_deleted_tenants(database: str, tmp_path: Path) -> None:
+    """Another one looks again later: a schema that disappears while it looks would be an error."""
+    store = SystemStore(Settings(data=tmp_path, database=database))
+    store.open()
+    engine = create_engine(driver_url(database))
+    with engine.begin() as other:
+        other.execute(text(f"SELECT pg_advisory_xact_lock({SYSTEM_LOCK})"))
+        assert store.drop_deleted() == ([], 1)
+    assert store.drop_deleted() == ([], 0)
+    engine.dispose()
+    store.close()
 
 
 def test_webhooks_of_a_tenant_go_on_when_its_server_is_killed(database: str, tmp_path: Path) -> None:

@@ -186,12 +186,22 @@ class BrokerAccess(Protocol):
 
 
 class SharedOut(NamedTuple):
-    """The leases that the database gives to this server, those that no live server holds, and the number of live
-    servers."""
+    """The leases that the database gives to this server, those that no live server holds, the number of live servers,
+    and how many of them come before this one in the order of their ids."""
 
     mine: list[int]
     free: list[int]
     living: int
+    before: int = 0
+
+    def part(self, count: int) -> int:
+        """Returns how many of `count` leases this server should hold. No other server should hold two more or less.
+
+        >>> [SharedOut([], [], living=3, before=before).part(4) for before in range(3)]
+        [2, 1, 1]
+        """
+        each, more = divmod(count, max(1, self.living))
+        return each + (self.before < more)
 
 
 class Leases:
@@ -249,11 +259,11 @@ class Leases:
         if member is None:
             return SharedOut(list(numbers), [], 1)
 
-        def look(connection: Connection) -> tuple[dict[int, int], set[int], int]:
+        def look(connection: Connection) -> tuple[dict[int, int], set[int], list[str]]:
             return (
                 servers.held_leases(connection, member.id, numbers),
                 servers.leased_to_others(connection, member.id, numbers),
-                len(servers.living(connection)),
+                [id for id, _ in servers.living(connection)],
             )
 
         mine, others, living = await self._broker.read(look)
@@ -261,7 +271,8 @@ class Leases:
             if self._held.get(number) != mine.get(number):
                 self._held.pop(number, None)
         free = [each for each in numbers if each not in mine and each not in others]
-        return SharedOut([each for each in numbers if each in mine], free, living)
+        before = sum(id < member.id for id in living)
+        return SharedOut([each for each in numbers if each in mine], free, len(living), before)
 
     def fence(self, number: int) -> int | None:
         """Returns the fence of a lease; None if this server does not hold it."""

@@ -333,14 +333,14 @@ class Shards:
         leases, keys = self._broker.leases, [lease_of(number) for number in range(self.count)]
         # What the database says counts. This server may have forgotten a lease, for example after a late heartbeat, and
         # the other servers cannot take it before it is released.
-        held, free, living = await leases.shared_out(keys)
-        part = -(-self.count // max(1, living))
-        mine = [number for number in range(self.count) if lease_of(number) in held]
+        shared_out = await leases.shared_out(keys)
+        part = shared_out.part(self.count)
+        mine = [number for number in range(self.count) if lease_of(number) in shared_out.mine]
         for number in mine[part:]:
             await self._end(number)
             await leases.release(lease_of(number))
         mine = mine[:part]
-        more = [number for number in range(self.count) if lease_of(number) in free]
+        more = [number for number in range(self.count) if lease_of(number) in shared_out.free]
         mine += more[: part - len(mine)]
         taken = await leases.take([lease_of(number) for number in mine]) if mine else []
         for number in mine:

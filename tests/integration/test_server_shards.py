@@ -278,6 +278,21 @@ def test_a_server_leaves_to_others_what_is_more_than_its_part(database: str, tmp
         assert [len(waiting(client, each)) for each in made] == [1] * 8
 
 
+def test_no_server_holds_two_shards_more_than_another(database: str, tmp_path: Path) -> None:
+    """Four shards and three servers: whoever is not the first by its id holds one."""
+    with running_servers(database, tmp_path) as (client,):
+        name = client.get("/v1/status").json()["server"]
+
+        def held() -> int:
+            return [each["server"] for each in shards_of(client)].count(name)
+
+        until(lambda: held() == SHARDS)
+        run_sql(database, joined("-1"), joined("-2"), "NOTIFY kindcast, ''")
+        until(lambda: held() == 1, seconds=20.0)
+        run_sql(database, "DELETE FROM servers WHERE id = '-2'", "NOTIFY kindcast, ''")
+        until(lambda: held() == 2, seconds=20.0)
+
+
 def test_a_server_that_wrongly_believes_to_hold_a_shard_takes_others(database: str, tmp_path: Path) -> None:
     """After a crash PostgreSQL may have lost a heartbeat, so that another server took leases meanwhile."""
     with running_servers(database, tmp_path) as (client,):

@@ -224,6 +224,9 @@ class AccessControl:
         except TokenRefused as error:
             raise Problem("token-wrong", str(error), headers=INVALID_TOKEN) from error
         tenant = headers.get(TENANT_HEADER)
+        acts_in = tenant or identity.tenant or DEFAULT_TENANT
+        if acts_in != DEFAULT_TENANT:  # another server may have created it a moment ago
+            await self._look_for(lambda: acts_in in self.ring.tenants)
         caller = self.ring.subject(identity, provider.issuer, tenant)
         if caller is None:
             holder = self.ring.subject(identity, provider.issuer, None)

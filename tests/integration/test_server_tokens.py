@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from kindcast.server.api import access
 from kindcast.server.security import identity_provider
 from kindcast.server.settings import Settings
+from kindcast.server.store.system import SystemStore
 from tests.harness.application import problem_code, running_application
 from tests.harness.identity_provider import EC_KEY, ED_KEY, RSA_KEY, Provider, running_provider
 from tests.harness.server_thread import running_app
@@ -119,6 +120,23 @@ def test_tenant_comes_from_a_claim(client: httpx.Client, provider: Provider) -> 
     assert problem_code(client.get(path, headers=_as(provider, "bosses", team=None))) == "other-tenant"
     assert problem_code(client.get(path, headers=_as(provider, "bosses", team="../x"))) == "unknown-tenant"
     assert problem_code(client.get(path, headers=_as(provider, "bosses", team=["north", "south"]))) == "token-wrong"
+
+
+def test_a_tenant_that_another_server_has_just_created_is_known(
+    provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked for, as for a key: the next regular look may be a second away."""
+    monkeypatch.setattr(access, "LOOK_SECONDS", LONG)
+    with running_application(tmp_path, **_settings(provider)) as client:
+        other = SystemStore(Settings(data=tmp_path))
+        other.open()
+        other.add_tenant("west", {"subscriptions": 1}, time.time())
+        other.close()
+        headers = _as(provider, "readers", team="west")
+        answers = [client.post("/v1/subscriptions", json={"expression": "a = 1"}, headers=headers) for _ in range(2)]
+        assert [each.status_code for each in answers] == [201, 429]
+        nowhere = client.get("/v1/subscriptions", headers=_as(provider, "readers", team="nowhere"))
+        assert problem_code(nowhere) == "unknown-tenant"
 
 
 def test_subjects_own_what_they_make_and_are_audited(client: httpx.Client, provider: Provider) -> None:

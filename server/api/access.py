@@ -346,9 +346,10 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
             and access.provider is None
             and not any(each.role == "admin" for each in access.ring.keys.values())
         ):
+            elsewhere = "" if settings.database is None else " --database URL, with the URL of this server's database"
             raise KeysNeeded(
                 f"{settings.host} can be reached from other machines, but there is no key yet: make the first key with"
-                f" kindcast key create --role admin --data {settings.data}"
+                f" kindcast key create --role admin --data {settings.data}{elsewhere}"
             )
         running = asyncio.create_task(access.run(), name="access")
         try:

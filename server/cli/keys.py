@@ -16,7 +16,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.output import CommandFailed, group, page
-from kindcast.server.cli.serve import load_settings
+from kindcast.server.cli.serve import check_database, load_settings
 from kindcast.server.cli.subscriptions import LifeOption, seconds
 
 __all__ = ["audit", "commands", "tenants"]
@@ -190,6 +190,7 @@ def _store(data: Path, database: str | None, *, new: bool = False) -> Iterator[A
     settings = load_settings(None, data=data, database=database)
     if settings.database is None and not new and not data.is_dir():
         raise CommandFailed(f"there is no folder {data}", "Give the data folder of kindcast serve.")
+    check_database(settings)
     store = SystemStore(settings)
     try:
         store.open()

@@ -9,7 +9,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.output import CommandFailed, group, page
-from kindcast.server.cli.serve import load_settings
+from kindcast.server.cli.serve import check_database, load_settings
 
 __all__ = [
     "backup",
@@ -38,6 +38,7 @@ def backup(
     from kindcast.server.store import backup as store
 
     settings = load_settings(None, data=data, database=database)
+    check_database(settings)
     with output.errors().status("copying …"):
         made = _done(lambda: store.backup(settings.database_url, settings.data, folder))
     _tell(made, f"the backup is in {folder}", json)
@@ -72,6 +73,8 @@ def check(
     from kindcast.server.store import backup as store
 
     settings = load_settings(None, data=folder or data, database=None if folder else database)
+    if folder is None:
+        check_database(settings)
     address = f"sqlite:///{folder / store.MAIN}" if folder else settings.database_url
     with output.errors().status("reading all of it …"):
         found = _done(lambda: store.check(address, settings.data))

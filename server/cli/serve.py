@@ -29,6 +29,7 @@ __all__ = [
     "JsonLines",
     "RepeatedRecords",
     "TextLines",
+    "check_database",
     "found_server",
     "load_settings",
     "logged",
@@ -479,6 +480,17 @@ def found_server(data: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         pass
     return None
+
+
+def check_database(settings: Any) -> None:
+    """Raises CommandFailed if no database is named, and the server that runs in the data folder does not use the one in
+    it: what is done there would not concern the server."""
+    running = settings.database is None and found_server(settings.data)
+    if running and not (settings.data / "kindcast.db").exists():
+        raise CommandFailed(
+            f"the server at {running['listening']} runs in {settings.data}, but its database is elsewhere",
+            "Name the database: --database URL, as in kindcast serve",
+        )
 
 
 def _state(text: str) -> dict[str, Any] | None:

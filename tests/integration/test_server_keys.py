@@ -18,6 +18,7 @@ from websockets.sync.client import connect
 
 from kindcast.server.api import access
 from kindcast.server.api.access import AccessControl, running_access
+from kindcast.server.cli import serve
 from kindcast.server.client import Client, ProblemError
 from kindcast.server.errors import KeysLost, KeysNeeded, StoreUnavailable
 from kindcast.server.security.callers import KeyRing
@@ -443,11 +444,34 @@ def test_other_addresses_need_a_key(tmp_path: Path) -> None:
         running_application(tmp_path, host="0.0.0.0"),
     ):
         pass
+    with (
+        pytest.raises(KeysNeeded, match="--data .* --database URL"),
+        running_application(tmp_path, host="0.0.0.0", database=f"sqlite:///{tmp_path / 'elsewhere.db'}"),
+    ):
+        pass
     with running_application(tmp_path) as client:
         key = client.post("/v1/keys", json={"role": "admin"}).json()["key"]
     with running_application(tmp_path, host="0.0.0.0") as client:
         assert client.get("/v1/subscriptions").status_code == 401
         assert client.get("/v1/subscriptions", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+
+
+def test_commands_beside_a_server_whose_database_is_elsewhere_ask_for_it(tmp_path: Path, kindcast: Kindcast) -> None:
+    """A key in the data folder of a server on PostgreSQL would be none of its keys, and leave the server open."""
+    data = ("--data", str(tmp_path))
+    with serve.running(tmp_path, "http://127.0.0.1:9"):
+        for words in (
+            ("key", "create", "--role", "admin"),
+            ("key", "list"),
+            ("backup", str(tmp_path / "b")),
+            ("check",),
+        ):
+            refused = kindcast(*words, *data)
+            assert (refused.status, "its database is elsewhere" in refused.err) == (1, True), words
+        elsewhere = ("--database", f"sqlite:///{tmp_path / 'elsewhere.db'}")
+        assert kindcast("key", "create", "--role", "admin", *data, *elsewhere).status == 0
+        (tmp_path / "kindcast.db").touch()
+        assert kindcast("key", "create", "--role", "admin", *data).status == 0
 
 
 def test_command_line_makes_the_first_key_beside_a_running_server(tmp_path: Path, kindcast: Kindcast) -> None:

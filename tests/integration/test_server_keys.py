@@ -445,7 +445,7 @@ def test_other_addresses_need_a_key(tmp_path: Path) -> None:
     ):
         pass
     with (
-        pytest.raises(KeysNeeded, match="--data .* --database URL"),
+        pytest.raises(KeysNeeded, match=r"--data .* --database URL"),
         running_application(tmp_path, host="0.0.0.0", database=f"sqlite:///{tmp_path / 'elsewhere.db'}"),
     ):
         pass

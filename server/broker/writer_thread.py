@@ -395,9 +395,9 @@ def _match_ahead(state: State, commands: Sequence[Command]) -> Ahead | None:
 
 def _name_snapshot(group: Group, *, token: str, commits: int) -> bool:
     """Stores the name of the snapshot that was just written after `commits` commits. From now on, changes are recorded.
-    Returns False if another server has committed meanwhile."""
+    Returns False if another server has changed meanwhile what a snapshot contains."""
     connection, state = group.connection, group.state
-    if state.commits != commits:
+    if state.commits != commits and not servers.only_events_since(connection, commits, state.commits):
         return False
     before = state.snapshot, state.changes_since_snapshot
 

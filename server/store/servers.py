@@ -223,6 +223,13 @@ def changes_after(connection: Connection, commit: int) -> list[Change]:
     return [Change(*row) for row in connection.exec_driver_sql(query, (commit,))]
 
 
+def only_events_since(connection: Connection, commit: int, last: int) -> bool:
+    """Whether the commits after `commit`, up to the `last` one, changed neither what is matched nor how."""
+    if not commit <= last <= commit + KEPT_COMMITS:
+        return False
+    return all(each.kind in (TOLD, PARKED) for each in changes_after(connection, commit))
+
+
 def commit_is_there(connection: Connection, server: str, commit: int) -> bool:
     """Whether the group of this server that should be this commit is on disk. Waits until its transaction has ended.
     Transaction ids are not used, because after a crash PostgreSQL reuses those that were not on disk."""

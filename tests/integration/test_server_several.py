@@ -20,6 +20,7 @@ from kindcast.semantic import Matcher, Vocabulary
 from kindcast.server import late_matching
 from kindcast.server.broker import Broker
 from kindcast.server.broker.membership import Membership, OtherServers, PreparedVocabulary, ReadTrees
+from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.broker.vocabulary_commands import unpacked
 from kindcast.server.errors import StoreInUse
@@ -476,6 +477,32 @@ def test_a_server_that_others_did_not_wait_for_answers_nothing_from_before(
         outdated.clear()
         until(lambda: second.get("/v1/ontologies").status_code == 200)
         assert answers(second) == [200, 200, 201]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_snapshot_is_used_if_another_server_only_accepted_events_meanwhile(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, changes: bool
+) -> None:
+    """Between writing and naming it. If it changed subscriptions, they are all compiled again."""
+    caplog.set_level("INFO", logger="kindcast")
+    meanwhile: list[Callable[[], object]] = []
+    writes = Snapshots._write
+
+    def write(self: Snapshots, state: State) -> str | None:
+        token = writes(self, state)
+        while meanwhile:
+            meanwhile.pop()()
+        return token
+
+    monkeypatch.setattr(Snapshots, "_write", write)
+    with running_application(tmp_path / "second", database=database) as second:
+        with running_application(tmp_path / "first", database=database) as first:
+            subscribe(first, "n = 1")
+            meanwhile.append(lambda: subscribe(second, "n = 1") if changes else publish(second, n=1))
+        caplog.clear()
+        with running_application(tmp_path / "first", database=database) as first:
+            assert ("with a snapshot of 1" in caplog.text) != changes
+            assert publish(first, n=1) == (2 if changes else 1)
 
 
 def test_servers_that_start_at_the_same_time_on_an_empty_database(database: str, tmp_path: Path) -> None:

@@ -295,7 +295,8 @@ class AccessControl:
         await anyio.to_thread.run_sync(partial(self.store.forget_audited, before, keep=self.settings.audit_entries))
 
     async def _forget_used_tokens(self) -> None:
-        before = time.time() - USED_TOKENS_SECONDS  # the clocks of other servers may be a little behind
+        # Clocks of other servers may be a little behind. If this one jumps ahead, their tokens must not count as ended.
+        before = CLOCK.now() - USED_TOKENS_SECONDS
         await anyio.to_thread.run_sync(self.store.forget_used_tokens, before)
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -1,5 +1,6 @@
 """Tokens that open one stream of one subscription, for browsers; and a page of another origin in a real browser."""
 
+import asyncio
 import base64
 import functools
 import json
@@ -246,6 +247,18 @@ def test_used_tokens_are_forgotten_after_their_end_and_no_backup_has_the_secret(
     files = list((tmp_path / "backup").iterdir())
     assert "kindcast.system.db" in {each.name for each in files}
     assert all(secret not in each.read_bytes() for each in files)
+
+
+def test_a_clock_that_jumps_ahead_makes_no_used_token_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another server of the database, whose clock is right, would accept it again."""
+    now = time.time
+    control = access.AccessControl(Settings(data=tmp_path))
+    control.store.open()
+    assert control.store.use_token("token", now() + 60.0)
+    monkeypatch.setattr(access, "time", SimpleNamespace(time=lambda: now() + 7_200.0))
+    asyncio.run(control._forget_used_tokens())
+    assert not control.store.use_token("token", now() + 60.0)
+    control.store.close()
 
 
 def test_no_log_shows_a_token(keyed: Keyed, caplog: pytest.LogCaptureFixture) -> None:

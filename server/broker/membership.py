@@ -34,7 +34,7 @@ from kindcast.server.broker.vocabulary_commands import active_declarations, fill
 from kindcast.server.errors import ServerError, StoreUnreadable
 from kindcast.server.operators.registry import Registry
 from kindcast.server.store import ledger, servers, subscriptions
-from kindcast.server.store.database import Database
+from kindcast.server.store.database import STUCK_SECONDS, Database
 from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.matches import cache_of, matched_between
 from kindcast.server.worker_threads import short_turns
@@ -134,6 +134,7 @@ class Membership:
         pause = self._seconds / BEATS_PER_LEASE
         while not self._stopped.is_set():
             self._beat(connection)
+            connection.execute(servers.END_STUCK, (STUCK_SECONDS,))
             if connection.execute(servers.COMMITS).fetchone() != (self._applied(),):
                 self._tell(self._woken)  # a notification was missed
             until = time.monotonic() + pause

@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.server import late_matching
-from kindcast.server.broker import Broker
+from kindcast.server.broker import Broker, membership
 from kindcast.server.broker.membership import Membership, OtherServers, PreparedVocabulary, ReadTrees
 from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import LiveSubscriptions, State
@@ -477,6 +477,25 @@ def test_a_server_that_others_did_not_wait_for_answers_nothing_from_before(
         outdated.clear()
         until(lambda: second.get("/v1/ontologies").status_code == 200)
         assert answers(second) == [200, 200, 201]
+
+
+def test_a_server_that_is_silent_within_a_group_does_not_stop_the_others(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a pipeline of the driver PostgreSQL does not notice it: its own timeout is not running."""
+    monkeypatch.setattr(membership, "STUCK_SECONDS", 1.0)
+    engine = create_engine(driver_url(database))
+    with running_application(tmp_path, database=database) as client, engine.connect() as silent:
+        silent.exec_driver_sql("SET idle_in_transaction_session_timeout = '1s'")
+        silent.commit()
+        silent.exec_driver_sql("SELECT FROM ledger FOR UPDATE")
+        silent.exec_driver_sql("CREATE TEMPORARY TABLE several (n integer)")
+        silent.exec_driver_sql("INSERT INTO several VALUES (%s)", [(n,) for n in range(100)])
+        try:
+            assert client.post("/v1/events", json={"n": 1}, timeout=20.0).status_code == 202
+        finally:
+            silent.invalidate()
+    engine.dispose()
 
 
 @pytest.mark.parametrize("changes", [False, True])

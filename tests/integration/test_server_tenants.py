@@ -237,7 +237,8 @@ def test_tenants_close_and_open_again(tmp_path: Path, where: dict[str, Any]) -> 
             ).json()
         for name, headers in keys.items():
             assert client.post("/v1/events", json={name: 1}, headers=headers).json()["matched"] == 1
-    assert {each.name for each in (tmp_path / "tenants").iterdir()} == set(keys)
+        folders = {each.name for each in (tmp_path / "tenants").iterdir()}
+        assert {each.removeprefix("kindcast_tenant_").partition("_")[0] for each in folders} == set(keys)
     with running_application(tmp_path, max_open_tenants=3, **where) as client:
         for name, headers in keys.items():
             page = client.get(f"/v1/subscriptions/{tickets[name]['id']}/events", headers=headers).json()

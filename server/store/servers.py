@@ -302,12 +302,14 @@ live, what it has applied."""
 LIVING = "SELECT id, program FROM servers WHERE alive_until > clock_timestamp() ORDER BY id"
 COMMITS = "SELECT commits FROM ledger"
 END_STUCK = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND usename = current_user"
     " AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - make_interval(secs => %s) AND pid IN"
     " (SELECT pid FROM pg_locks WHERE relation = 'ledger'::regclass AND mode = 'RowShareLock' AND granted)"
 )
 """The statement that ends the groups whose server was silent for so many seconds, its parameter. PostgreSQL's own
-`idle_in_transaction_session_timeout` does not end one that stopped within, or after, a pipeline of the driver."""
+`idle_in_transaction_session_timeout` does not end one that stopped within, or after, a pipeline of the driver. Only
+groups of the same user: to end another's would be an error."""
 LEAVE = "DELETE FROM servers WHERE id = %s"
 
 

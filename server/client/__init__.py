@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from kindcast.server.client.calls import NoAnswerInTime, ServerUnreachable, UnexpectedAnswer
+    from kindcast.server.client.calls import NoAnswerInTime, ServerUnreachable
     from kindcast.server.client.clients import AsyncClient, Client
-    from kindcast.server.client.problem_error import ProblemError
+    from kindcast.server.client.problem_error import ProblemError, UnexpectedAnswer
 
 __all__ = ["AsyncClient", "Client", "NoAnswerInTime", "ProblemError", "ServerUnreachable", "UnexpectedAnswer"]
 
 __getattr__ = on_demand(
     __name__,
     {
-        "kindcast.server.client.calls": ("NoAnswerInTime", "ServerUnreachable", "UnexpectedAnswer"),
+        "kindcast.server.client.calls": ("NoAnswerInTime", "ServerUnreachable"),
         "kindcast.server.client.clients": ("AsyncClient", "Client"),
-        "kindcast.server.client.problem_error": ("ProblemError",),
+        "kindcast.server.client.problem_error": ("ProblemError", "UnexpectedAnswer"),
     },
 )

@@ -17,7 +17,7 @@ import httpx
 import msgspec
 
 from kindcast.server import answers
-from kindcast.server.client.problem_error import Json, ProblemError
+from kindcast.server.client.problem_error import Json, ProblemError, UnexpectedAnswer
 
 __all__ = [
     "RETRY_SECONDS",
@@ -63,11 +63,6 @@ class ServerUnreachable(httpx.TransportError, ConnectionError):
 class NoAnswerInTime(httpx.TimeoutException, TimeoutError):
     """The server did not answer in time. It is unknown whether a change was made: send the request again with the same
     ids."""
-
-
-class UnexpectedAnswer(ValueError):
-    """The answer is not from a kindcast server: another program listens at the address, or a proxy is in front of
-    it."""
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""The error that a client raises when a server refuses. Imports no HTTP library, so the command line starts fast."""
+"""The errors of a client that has an answer. Imports no HTTP library, so the command line starts fast."""
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Json", "ProblemError"]
+__all__ = ["Json", "ProblemError", "UnexpectedAnswer"]
 
 Json = dict[str, Any]
 
@@ -36,6 +36,11 @@ class ProblemError(Exception):
             [error for error in told.get("errors") or [] if isinstance(error, dict)],
             told,
         )
+
+
+class UnexpectedAnswer(ValueError):
+    """The answer is not from a kindcast server: another program listens at the address, or a proxy is in front of
+    it."""
 
 
 def _place(error: Json) -> str:

@@ -282,7 +282,9 @@ class _Run:
         _log.error("the process that reads documents ended with %s: %s", self._status, words)
         how = f"signal {signal.Signals(-self._status).name}" if self._status < 0 else f"status {self._status}"
         return TooCostly(
-            f"the process that read the document crashed ({how}); the document may be nested too deeply", "crash"
+            f"the process that read the document crashed ({how}); "
+            "the document may be nested too deeply, or need more memory",
+            "crash",
         )
 
 

@@ -17,7 +17,8 @@ from rdflib.namespace import OWL, RDF, RDFS, SKOS
 
 from kindcast import InvalidSubscription, Matcher
 from kindcast.index.clause import ConceptId
-from kindcast.semantic.ontology import Ontology, read
+from kindcast.semantic.ontology import Ontology, read, read_isolated
+from kindcast.semantic.ontology.isolation import Cost
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 BRICK = "https://brickschema.org/schema/Brick#"
@@ -410,3 +411,19 @@ def test_ontology_packed_is_the_ontology(shared_data: Path) -> None:
     data = (shared_data / "ontologies" / "hcrt.ttl").read_bytes()
     plain, packed = read(data, name="hcrt.ttl"), read(gzip.compress(data), name="hcrt.ttl.gz")
     assert (plain.concepts, plain.edges, plain.languages) == (packed.concepts, packed.edges, packed.languages)
+
+
+@pytest.mark.slow
+def test_read_isolated_reads_the_real_ontologies(shared_data: Path) -> None:
+    """Real documents reach corners of the parsers that small ones do not; nothing is missing there either."""
+    paths = sorted(
+        path
+        for path in (shared_data / "ontologies").rglob("*")
+        if path.name.removesuffix(".gz").rpartition(".")[2] in ("ttl", "owl", "obo", "rdf")
+    )
+    assert paths
+    for path in paths:
+        costs: list[Cost] = []
+        found = read_isolated(path.read_bytes(), name=path.name, account=costs.append)
+        assert found == read(path.read_bytes(), name=path.name), path.name
+        assert costs[0].refused == (), path.name

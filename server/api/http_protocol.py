@@ -32,6 +32,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast
 
@@ -704,11 +705,13 @@ class HttpConnection(HttpToolsProtocol):
     async def _answered(self, scope: Any, receive: Any, send: Any) -> None:
         """Runs the application. Adds `Connection: close` to answers to requests whose body was not read."""
         cycle = send.__self__
-
+        status = 0
         transport = cast("_Lingering", self.transport)
 
         async def sent(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 transport.hold(self.loop)
                 if self.cycle is cycle and self.phase == "work":
                     self._enter("stream")
@@ -719,7 +722,13 @@ class HttpConnection(HttpToolsProtocol):
                 await send(message)
                 transport.flush()
 
-        await self._application(scope, receive, sent)
+        try:
+            await self._application(scope, receive, sent)
+        except Exception:
+            # Starlette raises an error again that `problem_types.respond` has logged and answered. Uvicorn would log it
+            # a second time, and close a connection that the client believes to be open.
+            if not (cycle.response_complete and status == HTTPStatus.INTERNAL_SERVER_ERROR):
+                raise
 
     def _close(self, close: Callable[[], None], transport: asyncio.Transport) -> None:
         """Closes the connection. If a body is still arriving, only writing is closed at once, and the rest a little

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from kindcast.server.api import health
 from tests.harness.application import problem_code
 from tests.harness.server_process import ServerProcess
 from tests.harness.server_thread import running_app
@@ -166,6 +167,25 @@ def test_refused_body_closes_the_connection_and_is_told(server: str) -> None:
         said = asked(server, HEAD + frame + body)
         assert said.startswith(b"HTTP/1.1 413 "), said[:200]
         assert b"connection: close" in said.lower()
+
+
+def test_connection_goes_on_after_an_unexpected_error(
+    server: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is answered 500 and logged once, and the next request over the connection is answered too."""
+
+    def fail(connection: object) -> None:
+        raise RuntimeError("unexpected")
+
+    with httpx.Client(base_url=server, timeout=PATIENCE_SECONDS) as client:
+        monkeypatch.setattr(health, "count_flagged", fail)
+        first = client.get("/metrics")
+        port = first.extensions["network_stream"].get_extra_info("client_addr")
+        monkeypatch.undo()
+        second = client.get("/metrics")
+        assert second.extensions["network_stream"].get_extra_info("client_addr") == port
+    assert (first.status_code, second.status_code) == (500, 200)
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == ["GET /metrics failed"]
 
 
 def test_trailers_are_no_headers(server: str) -> None:

@@ -131,7 +131,7 @@ async def list_keys(access: AppAccess, tenants: AppTenants, caller: AppCaller) -
                 counted[tenant] = await tenants.subscriptions_by_creator(tenant)
             if (by_creator := counted[tenant]) is not None:
                 used["subscriptions"] = by_creator.get(each.owner, 0)
-        listed.append(_shown(each) | {"used": used})
+        listed.append(each.shown() | {"used": used})
     return answer({"keys": listed})
 
 
@@ -179,7 +179,7 @@ async def create(
     await anyio.to_thread.run_sync(access.store.add_key, made)
     await access.refresh()
     audit_detail(request, f"made key {id}, {made.role} of {made.tenant or 'all tenants'}")
-    return answer({**_shown(made), "key": key}, 201, {"Cache-Control": "no-store"})
+    return answer({**made.shown(), "key": key}, 201, {"Cache-Control": "no-store"})
 
 
 @router.post(
@@ -209,7 +209,7 @@ async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSe
     audit_detail(request, f"made key {new_id} in place of {id}")
     ends = until if before.expires_at is None else min(until, before.expires_at)
     return answer(
-        {**_shown(made), "key": key, "replaces": id, "replaced_until": moment(ends)}, 201, {"Cache-Control": "no-store"}
+        {**made.shown(), "key": key, "replaces": id, "replaced_until": moment(ends)}, 201, {"Cache-Control": "no-store"}
     )
 
 
@@ -219,7 +219,7 @@ async def revoke(id: KeyId, access: AppAccess, caller: AppCaller) -> Response:
     known = _found(access, caller, id)
     await anyio.to_thread.run_sync(partial(access.store.delete_key, id, keep_ruler_at=time.time()))
     await access.refresh()
-    return answer(_shown(known))
+    return answer(known.shown())
 
 
 # ── tenants ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -335,11 +335,6 @@ async def read_usage(
     since = (datetime.now(UTC) - timedelta(days=days - 1)).date().isoformat()
     rows = await anyio.to_thread.run_sync(lambda: access.store.used(tenant=_only(caller), since=since))
     return answer({"usage": rows})
-
-
-def _shown(key: Key) -> dict[str, Any]:
-    told = key.shown()
-    return told | {"created_at": moment(key.created_at), "expires_at": moment(key.expires_at)}
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kindcast.server.clock import instant
 from kindcast.server.errors import TicketMissing, TicketWrong
 
 __all__ = [
@@ -74,8 +75,10 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return f"key {self.origin}"
 
     def shown(self) -> dict[str, Any]:
-        """Returns everything except hash and origin."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("hash", "origin")}
+        """Returns everything except hash and origin, with times as RFC 3339."""
+        told = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("hash", "origin")}
+        ends = None if self.expires_at is None else instant(self.expires_at)
+        return told | {"created_at": instant(self.created_at), "expires_at": ends}
 
 
 def new_key(repeatable: "Repeatable | None" = None) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -481,6 +482,7 @@ def test_command_line_makes_the_first_key_beside_a_running_server(tmp_path: Path
         assert (refused.status, "administrator" in refused.err) == (1, True)
         assert kindcast("key", "create", "--role", "king", "--data", str(tmp_path)).status == 2
         made = kindcast("key", "create", "--role", "admin", "--data", str(tmp_path), "--json").json
+        datetime.fromisoformat(made["created_at"])  # a text, as over HTTP
         until(lambda: client.get("/v1/subscriptions").status_code == 401)
         headers = {"Authorization": f"Bearer {made['key']}"}
         assert client.get("/v1/subscriptions", headers=headers).status_code == 200

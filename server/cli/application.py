@@ -43,7 +43,7 @@ FAILED = 1
 INTERRUPTED = 130
 
 BROKEN = re.compile("[\ud800-\udfff]")
-"""What Python makes of bytes in an argument that are no text."""
+"""The characters that Python puts in place of bytes of an argument that are not valid text."""
 
 FAILURES = (CommandFailed, InExpression, ProblemError, UnexpectedAnswer, SemanticError, IndexingError, OSError)
 """Errors that are shown as messages. Any other exception is a bug and keeps its traceback."""

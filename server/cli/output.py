@@ -63,7 +63,7 @@ def errors() -> Console:
 
 
 def accept_any_text() -> None:
-    """Lets the outputs escape, as JSON does, what their encoding does not have: Chinese on a Latin-1 terminal, say."""
+    """Makes the outputs escape, as JSON does, each character that their encoding lacks, such as Chinese in Latin-1."""
     codecs.register_error("kindcast", _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):

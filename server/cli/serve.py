@@ -483,8 +483,8 @@ def found_server(data: Path) -> dict[str, Any] | None:
 
 
 def check_database(settings: Any) -> None:
-    """Raises CommandFailed if no database is named, and the server that runs in the data folder does not use the one in
-    it: what is done there would not concern the server."""
+    """Raises CommandFailed if no database is named, but the server that runs in the data folder has its database
+    elsewhere. The command would then change a database that the server does not use."""
     running = settings.database is None and found_server(settings.data)
     if running and not (settings.data / "kindcast.db").exists():
         raise CommandFailed(

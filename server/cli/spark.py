@@ -316,8 +316,7 @@ STAGES = {
 
 def run_job(arguments: Sequence[str]) -> dict[str, Any]:
     """Runs `python -m kindcast.spark_jobs …` and returns its result. Signals that end it are passed to the job, which
-    is then waited for. Raises CommandFailed, and KeyboardInterrupt if an interrupted job has no
-    result."""
+    is then waited for. Raises CommandFailed, and KeyboardInterrupt if an interrupted job has no result."""
     with tempfile.TemporaryFile() as errors:  # Java writes a lot; it is shown if the job gives no reason
         command = [sys.executable, "-m", "kindcast.spark_jobs", *arguments]
         children: list[subprocess.Popen[str]] = []

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from kindcast import Event
-from kindcast.server.broker import Broker
+from kindcast.server.broker import Broker, startup
 from tests.harness.broker import Breaking, new, run, running
 from tests.harness.server_process import ServerProcess, running_server
 
@@ -96,6 +96,24 @@ def test_start_after_an_orderly_stop_uses_the_snapshot(tmp_path: Path, told: pyt
             broker.state.matcher.check_invariants()
             await broker.resume("either", "ticket")
             assert await matches(broker) == {"kind", "named", "more", "either"}
+
+    run(body)
+
+
+@pytest.mark.parametrize(("few", "waits"), [(4, False), (3, True)])
+def test_start_waits_for_kernels_only_with_many_subscriptions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, few: int, waits: bool
+) -> None:
+    """With few, kernels run as Python until they are compiled."""
+    waited: list[bool] = []
+    monkeypatch.setattr(startup, "FEW", few)
+    monkeypatch.setattr(startup, "warm_up", lambda: waited.append(True))
+    monkeypatch.setattr(startup, "warm_up_beside", lambda: waited.append(False))
+
+    async def body() -> None:
+        await settle(tmp_path / "data")  # has none at its start, and four at its end
+        async with started(tmp_path / "data", told):
+            assert waited == [False, waits]
 
     run(body)
 

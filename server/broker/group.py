@@ -298,12 +298,13 @@ def _distinct(numbers: Numbers) -> Numbers:
 # time it was read; each function returns the state after its change.
 
 
-def introduce(group: Group, live: Live) -> Live:
-    """Adds a new subscription that does not match yet; `admit` makes it match."""
+def introduce(group: Group, live: Live, *, has_sink: bool) -> Live:
+    """Adds a new subscription that does not match yet; `admit` makes it match. Nobody can wait for it yet, so the
+    delivery must know of it only if it has a sink."""
     live_subscriptions = group.state.live_subscriptions
     live = live_subscriptions.put_aside(live)
     group.on_undo(partial(live_subscriptions.drop, live.id))
-    group.note(live)
+    group.note(live, told=has_sink)
     group.tell_shards(None, live)
     return live
 

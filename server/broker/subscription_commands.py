@@ -173,7 +173,7 @@ def create(
     number = subscriptions.insert_subscription(group.connection, new_row(group, new, Described.of(compiled)))
     note_uses(group.connection, number, operators_of(compiled.tree))
     live = Live(number, new.id, "active", new.expires_at, matching=False)
-    sweeper.watch(admit(group, introduce(group, live), compiled))
+    sweeper.watch(admit(group, introduce(group, live, has_sink=new.sink is not None), compiled))
     return _row(group, new.id)
 
 
@@ -631,7 +631,8 @@ def create_many(
     for number, (each, became, place) in zip(numbers, made, strict=True):
         if became.may_call:
             note_uses(group.connection, number, operators_of(became.tree))
-        live = introduce(group, Live(number, each.id, each.status, each.expires_at, matching=False))
+        live = Live(number, each.id, each.status, each.expires_at, matching=False)
+        live = introduce(group, live, has_sink=each.sink is not None)
         lives.append(live)
         if each.status == "active":
             active.append(Admitted(live, became.tree, place))

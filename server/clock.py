@@ -9,6 +9,9 @@ of CLOCK_BOOTTIME, so nothing ends early. A user who knows that the new time is 
                          └─yes, said in the log and by /readyz──▶ now() by CLOCK_BOOTTIME, until confirmed or back
 
 A clock that is set back is accepted at once: then everything ends later.
+
+Servers that share a database also compare their clocks with that of the database, so that one server with a wrong clock
+does not end the subscriptions of all. While the wall clock is ahead of it, time here is that of the database.
 """
 
 import logging
@@ -22,6 +25,15 @@ __all__ = ["CLOCK", "Clock", "instant"]
 TOLERANCE_SECONDS = 60.0
 DRIFT = 0.01
 """The share of the time since the start by which the clocks may drift apart in small steps."""
+
+JUMPED = (
+    "the clock jumped ahead by {:,.0f} s: nothing expires and nothing is deleted until the clock is set back, or until"
+    " you confirm it with `kindcast clock confirm`"
+)
+AHEAD = (
+    "the clock of this machine is {:,.0f} s ahead of the database's: this server uses the time of the database until"
+    " one of the clocks is set"
+)
 
 _log = logging.getLogger("kindcast.clock")
 
@@ -51,6 +63,8 @@ class Clock:
         self._machine = machine
         self._lock = threading.Lock()
         self._ahead = False
+        self._database: float | None = None
+        """The difference of the database's clock and the machine's clock; None without another clock."""
         self.restart()
 
     def restart(self, offset: float | None = None) -> None:
@@ -68,35 +82,52 @@ class Clock:
         """The accepted difference of the wall clock and the machine's clock."""
         return self._offset
 
+    @property
+    def running(self) -> float:
+        """The seconds since the machine started."""
+        return self._machine()
+
+    def compare(self, database: float, asked: float) -> None:
+        """Notes the time of the database, in seconds since 1970. It was asked for when `running` was `asked`, so a slow
+        answer makes the database's clock seem later, never earlier. Holds until the next call, or `compare_no_more`."""
+        self._database = database - asked
+
+    def compare_no_more(self) -> None:
+        """Forgets the time of the database."""
+        self._database = None
+
     def now(self) -> float:
-        """Returns seconds since 1970, never far ahead of the time that has passed on the machine."""
+        """Returns seconds since 1970, never far ahead of the time that has passed on the machine, or of the database's
+        clock."""
+        return self._read()[0]
+
+    def _read(self) -> tuple[float, str | None]:
+        """Returns the time, and the problem of the wall clock in words, if any."""
         wall, machine = self._wall(), self._machine()
-        expected = machine + self._offset
-        ahead = wall - expected > TOLERANCE_SECONDS + DRIFT * (machine - self._since)
-        if ahead != self._ahead:
-            self._tell(ahead, wall - expected)
-        return expected if ahead else wall
+        expected, trouble = machine + self._offset, None
+        if wall - expected > TOLERANCE_SECONDS + DRIFT * (machine - self._since):
+            trouble = JUMPED.format(wall - expected)
+        if self._database is not None and wall - (there := machine + self._database) > TOLERANCE_SECONDS:
+            expected = min(expected, there) if trouble is not None else there
+            trouble = AHEAD.format(wall - there)
+        if (trouble is not None) != self._ahead:
+            self._tell(trouble)
+        return (wall, None) if trouble is None else (expected, trouble)
 
     @property
     def trouble(self) -> str | None:
         """The problem of the wall clock in words; None if it is accepted."""
-        now, wall = self.now(), self._wall()
-        if not self._ahead:
-            return None
-        return (
-            f"the clock jumped ahead by {wall - now:,.0f} s: nothing expires and nothing is deleted until the clock is"
-            " set back, or until you confirm it with `kindcast clock confirm`"
-        )
+        return self._read()[1]
 
-    def _tell(self, ahead: bool, seconds: float) -> None:
+    def _tell(self, trouble: str | None) -> None:
         with self._lock:
-            if ahead == self._ahead:
+            if (trouble is not None) == self._ahead:
                 return
-            self._ahead = ahead
-        if ahead:
-            _log.error("%s", self.trouble or f"the clock jumped ahead by {seconds:,.0f} s")
+            self._ahead = trouble is not None
+        if trouble is not None:
+            _log.error("%s", trouble)
         else:
-            _log.warning("the clock agrees with the time since the start of the machine again")
+            _log.warning("the clock is right again")
 
 
 CLOCK = Clock()

@@ -31,6 +31,7 @@ from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import SILENT, StateOutdated, Touched
 from kindcast.server.broker.state import Live, State
 from kindcast.server.broker.vocabulary_commands import active_declarations, fill, unpacked
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError, StoreUnreadable
 from kindcast.server.operators.registry import Registry
 from kindcast.server.store import ledger, servers, subscriptions
@@ -151,8 +152,9 @@ class Membership:
         connection.execute("SELECT pg_notify(%s, '')", (self._database.channel,))
 
     def _beat(self, connection: Any) -> None:
-        began = time.monotonic()
-        connection.execute(servers.BEAT, (self.id, self._program, self._seconds, self._applied()))
+        began, asked = time.monotonic(), CLOCK.running
+        beat = connection.execute(servers.BEAT, (self.id, self._program, self._seconds, self._applied()))
+        CLOCK.compare(*beat.fetchone(), asked)
         living = frozenset(id for id, _ in connection.execute(servers.LIVING).fetchall())
         lapsed = began > self._lives_until
         if lapsed:

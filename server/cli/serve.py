@@ -394,8 +394,8 @@ TOLD_LINES = 5
 
 @contextlib.contextmanager
 def running(data: Path, address: str) -> Iterator[None]:
-    """A context manager that publishes the server of this process for other commands while the body runs. If several
-    servers share a folder, they find the first."""
+    """A context manager that publishes the server of this process for other commands while the body runs. A second
+    server in the folder, which will be refused, changes nothing."""
     data.mkdir(parents=True, exist_ok=True)
     path = data / STATE
     with path.open("a+", encoding="utf-8") as file:

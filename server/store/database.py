@@ -28,6 +28,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, QueuePool
 
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import servers
@@ -59,6 +60,7 @@ LOCK_PAUSE_SECONDS = 0.1
 CLOSE_SECONDS = 5.0  # how long the end of a server waits for reads
 CLOSE_PAUSE_SECONDS = 0.01
 UNDEFINED_TABLE = "42P01"  # the code of PostgreSQL
+LOCK = "kindcast.lock"  # in the data folder, if the database is elsewhere
 STUCK_SECONDS = 30  # then PostgreSQL ends an inactive group, so that other servers go on
 JOURNAL_BYTES = 64 << 20  # the size of the write-ahead log after a burst
 WRITER_CACHE_KIB = 65_536  # for the pages of indexes that every event uses
@@ -125,6 +127,10 @@ class Database:
             if not self.is_sqlite and not self._enter(connection):
                 connection.close()
                 raise StoreInUse(f"another server uses the database {self.url} and does not share it")
+            if not self.is_sqlite:
+                with connection.begin():
+                    asked = CLOCK.running
+                    CLOCK.compare(connection.exec_driver_sql(servers.TIME).scalar_one(), asked)
             if not self.alone:
                 with connection.begin():
                     self._check_schema(connection)
@@ -279,6 +285,8 @@ class Database:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        if not self.is_sqlite and self._sets_clock:
+            CLOCK.compare_no_more()
 
     def _close_readers(self) -> None:
         deadline, pool = time.monotonic() + CLOSE_SECONDS, self._readers.pool
@@ -290,22 +298,24 @@ class Database:
     # ── the lock ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_lock(self) -> None:
-        """Takes an advisory lock on a file beside a SQLite database. It ends with the process in any case."""
-        if not self.is_sqlite:
+        """Takes an advisory lock on a file in the data folder, beside the database if it is SQLite. It ends with the
+        process in any case. Tenants with a schema of their own have that of the first database."""
+        if self.schema is not None:
             return
         self._data.mkdir(parents=True, exist_ok=True)
-        path = Path(str(self._url.database) + ".lock")
+        path = Path(str(self._url.database) + ".lock") if self.is_sqlite else self._data / LOCK
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(lock)
-            detail = f"another server uses {self._url.database}: stop it, or choose another data folder"
-            raise StoreInUse(detail) from error
+            used = self._url.database if self.is_sqlite else f"the data folder {self._data}"
+            raise StoreInUse(f"another server uses {used}: stop it, or choose another data folder") from error
         self._lock = lock
-        # Created here with access for the owner only: it holds webhook secrets. Its companions get the same rights.
-        os.close(os.open(str(self._url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if self.is_sqlite:
+            # Created here with access for the owner only: it holds webhook secrets. Its companions get the same rights.
+            os.close(os.open(str(self._url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     # ── engines ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

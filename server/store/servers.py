@@ -292,13 +292,15 @@ def leased_to_others(connection: Connection, me: str, numbers: Collection[int]) 
 
 # ── who lives ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+TIME = "SELECT extract(epoch FROM clock_timestamp())::float8"
 BEAT = (
     "INSERT INTO servers (id, program, alive_until, applied)"
     " VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s), %s)"
     " ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until, applied = excluded.applied"
+    " RETURNING extract(epoch FROM clock_timestamp())::float8"
 )
-"""The statement of a heartbeat. Its parameters: the id of the server, its program, for how many seconds it counts as
-live, what it has applied."""
+"""The statement of a heartbeat, which returns the time of the database. Its parameters: the id of the server, its
+program, for how many seconds it counts as live, what it has applied."""
 LIVING = "SELECT id, program FROM servers WHERE alive_until > clock_timestamp() ORDER BY id"
 COMMITS = "SELECT commits FROM ledger"
 END_STUCK = (

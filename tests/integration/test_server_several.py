@@ -23,6 +23,7 @@ from kindcast.server.broker.membership import Membership, OtherServers, Prepared
 from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.broker.vocabulary_commands import unpacked
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreInUse
 from kindcast.server.settings import Settings
 from kindcast.server.store import servers
@@ -87,6 +88,36 @@ def test_a_subscription_of_one_server_matches_events_of_the_other(database: str,
         assert first.delete(path, headers=ticket(made)).status_code == 200
         assert publish(second, n=1) == 0
         assert second.get(path).status_code == 404
+
+
+def test_a_server_with_a_wrong_clock_ends_nothing(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clock is days ahead when it starts: it uses the time of the database, and says so."""
+    try:
+        with running_application(tmp_path / "right", database=database, sweep_seconds=0.01) as client:
+            mine = subscribe(client, "n = 1", ttl_seconds=86_400.0)
+            publish(client, n=1)
+        monkeypatch.setattr(CLOCK, "_wall", lambda: time.time() + 864_000.0)
+        CLOCK.restart()
+        with running_application(tmp_path / "wrong", database=database, sweep_seconds=0.01) as client:
+            assert "864,000 s ahead of the database" in client.get("/readyz").json()["warning"]
+            assert publish(client, n=1) == 1
+            assert waiting(client, mine) == [{"n": 1}] * 2
+    finally:
+        monkeypatch.undo()
+        CLOCK.restart()
+
+
+def test_a_data_folder_is_of_one_server(database: str, tmp_path: Path) -> None:
+    """The second server is refused while the first runs, and not afterwards."""
+    with running_application(tmp_path, database=database) as client:
+        refused = pytest.raises(StoreInUse, match="another server uses the data folder")
+        with refused, running_application(tmp_path, database=database):
+            pass
+        assert publish(client, n=1) == 0
+    with running_application(tmp_path, database=database):
+        pass
 
 
 def test_an_event_is_accepted_once_whichever_server_gets_it(database: str, tmp_path: Path) -> None:

@@ -59,6 +59,28 @@ def test_jump_while_the_server_did_not_run_is_noticed_at_its_start() -> None:
     assert machine.clock.trouble is None
 
 
+def test_clock_ahead_of_the_database_is_not_believed() -> None:
+    """Time is the database's until one of the two is set, whatever was confirmed. A slow answer is no difference."""
+    machine = Machine()
+    clock = machine.clock
+    machine.wall += 10 * DAYS
+    clock.restart()
+    clock.compare(machine.wall - 10 * DAYS, clock.running)
+    assert clock.now() == machine.wall - 10 * DAYS
+    assert "864,000 s ahead of the database" in (clock.trouble or "")
+    clock.restart()
+    assert clock.trouble is not None
+    asked = clock.running
+    machine.pass_by(100.0)
+    clock.compare(machine.wall - 100.0, asked)
+    assert (clock.now(), clock.trouble) == (machine.wall, None)
+    clock.compare(machine.wall - DAYS, clock.running)
+    machine.wall += 2 * DAYS
+    assert clock.now() == machine.wall - 3 * DAYS
+    clock.compare_no_more()
+    assert clock.now() == machine.wall - 2 * DAYS
+
+
 def test_times_after_the_year_9999_are_its_last_second() -> None:
     """Tokens of an identity provider may say so."""
     for at in (253_402_300_799.0, 253_402_300_799.9, 1_795_766_368_000.0, 1e300):

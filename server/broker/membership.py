@@ -154,7 +154,8 @@ class Membership:
     def _beat(self, connection: Any) -> None:
         began, asked = time.monotonic(), CLOCK.running
         beat = connection.execute(servers.BEAT, (self.id, self._program, self._seconds, self._applied()))
-        CLOCK.compare(*beat.fetchone(), asked)
+        (there,) = beat.fetchone()
+        CLOCK.compare(there, asked)
         living = frozenset(id for id, _ in connection.execute(servers.LIVING).fetchall())
         lapsed = began > self._lives_until
         if lapsed:

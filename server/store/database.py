@@ -21,12 +21,14 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, QueuePool
+from sqlalchemy.sql.compiler import Compiled
+from sqlalchemy.util import LRUCache
 
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
@@ -37,6 +39,7 @@ from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, metadata
 
 __all__ = [
+    "COMPILED",
     "Database",
     "enter_schema",
     "in_schema",
@@ -62,8 +65,30 @@ CLOSE_PAUSE_SECONDS = 0.01
 UNDEFINED_TABLE = "42P01"  # the code of PostgreSQL
 LOCK = "kindcast.lock"  # in the data folder, if the database is elsewhere
 STUCK_SECONDS = 30  # then PostgreSQL ends an inactive group, so that other servers go on
+COMPILED_STATEMENTS = 1_000  # some 20 KB each; the store has a few hundred
 JOURNAL_BYTES = 64 << 20  # the size of the write-ahead log after a burst
 WRITER_CACHE_KIB = 65_536  # for the pages of indexes that every event uses
+
+
+class CompiledStatements(LRUCache[Any, Compiled]):
+    """A cache of compiled statements for the engines of a process, which all have the same kinds of values. SQLAlchemy
+    has one for each engine, so each tenant would compile each statement twice, for its writer and for its readers. May
+    be used in any thread."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(self._shared(key), default)
+
+    def __setitem__(self, key: Any, value: Compiled) -> None:
+        super().__setitem__(self._shared(key), value)
+
+    @staticmethod
+    def _shared(key: Any) -> Any:
+        """Replaces the dialect of one engine in a key by what matters of it."""
+        dialect, *statement = key
+        return dialect.name, dialect.server_version_info, *statement
+
+
+COMPILED: Final = CompiledStatements(COMPILED_STATEMENTS)
 
 
 class Database:
@@ -322,7 +347,7 @@ class Database:
     def _engine(self, **options: Any) -> Engine:
         if self.is_sqlite:
             options["connect_args"] = {"check_same_thread": False}  # opened in one thread, used in another
-        options["execution_options"] = {"matches": self.matches}
+        options["execution_options"] = {"matches": self.matches, "compiled_cache": COMPILED}
         return create_engine(self._url, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options)
 
     def _listen(self) -> None:

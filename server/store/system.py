@@ -56,7 +56,7 @@ from kindcast.server.errors import (
 )
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
 from kindcast.server.settings import Settings
-from kindcast.server.store.database import TENANT_SCHEMA, normalised, schema_of_tenant
+from kindcast.server.store.database import COMPILED, TENANT_SCHEMA, normalised, schema_of_tenant
 from kindcast.server.store.integrity import mark_of_keys
 
 __all__ = ["AuditEntry", "SystemStore", "Tenant"]
@@ -199,6 +199,7 @@ class SystemStore:
             poolclass=NullPool,
             json_serializer=lambda value: msgspec.json.encode(value).decode(),
             json_deserializer=msgspec.json.decode,
+            execution_options={"compiled_cache": COMPILED},
             **options,
         )
         if self.path is not None:

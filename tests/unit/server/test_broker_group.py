@@ -42,7 +42,7 @@ def state() -> State:
 def live(state: State, group: Group, name: str, expression: str) -> Live:
     """A new subscription that matches."""
     one = Live(len(state.live_subscriptions) + 1, name, "active", time.time() + 60, matching=False)
-    return changes.admit(group, changes.introduce(group, one), compile_expression(expression, EMPTY))
+    return changes.admit(group, changes.introduce(group, one, has_sink=True), compile_expression(expression, EMPTY))
 
 
 def store(group: Group, subscription: int, sequence: int) -> None:
@@ -156,3 +156,12 @@ def test_ledger_counts_commits(connection: Connection, state: State) -> None:
         group.commit()
         with connection.begin():
             assert ledger.position(connection)[0] == expected == state.commits
+
+
+def test_delivery_is_told_of_new_subscriptions_with_a_sink(connection: Connection, state: State) -> None:
+    """Of the others it need not know: nobody can wait for them yet."""
+    group = Group(connection, state)
+    for number, has_sink in ((1, True), (2, False)):
+        one = Live(number, f"s{number}", "active", time.time() + 60, matching=False)
+        changes.introduce(group, one, has_sink=has_sink)
+    assert group.touched == {1}

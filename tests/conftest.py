@@ -12,12 +12,13 @@ for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/t
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import coverage
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -82,6 +83,13 @@ from tests.benchmarks.experiments.kinds_engines import BATCH, measure
 for engine in sorted(ENGINES.keys() - {"ctps", "fused", "naive"}):
     measure(engine=engine, n=100, events=2 * BATCH)
 """
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Doctests are in the packages. Here they would only be looked for, in each process, and all modules imported."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 @pytest.hookimpl(tryfirst=True)

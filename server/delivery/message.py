@@ -253,7 +253,7 @@ def notice_of(subscription: str, type: str, id: str, at: float, data: Mapping[st
     """Returns a notice about a subscription: a CloudEvent of this type. `id` is the id of the event and the
     `webhook-id`.
 
-    >>> notice_of("s1", "io.kindcast.subscription.test", "n1", 0.0, {}).event[:44]
+    >>> bytes(notice_of("s1", "io.kindcast.subscription.test", "n1", 0.0, {}).event)[:44]
     b'{"specversion":"1.0","id":"n1","source":"/v1'
     """
     event = {

@@ -83,6 +83,12 @@ def test_settings_are_all_told_with_their_defaults(repository: Path) -> None:
     assert dict(rows) == {name: told_default(field.default) for name, field in Settings.model_fields.items()}
 
 
+def test_expected_lines_are_looked_for_in_their_order() -> None:
+    """An ellipsis stands for anything."""
+    assert matches(("accepted …",), "accepted 3 events")
+    assert not matches(("b", "a"), "a\nb")
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/operators.md"])
 def test_python_examples_give_what_they_show(repository: Path, page: str) -> None:
     """Examples with `>>>` are doctests."""

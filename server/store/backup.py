@@ -45,7 +45,14 @@ from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnreadable
 from kindcast.server.store import shards, system
-from kindcast.server.store.database import ADVISORY_LOCK, enter_schema, in_schema, normalised, shown
+from kindcast.server.store.database import (
+    ADVISORY_LOCK,
+    connect_arguments,
+    enter_schema,
+    in_schema,
+    normalised,
+    shown,
+)
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
 from kindcast.server.store.ledger import LAYOUT, PACKED_FROM, Totals, read_totals, uncounted
@@ -146,7 +153,8 @@ def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -
 
 def _export(url: URL, folder: Path) -> None:
     """Copies all tables of a PostgreSQL database into SQLite files: each tenant from one snapshot."""
-    engine = create_engine(url, poolclass=NullPool, json_deserializer=msgspec.json.decode)
+    arguments = connect_arguments(url)
+    engine = create_engine(url, poolclass=NullPool, json_deserializer=msgspec.json.decode, connect_args=arguments)
     try:
         with engine.connect() as source:
             with source.begin():
@@ -215,7 +223,7 @@ def _import(folder: Path, made: Backup, url: URL) -> None:
     """Inserts all rows of a backup into PostgreSQL: the other tenants, one transaction each, then `default` and the
     keys. Only the last transaction makes them reachable. What an interrupted call left is deleted by the next one, and
     by a server."""
-    engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json)
+    engine = create_engine(url, poolclass=NullPool, json_serializer=_to_json, connect_args=connect_arguments(url))
     try:
         with engine.connect() as target:
             _check_free(target, shown(url))
@@ -523,7 +531,12 @@ def _writing(path: Path) -> Iterator[Connection]:
 def _engine(url: URL) -> Engine:
     options: dict[str, Any] = {"execution_options": {"matches": MatchCache()}}
     engine = create_engine(
-        url, poolclass=NullPool, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options
+        url,
+        poolclass=NullPool,
+        json_serializer=_to_json,
+        json_deserializer=msgspec.json.decode,
+        connect_args=connect_arguments(url),
+        **options,
     )
     if url.get_backend_name() == "sqlite":
         event.listen(engine, "connect", lambda driver, _: setattr(driver, "isolation_level", None))

@@ -41,6 +41,7 @@ from kindcast.server.store.tables import ledger, metadata
 __all__ = [
     "COMPILED",
     "Database",
+    "connect_arguments",
     "enter_schema",
     "in_schema",
     "max_connections",
@@ -345,8 +346,7 @@ class Database:
     # ── engines ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _engine(self, **options: Any) -> Engine:
-        if self.is_sqlite:
-            options["connect_args"] = {"check_same_thread": False}  # opened in one thread, used in another
+        options["connect_args"] = connect_arguments(self._url)
         options["execution_options"] = {"matches": self.matches, "compiled_cache": COMPILED}
         return create_engine(self._url, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options)
 
@@ -412,6 +412,24 @@ def normalised(url: str) -> URL:
     if parsed.get_backend_name() != "sqlite":
         raise StoreUnreadable(f"the database must be SQLite or PostgreSQL, not {parsed.get_backend_name()}")
     return parsed
+
+
+SILENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""How long a PostgreSQL that does not answer is waited for: seconds until a connection is made, seconds until one on
+which nothing comes is tested, and milliseconds for what was sent on one. By default it would be minutes."""
+
+
+def connect_arguments(url: URL) -> dict[str, Any]:
+    """Returns the arguments of the driver's `connect`. Those that the URL has win."""
+    if url.get_backend_name() == "sqlite":
+        return {"check_same_thread": False}  # opened in one thread, used in another
+    return {name: value for name, value in SILENCE.items() if name not in url.query}
 
 
 def shown(url: URL) -> str:

@@ -56,7 +56,7 @@ from kindcast.server.errors import (
 )
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
 from kindcast.server.settings import Settings
-from kindcast.server.store.database import COMPILED, TENANT_SCHEMA, normalised, schema_of_tenant
+from kindcast.server.store.database import COMPILED, TENANT_SCHEMA, connect_arguments, normalised, schema_of_tenant
 from kindcast.server.store.integrity import mark_of_keys
 
 __all__ = ["AuditEntry", "SystemStore", "Tenant"]
@@ -188,19 +188,17 @@ class SystemStore:
         url = normalised(settings.database_url)
         self.path: Path | None = None
         self._mark_of_keys: Path | None = None
-        options: dict[str, Any] = {}
         if url.get_backend_name() == "sqlite":
             self.path = Path(str(url.database)).with_suffix(".system.db")
             self._mark_of_keys = mark_of_keys(str(url.database))
             url = url.set(database=str(self.path))
-            options["connect_args"] = {"check_same_thread": False}
         self._engine: Engine = create_engine(
             url,
             poolclass=NullPool,
             json_serializer=lambda value: msgspec.json.encode(value).decode(),
             json_deserializer=msgspec.json.decode,
             execution_options={"compiled_cache": COMPILED},
-            **options,
+            connect_args=connect_arguments(url),
         )
         if self.path is not None:
             event.listen(self._engine, "connect", _prepare_sqlite)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, Select, create_engine, event, inspect, text
 
 from kindcast.server.broker import Broker
-from kindcast.server.errors import StoreInUse, StoreUnavailable
+from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import database as database_module
 from kindcast.server.store import deliveries, matches, older_matches
@@ -74,6 +75,17 @@ def test_postgresql_whole_road_and_restart(database: str, tmp_path: Path) -> Non
 
 async def _start_second(database: str, folder: Path) -> None:
     await Broker(Settings(data=folder, database=database)).start()
+
+
+def test_postgresql_that_does_not_answer_ends_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the time for a connection, which the URL may name too; not after minutes."""
+    monkeypatch.setitem(database_module.SILENCE, "connect_timeout", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://x@127.0.0.1:{silent.getsockname()[1]}/x"
+        with pytest.raises(StoreUnreadable, match="timeout expired"), running_application(tmp_path, database=url):
+            pass
+    named = database_module.normalised(f"{url}?connect_timeout=30")
+    assert "connect_timeout" not in database_module.connect_arguments(named)
 
 
 def test_postgresql_server_that_does_not_share_is_refused(

@@ -37,9 +37,10 @@ class _OutOfTime(Exception):
 
 
 class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
-    """PyLD with a time limit and one correction. PyLD expands the property of an index (`@index`) relative to the
-    vocabulary only if the document has a base, because it passes the base as the argument `vocab`. The documents of
-    events have no base."""
+    """PyLD with a time limit and two corrections for documents without a base, which those of events are. PyLD resolves
+    their relative IRIs against `http://example.org/base/`; here they stay as published. And PyLD expands the property
+    of an index (`@index`) relative to the vocabulary only if the document has a base, because it passes the base as the
+    argument `vocab`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,6 +61,8 @@ class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no t
             raise _OutOfTime
 
     def _expand_iri(self, active_ctx: Any, value: Any, base: Any = None, vocab: Any = False, **others: Any) -> Any:
+        if base == "" and "@base" not in active_ctx:
+            base = None
         return super()._expand_iri(active_ctx, value, base, vocab is True or isinstance(vocab, str), **others)
 
 

@@ -12,7 +12,7 @@ import pytest
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.changes.impact import Impact, impact_report
 from kindcast.semantic.errors import InvalidEvent
-from kindcast.semantic.events.linked_data.reader import GraphReader
+from kindcast.semantic.events.linked_data.reader import GraphReader, graph_of_expanded, unfolded
 from kindcast.semantic.events.linked_data.reference import Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Event, Node, Resource, TypedText
@@ -234,6 +234,16 @@ def test_contexts_by_relative_addresses_are_unknown() -> None:
     event, notes = GraphReader({}, EventLimits()).read(Event(document))
     assert event.data is document
     assert [note.code for note in notes] == ["unknown-context"]
+
+
+def test_relative_iris_stay_as_published_without_a_base() -> None:
+    """A published document has no address: no other base is put in its place, whichever way it is read."""
+    document = {"@context": {"to": {"@id": EX + "to", "@type": "@id"}}, "@id": "box/1", "@type": "Box", "to": "#lid"}
+    expected = {"@id": Resource("box/1"), "@type": Resource("Box"), f"<{EX}to>": Resource("#lid")}
+    assert tree(document) == expected
+    assert unfolded(graph_of_expanded(Expander({}).expanded(document)), "box/1", EventLimits()) == expected
+    based = tree({**document, "@context": [document["@context"], {"@base": "http://a.example/b/"}]})
+    assert based["@id"] == Resource("http://a.example/b/box/1")
 
 
 def test_the_keys_of_an_index_stand_under_its_property() -> None:

@@ -21,13 +21,14 @@ two vocabularies are compared like those of two versions of an ontology. docs/ma
 """
 
 import json
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.conditions.predicates import checks_of, holds_instants, is_plain_number, text_test
@@ -38,7 +39,7 @@ from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.records import local_name
 from kindcast.semantic.units.kinds import parse_dates, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration, segments_of
-from kindcast.semantic.vocabulary.contexts import context_terms
+from kindcast.semantic.vocabulary.contexts import context_terms, term_definitions
 from kindcast.semantic.vocabulary.event_types import CodeMembers, QuantityMembers
 from kindcast.semantic.vocabulary.identifiers import IdentifierPattern
 from kindcast.semantic.vocabulary.labels import Resolution
@@ -193,11 +194,7 @@ def _parts_of(key: str, operands: Any) -> Iterator[Part]:
             if isinstance(attribute, Mapping):
                 functions = (each for each in AGGREGATES if each in attribute and each != "count")
                 yield from (DatesPart(attribute[each], "number", "", each) for each in functions)
-            if (
-                isinstance(operand, Mapping)
-                and isinstance(operand.get("attribute"), str)
-                and isinstance(attribute, str)
-            ):
+            if isinstance(operand, Mapping) and any(each in operand for each in ("attribute", *AGGREGATES)):
                 yield PairPart(json.dumps({key: operands}))
             elif key not in ("=", "!=", "in") and any(isinstance(each, str) for each in several):
                 yield TextPart(json.dumps({key: operands}))
@@ -393,6 +390,17 @@ def _led_to(vocabulary: Vocabulary, touched: set[str]) -> set[str]:
     return found
 
 
+def _notations(vocabulary: Vocabulary, other: Vocabulary) -> set[tuple[str, str, str, tuple[str, ...]]]:
+    """Returns the codes of the concepts of the ontologies that `other` has in another form: the IRI, the code, the
+    property that holds it, and the schemes."""
+    return {
+        (record.iri, code, holder, tuple(sorted(record.schemes)))
+        for was, now in _pairs(other.ontologies, vocabulary.ontologies)
+        for record in _records(now)
+        for holder, code in record.notations
+    }
+
+
 def _words(record: ConceptRecord) -> set[str]:
     """Returns every text that may resolve to the concept."""
     return {text for text, _ in _readings(record)}
@@ -563,6 +571,8 @@ class Impact:
                 change.details["gone" if now.concept is None else "back"] = True
         self._judge_codes(terms, old, new)
         self._judge_patterns(terms, old, new)
+        self._judge_notations(terms, old, new)
+        self._judge_contexts(terms, old, new)
         if self.before.aliases.spelt != self.after.aliases.spelt:
             for change in terms.values():
                 how: What = "gains_words" if self.after.aliases.spelt else "loses_words"
@@ -601,6 +611,28 @@ class Impact:
                     for form in respelt[name]:
                         terms[part].note(how, f"{form}: {iri}", self.listed)
 
+    def _judge_notations(self, terms: Mapping[TermPart, Change], old: "_Anchors", new: "_Anchors") -> None:
+        """Notes the codes that concepts gain or lose in their schemes (rule 22)."""
+        notations = _notations(self.before, self.after), _notations(self.after, self.before)
+        ways: tuple[tuple[_Anchors, _Anchors, Any, What], ...]
+        ways = (
+            (old, new, notations[0] - notations[1], "loses_words"),
+            (new, old, notations[1] - notations[0], "gains_words"),
+        )
+        for these, others, coded, how in ways:
+            for iri, code in sorted({(iri, code) for iri, code, _, _ in coded}):
+                for part in _news(these, others, iri, these.reached(iri)):
+                    terms[part].note(how, f"{code}: {iri}", self.listed)
+
+    def _judge_contexts(self, terms: Mapping[TermPart, Change], old: "_Anchors", new: "_Anchors") -> None:
+        """Notes the terms of contexts that start or stop meaning a name, as types and as values."""
+        was, now = self._terms_of_contexts
+        ways: tuple[tuple[_Anchors, Any, What], ...] = (old, was - now, "loses_words"), (new, now - was, "gains_words")
+        for anchors, meant, how in ways:
+            for term, iri in sorted(meant):
+                for part in anchors.reached(iri):
+                    terms[part].note(how, term, self.listed)
+
     def _judge_patterns(self, terms: Mapping[TermPart, Change], old: "_Anchors", new: "_Anchors") -> None:
         """Notes the texts that start or stop meaning a name because an alias pattern was added or removed."""
         ways: tuple[tuple[_Anchors, Vocabulary, What], ...]
@@ -631,20 +663,45 @@ class Impact:
         return values
 
     def _judge_attribute(self, name: str, change: Change) -> None:
+        self._judge_name(name, change)
+        if name in self._derived_otherwise:
+            change.details["derived"] = True
+
+    def _judge_name(self, name: str, change: Change) -> None:
+        """Notes what changes about an attribute, except for what it is derived from."""
         for segment in dict.fromkeys((name, *segments_of(name))):
             if segment.endswith(">"):
                 self._note_respelt(segment[segment.index("<") + 1 : -1], change)
             elif ":" in segment and (spelt := self.before.spelt_out(segment)) != self.after.spelt_out(segment):
                 change.details["spelt"] = {"from": list(spelt), "to": list(self.after.spelt_out(segment))}
-            was, now = self._names_of[0].get(segment, frozenset()), self._names_of[1].get(segment, frozenset())
+            ways = zip(self._names_of, (self.before, self.after), strict=True)
+            was, now = (_counting(names, segment, vocabulary) for names, vocabulary in ways)
             for other in sorted(now - was):
                 change.note("gains_words", other, self.listed)
             for other in sorted(was - now):
                 change.note("loses_words", other, self.listed)
+            if segment in self._redefined:
+                change.details["context"] = True
         self._note_split(name, change)
         declared, declares = self.before.attributes.declaration(name), self.after.attributes.declaration(name)
         if _told(declared) != _told(declares):
             change.details["declaration"] = {"from": _told(declared), "to": _told(declares)}
+
+    @cached_property
+    def _derived_otherwise(self) -> frozenset[str]:
+        """The derived attributes that read an attribute which changes, or which may be money at other rates."""
+        found: set[str] = set()
+        for vocabulary in (self.before, self.after):
+            for each in vocabulary.derivations:  # each comes after those that it reads
+                changes = (self._is_changed(name) for name in sorted(each.reads))
+                if self._revalued or not found.isdisjoint(each.reads) or any(changes):
+                    found.add(each.attribute)
+        return frozenset(found)
+
+    def _is_changed(self, name: str) -> bool:
+        change = Change(AttributePart(name))
+        self._judge_name(name, change)
+        return bool(change)
 
     def _note_split(self, name: str, change: Change) -> None:
         """Notes the effect of added and removed envelopes on an attribute (rule 21). With a new envelope, the values
@@ -684,6 +741,7 @@ class Impact:
         schemes = (self.before.attributes, self.after.attributes)
         names = {name for each in schemes for name in (*each.declarations, *each.above, *each.synonyms)}
         names |= {text for each in schemes for one in each.declarations.values() for text, _ in one.labels}
+        names |= {f"^<{iri}>" for each in schemes for iri in each.inverses}
         found: list[dict[str, frozenset[str]]] = []
         for vocabulary, other in ((self.before, self.after), (self.after, self.before)):
             scheme = vocabulary.attributes
@@ -691,19 +749,53 @@ class Impact:
             for name in names:
                 for upper in scheme.broader(scheme.resolve(name)):
                     counted[upper].add(name)
-            for url, document in vocabulary.contexts.items():
-                if other.contexts.get(url) == document:
-                    continue
-                for term, iri in context_terms(document["@context"]):
-                    for upper in (iri, *scheme.broader(scheme.resolve(local_name(iri)))):
+            for term, iri in _context_terms(vocabulary.contexts, other.contexts):
+                for upper in scheme.broader(f"<{iri}>"):
+                    counted[upper].add(term)
+            for url in other.contexts.keys() - vocabulary.contexts.keys():  # read as plain JSON without its context
+                for term, _ in context_terms(other.contexts[url]["@context"]):
+                    for upper in scheme.broader(scheme.resolve(term)):
                         counted[upper].add(term)
             found.append({upper: frozenset(all) for upper, all in counted.items()})
         return found[0], found[1]
 
+    @cached_property
+    def _terms_of_contexts(self) -> tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]]:
+        """The terms of the contexts that change, each with its IRI, before and after the change."""
+        old, new = self.before.contexts, self.after.contexts
+        return _context_terms(old, new), _context_terms(new, old)
+
+    @cached_property
+    def _redefined(self) -> frozenset[str]:
+        """The attributes whose values are read otherwise, because a context defines a term for them otherwise."""
+        found: set[str] = set()
+        for url, document in self.before.contexts.items():
+            other = self.after.contexts.get(url, document)
+            if other != document:
+                old, new = (term_definitions(each["@context"]) for each in (document, other))
+                for term, iri in self._terms_of_contexts[0] & self._terms_of_contexts[1]:
+                    if old.get(term) != new.get(term):
+                        found.update(self.after.attributes.broader(f"<{iri}>"))
+        return frozenset(found)
+
     def _judge_unit(self, unit: str, change: Change) -> None:
         was, now = _measured(self.before, unit), _measured(self.after, unit)
+        dimensions = [str(each[0]) for each in (was, now) if each is not None]
         if was != now:
             change.details["measure"] = {"from": was, "to": now}
+        elif not self._revalued.isdisjoint(part for each in dimensions for part in CURRENCY.findall(each)):
+            change.details["compared"] = OTHER_RATES  # the currency in which the others are measured
+
+    @cached_property
+    def _revalued(self) -> frozenset[str]:
+        """The dimensions of currencies whose rates change."""
+        old, new = self.before.units.rates, self.after.units.rates
+        changed = {code for code in {*old, *new} if old.get(code) != new.get(code)}
+        return frozenset(
+            dimension
+            for code in changed
+            for dimension in (f"currency:{code}", *(each[code][0] for each in (old, new) if code in each))
+        )
 
     def _judge_word(self, text: str, change: Change) -> None:
         for what, word in self._rewritten.get(text, ()):
@@ -753,17 +845,27 @@ class Impact:
             change.details["compared"] = f"{told} with date-times"
 
     def _judge_pair(self, part: PairPart, change: Change) -> None:
-        """Notes the effect of new rules on a comparison of two attributes. Rule 9 of meaning 2: quantities and
+        """Notes the effect of other root words, concepts or rates on a comparison of two attributes, as far as its
+        declared kinds allow, and the effect of new rules. Rule 9 of meaning 2: quantities and
         date-times on both sides are no longer compared as texts. This has no effect if both attributes are declared as
         numbers, or one as a boolean. Rule 26 of meaning 3: if an attribute is declared as a date-time, dates are no
         longer compared as texts, either."""
         predicate = parse_tree(json.loads(part.predicate))
-        if self.before.meaning >= 3 or not isinstance(predicate, Comparison):
+        if not isinstance(predicate, Comparison):
             return
         scheme = self.after.attributes
         right = predicate.operand.name if isinstance(predicate.operand, AttributeRef) else ""
         found = [scheme.declaration(scheme.declared_as(name, part.array)) for name in (predicate.attribute, right)]
         kinds = [each.kind if each is not None else None for each in found]
+        has_aggregate = "(" in predicate.attribute or "(" in right
+        if self._retold and not has_aggregate and {*kinds} <= {None, "text", "concept"}:
+            change.details["compared"] = "texts with other root words"
+        elif kinds[0] == "concept" and self._values:
+            change.details["compared"] = "other concepts"
+        elif self._revalued and {*kinds} <= {None, "number"}:
+            change.details["compared"] = OTHER_RATES
+        if self.before.meaning >= 3 or has_aggregate:
+            return
         if self.before.meaning >= 2:
             if "instant" in kinds:
                 change.details["compared"] = "dates as such, not as texts"
@@ -787,6 +889,20 @@ class Impact:
             found[old.get(word, word)].append(("loses_words", word))
             found[new.get(word, word)].append(("gains_words", word))
         return dict(found)
+
+
+def _context_terms(contexts: Mapping[str, Any], others: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """Returns the terms, with their IRIs, of the contexts that are not among `others` in the same form."""
+    changed = (each for url, each in contexts.items() if others.get(url) != each)
+    return frozenset(found for each in changed for found in context_terms(each["@context"]))
+
+
+def _counting(names: Mapping[str, frozenset[str]], segment: str, vocabulary: Vocabulary) -> frozenset[str]:
+    """Returns the published names that count as a segment of an attribute, which may be a CURIE."""
+    found = names.get(segment, frozenset())
+    if ":" not in segment or segment.endswith(">"):
+        return found
+    return found.union(*(names.get(f"<{iri}>", ()) for iri in vocabulary.spelt_out(segment)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -880,6 +996,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, IdentifierPattern):
         return {"match": value.match, "as": value.form}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+CURRENCY: Final = re.compile(r"currency:[A-Z]+")
+OTHER_RATES: Final = "amounts of money at other rates"
 
 
 def _measured(vocabulary: Vocabulary, unit: str) -> list[Any] | None:
@@ -1028,6 +1148,10 @@ def _sentence(impact: Impact, part: Part) -> str:
         said.append("declared otherwise")
     if "spelt" in change.details:
         said.append("stands for another property")
+    if "derived" in change.details:
+        said.append("derived from what changes")
+    if "context" in change.details:
+        said.append("read otherwise by a context")
     if "measure" in change.details:
         said.append("measured otherwise")
     if "written" in change.details:

@@ -471,6 +471,11 @@ class Units:
         self._rates = read_rates(rates or {})
         self._scales: dict[str, Scale | None] = {}
 
+    @property
+    def rates(self) -> Rates:
+        """The value of each currency that has a rate."""
+        return self._rates
+
     def parse(self, text: str) -> Quantity | None:
         """Parses a string such as `86 degF`, `12.5kg` or `EUR 400`. Returns None if it is not a number and a known
         unit. Only a currency may come before its number.

@@ -27,6 +27,7 @@ __all__ = [
     "context_terms",
     "needed_contexts",
     "shipped_contexts",
+    "term_definitions",
     "unknown_contexts",
 ]
 
@@ -330,6 +331,11 @@ def context_terms(context: Any) -> Iterator[tuple[str, str]]:
     for term, iri in raw.items():
         if iri is not None and (found := spelt(iri, MOST_CHAIN)):
             yield term, found
+
+
+def term_definitions(context: Any) -> dict[str, Any]:
+    """Returns the definition of each term that the objects of an `@context` define, as it is written."""
+    return dict(_definitions(context))
 
 
 def _definitions(context: Any) -> Iterator[tuple[str, Any]]:

@@ -573,6 +573,10 @@ def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:
             said.append(f"{word} {_some(each[key]['listed'], each[key]['count'])}")
     if "declaration" in each:
         said.append(f"declared as {_fields(each['declaration']['to'])}, was {_fields(each['declaration']['from'])}")
+    if "derived" in each:
+        said.append("derived from what changes")
+    if "context" in each:
+        said.append("read otherwise by a context")
     if "measure" in each:
         said.append("measured otherwise")
     if "written" in each:

@@ -6,15 +6,16 @@ value that either vocabulary knows is published under both, by a matcher; there 
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.changes.difference import difference_between
-from kindcast.semantic.changes.impact import Impact, TermPart, footprint
+from kindcast.semantic.changes.impact import Impact, TermPart, footprint, impact_report
 from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.namespaces import local_name
-from kindcast.semantic.ontology.records import RelationRecord
+from kindcast.semantic.ontology.records import NOTATION, PropertyRecord, RelationRecord
 from kindcast.semantic.subscriptions.compilation import compile_expression
 
 NAMES = (*(f"http://e/{letter}" for letter in "ABCDEF"), "http://other/A")
@@ -226,3 +227,74 @@ def test_footprint_reads_what_the_compiler_writes() -> None:
     terms = {("isa", NAMES[0]), ("below", NAMES[0]), ("below", NAMES[1]), ("is", NAMES[1]), ("is", NAMES[0])}
     assert {part[:2] for part in told if len(part) == 3} == terms
     assert {part[0] for part in told if len(part) == 1} == {*"abcdefghiklmn", "m.n", "red", "blue", "kg", "USD"}
+
+
+EX = "http://e/"
+AT = "http://c/"
+SCHEME = "http://e/S"
+MASS = {"kind": "number", "unit": "kg"}
+DOUBLE = {"net": {"derived": "gross * 2"}}
+
+
+def coded(*codes: str) -> Ontology:
+    notations = tuple((NOTATION, code) for code in codes)
+    return Ontology(name="x", concepts=(ConceptRecord(iri=NAMES[0], schemes=(SCHEME,), notations=notations),))
+
+
+def properties(**inverse: str) -> Ontology:
+    known = (PropertyRecord(iri=EX + name, inverses=(EX + other,) if other else ()) for name, other in inverse.items())
+    return Ontology(name="x", properties=tuple(known))
+
+
+def context(definition: Any) -> dict[str, Any]:
+    return {"contexts": {AT: {"@context": {"v": definition, "B": NAMES[1]}}}}
+
+
+def graph(**members: Any) -> dict[str, Any]:
+    return {"@context": {"@vocab": EX}, **members}
+
+
+IN_CONTEXT = {"@context": AT, "v": 5}
+RATES = ({"rates": {"EUR": {"USD": "1"}}}, {"rates": {"EUR": {"USD": "2"}}})
+MADE = ({"attributes": DOUBLE}, {"attributes": {**DOUBLE, "gross": MASS}})
+REVERSED = graph(**{"@reverse": {"p": {"@id": "urn:x"}}})
+NAMED = ({"attributes": DOUBLE}, {"attributes": DOUBLE, "synonyms": {"brutto": "gross"}})
+WORDS: tuple[dict[str, Any], dict[str, Any]] = ({}, {"synonyms": {"HPX": "HP"}})
+
+
+@pytest.mark.parametrize(
+    ("ontologies", "declared", "asked", "event"),
+    [
+        ((coded(), coded("77")), ({}, {}), "c isa <http://e/A>", graph(c={"inScheme": SCHEME, "code": "77"})),
+        ((coded("77"), coded("7")), ({}, {}), "not c is <http://e/A>", graph(c={"inScheme": SCHEME, "code": "77"})),
+        ((properties(p=""), properties(p="q")), ({}, {}), "q exists", REVERSED),
+        ((properties(p=""), properties(p="q")), ({}, {}), "`^p` exists", REVERSED),
+        ((), RATES, "p > 15 EUR", {"p": "20 USD"}),
+        ((), RATES, "p < q", {"p": "10 EUR", "q": "15 USD"}),
+        ((), RATES, "sum(p) < max(q)", {"p": "10 EUR", "q": "15 USD"}),
+        ((), WORDS, "a = b", {"a": "HPX", "b": "HP"}),
+        ((), MADE, "net = 2 kg", {"gross": 1}),
+        ((), NAMED, "net = 2", {"brutto": 1}),
+        ((), (context(EX + "p"), context(EX + "q")), "<http://e/q> = 5", IN_CONTEXT),
+        ((), ({}, context(EX + "q")), "<http://e/q> = 5", IN_CONTEXT),
+        ((), ({}, context(EX + "q")), "v = 5", IN_CONTEXT),
+        ((), (context(EX + "q"), context({"@id": EX + "q", "@type": "@vocab"})), 'q = "B"', {"@context": AT, "v": "B"}),
+    ],
+)  # fmt: skip
+def test_impact_finds_what_changes_beside_names(
+    ontologies: tuple[Ontology, ...], declared: tuple[dict[str, Any], dict[str, Any]], asked: str, event: dict[str, Any]
+) -> None:
+    """Codes, inverse properties, rates, pairs of attributes, what is derived, and contexts."""
+    given = [ontologies[:1], ontologies[1:]]
+    before, after = (Vocabulary(each, **more) for each, more in zip(given, declared, strict=True))
+    tree = compile_expression(asked, before).tree
+    outcomes = []
+    for vocabulary in (before, after):
+        matcher = Matcher(vocabulary)
+        matcher.restore("s", tree)
+        outcomes.append(bool(matcher.match(event)))
+    impact = Impact(before, after)
+    impact.add([("s", tree), ("other", {"isa": ["y", {"iri": "urn:y"}]})])
+    assert outcomes[0] != outcomes[1]
+    assert impact.changed == ["s"]
+    assert impact_report(impact)["subscriptions"]["listed"][0]["changes"][0].partition(": ")[2]

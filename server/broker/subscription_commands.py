@@ -71,7 +71,7 @@ Tags = Collection[str] | None
 NOT_COMPILABLE = "not-compilable"
 FLAGS = frozenset(
     {NOT_COMPILABLE, "gone-concept", "gone-relation", "operator-gone", "unknown-attribute"}
-    | {"wrong-dimension", "no-order", "not-in-enumeration", "not-in-domain"}
+    | {"wrong-dimension", "no-order", "not-in-enumeration", "not-in-domain", "unreadable-constant"}
 )
 """The codes of notes that say that a part of a subscription can never hold under the active vocabulary, because
 something it uses was removed or is declared differently."""

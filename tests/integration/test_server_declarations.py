@@ -180,6 +180,15 @@ def test_schema_that_is_none_is_refused_with_pointers(client: httpx.Client) -> N
     assert [fault["pointer"] for fault in refused.json()["errors"]] == ["/properties/price/type"]
 
 
+@pytest.mark.parametrize("kind", ["version", "ip"])
+def test_declaration_that_cannot_read_a_constant_flags_its_subscription(client: httpx.Client, kind: str) -> None:
+    created = client.post("/v1/subscriptions", json={"expression": 'release = "newest"'}).json()
+    told = put(client, "attributes/release", {"kind": kind}, dry_run=True).json()
+    assert told["subscriptions"]["flagged"] == {"count": 1, "listed": [created["id"]]}
+    put(client, "attributes/release", {"kind": kind})
+    assert show(client, created).json()["flagged"] is True
+
+
 def test_declaration_that_contradicts_a_subscription_flags_it(client: httpx.Client) -> None:
     """A unit of another dimension leaves a subscription without a meaning: kept, flagged, told of, and back with the
     declaration that fits."""

@@ -56,6 +56,7 @@ __all__ = [
     "Variable",
     "aggregate_name",
     "aggregate_of",
+    "told_text",
 ]
 
 SubscriptionSlot = NewType("SubscriptionSlot", int)
@@ -388,6 +389,17 @@ class TypedText(msgspec.Struct, frozen=True, gc=False):
 
     text: str
     datatype: str
+
+
+def told_text(value: object) -> str | None:
+    """Returns the text of a published value: a text, a literal, or the IRI of a node. None for other values."""
+    if isinstance(value, Node):
+        value = value.value
+    if isinstance(value, TypedText):
+        return value.text
+    if isinstance(value, Resource):
+        return value.iri
+    return value if isinstance(value, str) else None
 
 
 class Node(dict[str, Any]):

@@ -35,7 +35,7 @@ from kindcast.semantic.flatten import (
     problem_at,
     stated_of,
 )
-from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText, Value
+from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText, Value, told_text
 from kindcast.semantic.ontology.records import local_name
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.kinds import (
@@ -481,6 +481,8 @@ LONGEST_CACHED = 1_000
 OF_CONTEXT = "ce."
 """The names of context attributes begin with it."""
 
+YEAR = "http://www.w3.org/2001/XMLSchema#gYear"
+"""The datatype of literals that are years."""
 OBJECTS = (QuantityObject, StatedCode)
 """Objects that are read as one value."""
 _StatedWithin = Callable[[str], StatedIn]
@@ -790,8 +792,8 @@ class Canonicaliser:
         sibling = declaration.unit_from.rpartition(".")[2]
         key = (id(found.around), sibling)
         if key not in known:
-            texts = ((raw, value) for raw, value in found.around.items() if isinstance(value, str))
-            units = (value for raw, value in texts if self.names(raw)[0].rpartition(".")[2] == sibling)
+            texts = ((raw, text) for raw, value in found.around.items() if (text := told_text(value)) is not None)
+            units = (text for raw, text in texts if self.names(raw)[0].rpartition(".")[2] == sibling)
             known[key] = next(units, None)
         return known[key]
 
@@ -841,9 +843,11 @@ class Canonicaliser:
         return self._read_number(name, scalar, scalar, unit, notes)
 
     def _read_typed(self, name: str, scalar: TypedText, notes: list[Note]) -> Value:
-        """Reads a literal of a graph as its text. If its datatype is a code system, also reads it as a code (rule
-        22)."""
+        """Reads a literal of a graph as its text. A year that is typed as one is also read as a date (rule 26). If the
+        datatype is a code system, the text is also read as a code (rule 22)."""
         value = self._read_string(name, scalar.text, notes)
+        if scalar.datatype == YEAR and value.dates is None:
+            value = replace(value, dates=parse_dates(scalar.text, year=True))
         coded = self._vocabulary.coded(scalar.datatype, scalar.text).candidates
         return replace(value, concepts=tuple(dict.fromkeys((*value.concepts, *coded)))) if coded else value
 

@@ -26,7 +26,7 @@ from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.canonical_events import KINDS_IN_WORDS, OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
-from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Quantity, Resource, TypedText, Value
+from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Quantity, Resource, TypedText, Value, told_text
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity, surprising_unit
 from kindcast.semantic.vocabulary.event_types import may_state
 from kindcast.semantic.vocabulary.labels import NearNames
@@ -190,15 +190,15 @@ class _Shape:
     def unit_beside(
         self, member: _Member, data: Mapping[str, Any], names: Callable[[str], tuple[str, ...]]
     ) -> str | None:
-        """Returns the unit in `data` for a number of `member`: the first text under a name that means the sibling
-        attribute."""
+        """Returns the unit in `data` for a number of `member`: the first text, or IRI of a node, under a name that
+        means the sibling attribute."""
         if member.sibling is None:
             return None
         keys = self.siblings.get(member.sibling)
         if keys is None:
             keys = tuple(each for each in self.names if names(each)[0].rpartition(".")[2] == member.sibling)
             self.siblings[member.sibling] = keys
-        return next((data[each] for each in keys if type(data[each]) is str), None)
+        return next((text for each in keys if (text := told_text(data[each])) is not None), None)
 
 
 _Group = tuple[_Shape, Mapping[str, Any], int, _Member | None, Sequence[Any]]

@@ -320,7 +320,8 @@ def _unit_beside(name: str, item: Item, world: World) -> str | None:
     if not sibling or item.around is None or isinstance(item.value, bool) or not isinstance(item.value, int | float):
         return None
     stated = (values for each, values in item.around.members.items() if _local(each) == sibling.rpartition(".")[2])
-    return next((values[0] for values in stated if len(values) == 1 and isinstance(values[0], str)), None)
+    texts = (values[0].iri if isinstance(values[0], Thing) else values[0] for values in stated if len(values) == 1)
+    return next((each for each in texts if isinstance(each, str)), None)
 
 
 def dates(text: str, *, year: bool) -> tuple[datetime, datetime] | None:

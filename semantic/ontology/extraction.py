@@ -407,7 +407,10 @@ def _remarked(statements: Statements, kinds: Mapping[str, object], properties: s
     return {
         node
         for node in told
-        if node not in kinds and node not in properties and node not in statements.types and _name(node)
+        if node not in kinds
+        and node not in properties
+        and statements.types.get(node, NO_TYPES) <= {ns.NAMED_INDIVIDUAL}
+        and _name(node)
     }
 
 

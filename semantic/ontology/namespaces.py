@@ -106,6 +106,7 @@ SHORTHAND: Final = str(_OBO_IN_OWL.shorthand)  # the name in an OBO file of a re
 
 # Types of names that are not concepts, because they describe the document and not the world
 ANNOTATION_PROPERTY: Final = str(OWL.AnnotationProperty)
+NAMED_INDIVIDUAL: Final = str(OWL.NamedIndividual)
 COLLECTION_TYPES: Final = frozenset(
     {str(SKOS.Collection), str(SKOS.OrderedCollection), "http://purl.org/iso25964/skos-thes#ConceptGroup"}
 )  # groups for display, often with the labels of the concepts in them

@@ -343,8 +343,9 @@ class Names:
 
     records: Mapping[str, ConceptRecord] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
-    _remarked: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
-    """The schemes of names without a record: a mapping file may state them for the names that it maps."""
+    _remarks: Mapping[str, tuple[str, ConceptRecord]] = field(default_factory=dict, repr=False)
+    """The remarks about names without a record, each with its ontology: a mapping file may state labels and schemes of
+    the names that it maps."""
 
     @classmethod
     def of(cls, ontologies: Iterable[Ontology]) -> "Names":
@@ -352,7 +353,7 @@ class Names:
         so."""
         records: dict[str, ConceptRecord] = {}
         origins: dict[str, str] = {}
-        remarked: dict[str, tuple[str, ...]] = {}
+        remarks: dict[str, tuple[str, ConceptRecord]] = {}
         ontologies = sorted(ontologies, key=lambda each: (each.name, each.sha256))
         for ontology in ontologies:
             for record in ontology.concepts:
@@ -368,14 +369,27 @@ class Names:
             for remark in ontology.remarks:
                 if remark.iri in records:
                     records[remark.iri] = _merged(records[remark.iri], remark)
-                elif remark.schemes:
-                    remarked[remark.iri] = (*remarked.get(remark.iri, ()), *remark.schemes)
-        return cls(records=records, origins=origins, _remarked=remarked)
+                else:
+                    origin, known = remarks.get(remark.iri, (ontology.name, remark))
+                    remarks[remark.iri] = origin, known if known is remark else _merged(known, remark)
+        return cls(records=records, origins=origins, _remarks=remarks)
+
+    def including(self, iris: Iterable[str]) -> "Names":
+        """Returns these names together with those of `iris` that have no record, but are remarked upon. They are other
+        names of known concepts, so their labels count."""
+        added = {iri: self._remarks[iri] for iri in iris if iri in self._remarks}
+        return replace(
+            self,
+            records={**self.records, **{iri: record for iri, (_, record) in added.items()}},
+            origins={**self.origins, **{iri: origin for iri, (origin, _) in added.items()}},
+        )
 
     def schemes(self, iri: str) -> tuple[str, ...]:
         """Returns the schemes in which `iri` is stated to be."""
         record = self.records.get(iri)
-        return self._remarked.get(iri, ()) if record is None else record.schemes
+        if record is None and iri in self._remarks:
+            record = self._remarks[iri][1]
+        return () if record is None else record.schemes
 
     def preference(self, iri: str) -> tuple[bool, bool, bool, bool]:
         """A sort key for the names of one concept: known, not deprecated, declared, labelled names come first."""

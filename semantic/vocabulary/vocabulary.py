@@ -214,19 +214,20 @@ class Vocabulary:
         self._roots = root_words(synonyms or {})
         self._units = Units(rates)
         self._aliases = Aliases(aliases)
-        names = self._names = Names.of(self._ontologies)
+        stated = Names.of(self._ontologies)
         self._hierarchy = Hierarchy.build(
-            names.records,
+            stated.records,
             pairs=(pair for each in self._ontologies for pair in each.edges),
             types=(pair for each in self._ontologies for pair in each.types),
             equivalences=chain(
                 (pair for each in self._ontologies for pair in each.equivalences),
-                main_forms(self._aliases, _all_names(names, self._ontologies) if self._aliases else ()),
+                main_forms(self._aliases, _all_names(stated, self._ontologies) if self._aliases else ()),
             ),
             matches=(pair for each in self._ontologies for pair in each.matches),
-            schemes=names.schemes,
-            preference=names.preference,
+            schemes=stated.schemes,
+            preference=stated.preference,
         )
+        names = self._names = stated.including(self._hierarchy.concept_of)
         self._relations = Relations.build(self._ontologies, self._hierarchy, unions)
         self._code_systems = CodeSystems(code_systems, names.records.values, self._aliases.main)
         self._contexts = {**shipped_contexts(), **(contexts or {})}
@@ -259,7 +260,7 @@ class Vocabulary:
             unions=unions,
             reading=reading,
         )
-        self._report = report(self._ontologies, names, self._hierarchy, self._relations)
+        self._report = report(self._ontologies, stated, self._hierarchy, self._relations)
         self._readings: dict[str, Resolution] = {}
         self._views: dict[frozenset[str], View | None] = {}
 
@@ -496,7 +497,7 @@ class Vocabulary:
             kept = [each for each in found.candidates if any(self.isa(each, upper) for upper in within)]
             if len(kept) == 1:
                 return found.only(kept[0], frozenset(self.iris(kept[0])))
-            kinds = [{record.kind for record in self._records(each)} for each in found.candidates]
+            kinds = [{record.kind for record in self._records(each)} - {"retired"} for each in found.candidates]
             classes = [
                 each for each, kind in zip(found.candidates, kinds, strict=True) if not kind.isdisjoint(_CLASSES)
             ]

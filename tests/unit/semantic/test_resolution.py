@@ -2,9 +2,10 @@
 
 import pytest
 
-from kindcast import InvalidSubscription, Vocabulary
+from kindcast import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.errors import Problem
 from kindcast.semantic.language import parse, to_text
+from kindcast.semantic.ontology import read
 from kindcast.semantic.subscriptions.compilation import resolve
 
 PREFIXES = b"""
@@ -205,3 +206,28 @@ def test_resolve_number_beyond_all_times_between_date_times_is_named() -> None:
     (problem,) = problems("due between [0, 1e16]", vocabulary)
     assert problem.code == "mixed-ends"
     assert "due holds date-times, but 1e+16 is not a date-time" in str(problem)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ":i a :A ; owl:sameAs :j .",
+        ":i a :A . :j owl:sameAs :i .",
+        ":i a :A ; owl:sameAs :j . :j a owl:NamedIndividual .",
+        ":i a skos:Concept ; skos:inScheme :S ; skos:broader :A . :j skos:exactMatch :i ; skos:inScheme :T .",
+    ],
+)
+def test_labels_of_another_name_of_a_concept_mean_it(said: str) -> None:
+    """Whatever else the document says of that name, and in whichever document the labels stand (rules 10 and 12)."""
+    prefixes = PREFIXES.decode().replace("<http://example.org/>", "<http://e.org/>")
+    prefixes += "@prefix skos: <http://www.w3.org/2004/02/skos/core#> . :A a owl:Class . "
+    label = ':j rdfs:label "jay" .'
+    for documents in ([said + label], [said, label]):
+        ontologies = [
+            read((prefixes + text).encode(), format="turtle", name=str(number)) for number, text in enumerate(documents)
+        ]
+        matcher = Matcher(Vocabulary.from_ontologies(ontologies))
+        matcher.add("above", "x isa A")
+        matcher.add("same", "x is jay")
+        for word in ("jay", "i"):
+            assert [match.subscription for match in matcher.match({"x": word})] == ["above", "same"]

@@ -245,6 +245,13 @@ def _based(case: Case, suites: Path) -> Any:
     return [under(each) for each in document] if isinstance(document, list) else under(document)
 
 
+class _Rootless(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
+    """PyLD without an address of its own, which it gives to documents that have none."""
+
+    def _expand_iri(self, active_ctx: Any, value: Any, base: Any = None, *given: Any, **named: Any) -> Any:
+        return super()._expand_iri(active_ctx, value, base if base or "@base" in active_ctx else None, *given, **named)
+
+
 def _reference(case: Case, suites: Path, address: str) -> Read:
     """What PyLD makes of it with the case's options and this address."""
 
@@ -258,7 +265,7 @@ def _reference(case: Case, suites: Path, address: str) -> Read:
     if "expandContext" in case.options:
         options["expandContext"] = json.loads((suites / case.options["expandContext"]).read_text("utf-8"))
     try:
-        expanded = jsonld.expand(case.document, options)
+        expanded = (jsonld.JsonLdProcessor() if address else _Rootless()).expand(case.document, options)
     except jsonld.JsonLdError as error:
         first: Any = error
         while isinstance(first.__cause__, jsonld.JsonLdError):

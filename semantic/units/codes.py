@@ -92,6 +92,7 @@ SYMBOLS = _table("""
     [in_i'Hg] inch_Hg           m[H2O] meter_H2O            cm[H2O] meter_H2O/100       mm[H2O] meter_H2O/1000
     [in_i'H2O] inch_H2O         [psi] psi                   [lbf_av] force_pound        gf force_gram
     [in_i] inch                 [ft_i] foot                 [yd_i] yard                 [mi_i] mile
+    mil revolution/6400
     [nmi_i] nautical_mile       [kn_i] knot                 [fth_i] foot*6              [mil_i] thou
     [ft_us] survey_foot         [mi_us] survey_mile         [acr_us] survey_foot^2*43560
     [acr_br] yard^2*4840        [sin_i] inch^2              [sft_i] foot^2              [syd_i] yard^2
@@ -176,7 +177,7 @@ QUDT_BINARY = ("Kibi", "Mebi", "Gibi", "Tebi", "Pebi", "Exbi")
 QUDT_ATOMS = _table("""
     M meter            IN inch            FT foot            YD yard            MI mile            MI_N nautical_mile
     MI_US survey_mile  FT_US survey_foot  ANGSTROM angstrom  AU astronomical_unit                  LY light_year
-    PARSEC parsec      MIL thou           GM gram            TONNE metric_ton   TON_Metric metric_ton
+    PARSEC parsec      MIL_Length thou    GM gram            TONNE metric_ton   TON_Metric metric_ton
     LB pound           LB_M pound         OZ ounce           GRAIN grain        CARAT carat        TON_SHORT ton
     TON_US ton         TON_LONG long_ton  TON_UK long_ton    SLUG slug          DWT pennyweight    SEC second
     MIN minute         HR hour            DAY day            WK week            YR year            SH shake
@@ -193,6 +194,7 @@ QUDT_ATOMS = _table("""
     M_H2O meter_H2O    M_HG meter_Hg      IN_HG inch_Hg      POISE poise        ST stokes          HZ hertz
     REV revolution     CYC dimensionless  BEAT dimensionless                    BREATH dimensionless
     RAD radian         SR steradian       DEG degree         ARCMIN arcminute   MIN_Angle arcminute
+    MIL revolution/6400                   MIL_Angle revolution/6400
     ARCSEC arcsecond   SEC_Angle arcsecond                   GON gon            GRAD gon           CD candela
     LM lumen           LUX lux            PHOT lux*10^4      STILB stilb        MOL mole           KAT katal
     BQ becquerel       CI curie           GRAY gray          SV sievert         RAD_R rads         REM rem
@@ -200,7 +202,8 @@ QUDT_ATOMS = _table("""
     GAL_US gallon      GAL_UK imperial_gallon                GAL_IMP imperial_gallon               QT_US quart
     PINT_US pint       QT_UK imperial_quart                  PINT_UK imperial_pint
     OZ_VOL_US fluid_ounce                 OZ_VOL_UK imperial_fluid_ounce        BBL oil_barrel
-    BBL_US_PET oil_barrel                 BU_US bushel       CUP_US cup         TSP teaspoon       TBSP tablespoon
+    BBL_US_PET oil_barrel                 BU_US bushel       CUP_US cup         CUP cup            TSP teaspoon
+    TBSP tablespoon
     KN knot            GALILEO galileo    G gravity          HP_Metric metric_horsepower
     HP_Electric electrical_horsepower     BIT bit            BYTE byte          OCTET byte         BAUD 1/second
     PERCENT percent    PERCENT_RH percent                    PERMILLE permille  PPTH permille      PPM ppm
@@ -543,7 +546,8 @@ def spellings(name: str, known: Container[str]) -> Iterator[str]:
     qudt, om = QUDT.fullmatch(name), OM.fullmatch(name)
     if qudt:
         code = qudt["local"].removeprefix("CCY_")
-        expression = code if code in CURRENCIES else _of_qudt(qudt["local"])
+        is_unit = qudt["local"] in QUDT_ATOMS and "currency" not in name and not name.startswith("cur:")
+        expression = code if code in CURRENCIES and not is_unit else _of_qudt(qudt["local"])
         if expression:
             yield expression
         elif "1.1/" in name:  # names before version 2 are words: `DegreeCelsius`

@@ -88,6 +88,10 @@ def test_measure_same_value_in_two_units_gives_the_same_double(
         (["Ohm", "ohm", "Ω", "OHM", QUDT + "OHM"], "length^2*mass/current^2/time^3"),
         (["kNm", "kN.m", "KiloN-M"], "length^2*mass/time^2"),
         (["mcd", "MilliCD"], "luminosity"),
+        (["mil", "MIL", QUDT + "MIL", QUDT + "MIL_Angle", "revolution/6400"], "angle"),
+        (["thou", "[mil_i]", QUDT + "MIL_Length"], "length"),
+        ([QUDT + "CUP", "cup", "CUP_US"], "length^3"),
+        (["CUP", QUDT + "CCY_CUP", "http://qudt.org/vocab/currency/CUP"], "currency:CUP"),
         (["Mbit/s", "Mbps", "MegaBIT-PER-SEC", "E20"], "information/time"),
     ],
 )  # fmt: skip

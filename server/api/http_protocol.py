@@ -647,7 +647,12 @@ class HttpConnection(HttpToolsProtocol):
         if self._closing:
             return
         if self.current is None or self.current.response_complete:
-            super().send_400_response(msg)
+            self.refuse(
+                _Refusal(
+                    "malformed-request",
+                    "this is not a request of HTTP/1.1: the method is unknown, or the first line or a header is wrong",
+                )
+            )
         else:  # this answer would be sent in the middle of another
             self._closing = True
             self.pipeline.clear()

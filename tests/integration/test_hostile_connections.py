@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 import pytest
 
 from kindcast.server.api import health
@@ -99,6 +100,24 @@ def test_head_beyond_a_limit_is_refused(server: str, head: bytes) -> None:
         assert said.startswith(b"HTTP/1.1 431 "), said[:200]
     said = asked(server, b"GET /" + b"p" * 9_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 431 "), said[:200]
+    assert is_alive(server)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"FOO /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/9.9\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\n",
+    ],
+    ids=["method", "version", "header"],
+)
+def test_what_is_no_http_is_answered_with_a_problem(server: str, sent: bytes) -> None:
+    """A problem document like any other, and the end of the connection."""
+    head, _, body = asked(server, sent).rpartition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in head
+    assert msgspec.json.decode(body)["type"] == "https://kindcast.dev/problems/malformed-request"
     assert is_alive(server)
 
 

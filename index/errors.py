@@ -12,7 +12,9 @@ Only errors of the caller and invalid files raise. No engine fails for a well-fo
         └── OtherGraph       it was made under another concept graph
 """
 
+import copyreg
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "DamagedIndex",
@@ -28,6 +30,10 @@ __all__ = [
 
 class IndexingError(Exception):
     """The index was used wrongly."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickling and copying keep everything: Python's own way would pass the text alone to `__init__`."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class UnknownRow(IndexingError):

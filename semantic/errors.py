@@ -21,6 +21,7 @@ SemanticError
 The errors of the index that callers of this package may see are exported, too: IndexFull, IndexingError, UnusableIndex.
 """
 
+import copyreg
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,6 +103,10 @@ def property_in_words(name: str, told: Mapping[str, Any] | None) -> str:
 
 class SemanticError(Exception):
     """Something is wrong with an ontology, an event or a subscription."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickling and copying keep everything: Python's own way would pass the text alone to `__init__`."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class OntologyError(SemanticError):

@@ -587,6 +587,12 @@ def read_plain(
 def _columns(columns: Any) -> dict[str, Any]:
     """Returns the columns by name: numpy arrays of numbers and dates, Arrow arrays, and lists."""
     if not isinstance(columns, Mapping):
+        if not hasattr(columns, "column_names"):
+            hint = ": use pyarrow.Table.from_pandas" if hasattr(columns, "to_dict") else ""
+            raise TypeError(
+                "a table of events is a pyarrow.Table, or a mapping from attribute to values, not "
+                f"{type(columns).__name__}{hint}"
+            )
         columns = {name: columns.column(name) for name in columns.column_names}
     found: dict[str, Any] = {}
     for name, cells in columns.items():

@@ -475,6 +475,10 @@ class Matcher:
         Raises `kindcast.index.errors.UnknownEngine` if `engine` is not in `kindcast.index.registry.ENGINES`,
         `UnknownPlanner` if `planner` is not in `kindcast.semantic.planner.PLANNERS`, and `InvalidDeclaration` if two
         operators have the same name."""
+        if not isinstance(vocabulary, Vocabulary):
+            raise TypeError(
+                f"a matcher needs a Vocabulary, not {type(vocabulary).__name__}: Vocabulary.from_files reads files"
+            )
         self.vocabulary = vocabulary
         self.engine_name = engine
         self._limits = limits

@@ -297,6 +297,8 @@ class Vocabulary:
 
         Raises OntologyError, UnsupportedFormat, UnknownRelation, ReasonerUnavailable, InvalidDeclaration.
         """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"the document must be bytes, not {type(data).__name__}: from_files reads files")
         from kindcast.semantic.ontology import read  # the parsers: a vocabulary that was read before needs none
 
         ontology = read(data, format=format, name=name, limits=limits, reason=reason, relations=relations)

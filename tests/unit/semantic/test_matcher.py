@@ -1,5 +1,7 @@
 """The matcher decides as docs/matching-semantics.md says, for every engine, by dict, batch and table."""
 
+import copy
+import pickle
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
-from kindcast.index.errors import UnknownEngine
+from kindcast.index.errors import IndexFull, UnknownEngine
 from kindcast.index.registry import ENGINES
 from kindcast.semantic.errors import DuplicateSubscription, UnknownSubscription
 from kindcast.semantic.matching import MatchTable
@@ -42,6 +44,28 @@ def vocabulary() -> Vocabulary:
 @pytest.fixture(params=sorted(ENGINES))
 def matcher(request: pytest.FixtureRequest, vocabulary: Vocabulary) -> Matcher:
     return Matcher(vocabulary, engine=request.param)
+
+
+def test_errors_can_be_sent_to_another_process(vocabulary: Vocabulary) -> None:
+    """And copied: the sentences and the problems stay."""
+    with pytest.raises(InvalidSubscription) as wrong:
+        Matcher(vocabulary).add("s", "t isa Lapptop")
+    with pytest.raises(InvalidEvent) as event:
+        Matcher(vocabulary).match({"n": float("nan")})
+    for error in (wrong.value, event.value, IndexFull(5), UnknownSubscription("s")):
+        for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_arguments_of_another_type_are_named(vocabulary: Vocabulary) -> None:
+    """With what to write instead."""
+    with pytest.raises(TypeError, match=r"needs a Vocabulary, not str: Vocabulary\.from_files"):
+        Matcher("shop.ttl")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="must be bytes, not str"):
+        Vocabulary.from_bytes(TURTLE.decode())  # type: ignore[arg-type]
+    for table in (None, [{"n": 1}], "n"):
+        with pytest.raises(TypeError, match=f"a mapping from attribute to values, not {type(table).__name__}"):
+            Matcher(vocabulary).match_table(table)
 
 
 def matched(matcher: Matcher, text: str, data: Any) -> bool:

@@ -36,6 +36,7 @@ from kindcast.server.cli import (
 from kindcast.server.cli.connection import add_key_options
 from kindcast.server.cli.output import WIDTH, CommandFailed, Commands, InExpression, page, print_json_error
 from kindcast.server.client import ProblemError, UnexpectedAnswer
+from kindcast.server.client.problem_error import UnusableArgument
 
 __all__ = ["FAILED", "INTERRUPTED", "application", "main"]
 
@@ -45,7 +46,10 @@ INTERRUPTED = 130
 BROKEN = re.compile("[\ud800-\udfff]")
 """The characters that Python puts in place of bytes of an argument that are not valid text."""
 
-FAILURES = (CommandFailed, InExpression, ProblemError, UnexpectedAnswer, SemanticError, IndexingError, OSError)
+FAILURES = (
+    *(CommandFailed, InExpression, ProblemError, UnexpectedAnswer, UnusableArgument),
+    *(SemanticError, IndexingError, OSError),
+)
 """Errors that are shown as messages. Any other exception is a bug and keeps its traceback."""
 
 application = typer.Typer(

@@ -4,11 +4,13 @@ descriptions."""
 import functools
 import inspect
 import math
+import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_args, overload
 from urllib.parse import quote
 from uuid import uuid4
@@ -17,7 +19,7 @@ import httpx
 import msgspec
 
 from kindcast.server import answers
-from kindcast.server.client.problem_error import Json, ProblemError, UnexpectedAnswer
+from kindcast.server.client.problem_error import Json, ProblemError, UnexpectedAnswer, UnusableArgument
 
 __all__ = [
     "RETRY_SECONDS",
@@ -29,12 +31,15 @@ __all__ = [
     "ProblemError",
     "ServerUnreachable",
     "UnexpectedAnswer",
+    "UnusableArgument",
     "check_download",
+    "check_stream",
     "described",
     "path_of",
     "problem",
     "reaching",
     "read_answer",
+    "sendable",
 ]
 
 
@@ -128,7 +133,7 @@ class Call(Generic[T]):
         """Returns the keyword arguments of httpx's `request` except the URL, with the `headers` of every call."""
         return {
             "params": dict(self.params),
-            "headers": {**headers, **self.headers},
+            "headers": sendable({**headers, **self.headers}),
             "content": self.content,
             "timeout": self.timeout,
         }
@@ -195,7 +200,7 @@ def get(path: str, **params: Any) -> Call[Any]:
 
 def post(path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> Call[Any]:
     """Returns a POST of JSON (of no body if `body` is None) whose answer is an object."""
-    content = None if body is None else msgspec.json.encode(body)
+    content = None if body is None else as_json(body)
     kind = {} if body is None else {"Content-Type": "application/json"}
     return Call(method="POST", path=path, read=_same, headers={**kind, **(headers or {})}, content=content)
 
@@ -214,10 +219,32 @@ def _attribute(name: str, value: object) -> str:
 def path_of(*segments: str) -> str:
     """Returns a path below /v1, with each segment quoted.
 
+    Raises `UnusableArgument` for a name that would lead to another path.
+
     >>> path_of("ontologies", "a/b")
     '/v1/ontologies/a%2Fb'
     """
-    return "/v1/" + "/".join(quote(str(segment), safe="") for segment in segments)
+    names = [str(segment) for segment in segments]
+    for name in names:
+        if name in ("", ".", ".."):
+            raise UnusableArgument(f"{name!r} is neither an id nor a name" if name else "the id or name is empty")
+    return "/v1/" + "/".join(quote(name, safe="") for name in names)
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def sendable(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the headers of a request. Raises `UnusableArgument` for one that HTTP does not allow."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise UnusableArgument(f"{name!r} is not the name of a header: write letters, digits and hyphens")
+        if not (value.isascii() and value.isprintable() and value.strip() == value):
+            raise UnusableArgument(
+                f"the value of the header {name} is not sendable: it begins or ends with a space, or has a character "
+                "that is not visible ASCII"
+            )
+    return headers
 
 
 def present(**fields: Any) -> Json:
@@ -246,26 +273,49 @@ def check_download(answer: httpx.Response) -> None:
         raise _unexpected(answer)
 
 
-def _unexpected(answer: httpx.Response) -> UnexpectedAnswer:
+def check_stream(answer: httpx.Response) -> None:
+    """Checks the head of an answer that should be a stream. Raises `UnexpectedAnswer` for anything else."""
+    if answer.is_redirect or not answer.headers.get("content-type", "").startswith("text/event-stream"):
+        raise _unexpected(answer, "a stream of events")
+
+
+def _unexpected(answer: httpx.Response, wanted: str = "JSON") -> UnexpectedAnswer:
     kind = answer.headers.get("content-type", "no media type")
     return UnexpectedAnswer(
-        f"{answer.request.method} {answer.url} answered {answer.status_code} with {kind} instead of JSON: is there a "
-        "kindcast server at this address?"
+        f"{answer.request.method} {answer.url} answered {answer.status_code} with {kind} instead of {wanted}: is there "
+        "a kindcast server at this address?"
     )
 
 
 def as_json(value: Any) -> bytes:
-    """Returns `value` as JSON. Raises `ValueError` for NaN and infinity, which JSON does not have and which would
-    become null."""
-    text = msgspec.json.encode(value)
-    if b"null" in text and (place := _not_finite(value, "")) is not None:
-        raise ValueError(f"{place or 'the value'} is NaN or infinite, which JSON does not allow: leave it out")
+    """Returns `value` as JSON, as the matcher reads it: a `Decimal` is a number, and so are those of numpy. Raises
+    `UnusableArgument` for NaN and infinity, which JSON does not have and which would become null, and `TypeError` for
+    what has no form in JSON."""
+    text = _JSON.encode(value)
+    if any(each in text for each in _SUSPECT) and (place := _not_finite(value, "")) is not None:
+        raise UnusableArgument(f"{place or 'the value'} is NaN or infinite, which JSON does not allow: leave it out")
     return text
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of numpy or pandas, or a text of a class of its own, as one of Python. Raises `TypeError`."""
+    from kindcast.semantic.flatten import as_json as converted  # it needs numpy, which most clients do not
+
+    plain = str(value) if isinstance(value, str) else converted(value)
+    if plain is value:
+        raise TypeError(f"a {type(value).__name__} is not a JSON value")
+    return plain
+
+
+_JSON = msgspec.json.Encoder(enc_hook=_plain, decimal_format="number")
+_SUSPECT = (b"null", b"NaN", b"Infinity")
 
 
 def _not_finite(value: Any, place: str) -> str | None:
     """Returns the place of such a number in `value`."""
-    if isinstance(value, float):
+    if type(value).__module__ == "numpy":
+        value = value.tolist()
+    if isinstance(value, float | Decimal):
         return None if math.isfinite(value) else place
     items: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, Mapping):
@@ -813,7 +863,7 @@ class Calls(VocabularyCalls, OperatorCalls):
                 raise TypeError(f"a CloudEvent has its own attributes: put {', '.join(context)} into it")
             headers = {}
         else:
-            events = list(events)
+            events = _several(events)
             kind = "application/x-ndjson"
             content = b"".join(as_json(event) + b"\n" for event in events)
             headers = {"Idempotency-Key": str(uuid4())}
@@ -850,7 +900,7 @@ class Calls(VocabularyCalls, OperatorCalls):
     def match(self, events: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Call[answers.Matched]:
         """The subscriptions that would match, with their bindings. Nothing is stored."""
         one = isinstance(events, Mapping)
-        call = post(path_of("match"), {"event": events} if one else {"events": list(events)})
+        call = post(path_of("match"), {"event": events} if one else {"events": _several(events)})
         return replace(call, repeatable=True)
 
     @described
@@ -903,6 +953,13 @@ class Calls(VocabularyCalls, OperatorCalls):
         """The header that a change of this subscription needs, if the ticket is known."""
         known = ticket or self.tickets.get(id)
         return {} if known is None else {"Kindcast-Ticket": known}
+
+
+def _several(events: Any) -> list[Any]:
+    """Returns several events. Raises `TypeError` for what cannot be events, such as their text."""
+    if isinstance(events, str | bytes) or not isinstance(events, Iterable):
+        raise TypeError(f"an event is a mapping, and several are an iterable of mappings, not {type(events).__name__}")
+    return list(events)
 
 
 _PLAIN = "!#$&'()*+,/:;=?@[]~"

@@ -23,13 +23,16 @@ from kindcast.server.client.calls import (
     Attempts,
     Call,
     Calls,
+    ServerUnreachable,
     check_download,
+    check_stream,
     path_of,
     problem,
     reaching,
     read_answer,
+    sendable,
 )
-from kindcast.server.client.problem_error import ProblemError
+from kindcast.server.client.problem_error import ProblemError, UnusableArgument
 
 __all__ = ["AsyncClient", "Client", "StreamReader"]
 
@@ -155,6 +158,9 @@ STREAM_TIMEOUT_SECONDS = 45.0
 
 _PASSING = frozenset({408, 425, 429})
 
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+"""Each stream occupies a connection as long as it is open. With a limit, all other calls would wait for the streams."""
+
 T = TypeVar("T")
 
 
@@ -224,7 +230,8 @@ class Client(Calls):
         """Yields messages as they arrive, without end. A broken connection is reopened at the last cursor.
 
         Ends when the subscription expires. Raises `ProblemError` if the subscription is deleted (404), if the server
-        refuses permanently, and if the next event is damaged.
+        refuses permanently, and if the next event is damaged; `UnexpectedAnswer` if another program answers; and
+        `ServerUnreachable` if the certificate of the server is not trusted.
         """
         reader = StreamReader(after)
         while not reader.ended:
@@ -235,8 +242,8 @@ class Client(Calls):
                     if _accepted(answer, reader):
                         for chunk in answer.iter_bytes():
                             yield from reader.feed(chunk)
-            except httpx.TransportError:
-                pass  # the server stopped, or is not back yet
+            except httpx.TransportError as error:
+                _check_passing(error, self.server)
             if not reader.ended:
                 time.sleep(reader.pause())
 
@@ -316,8 +323,8 @@ class AsyncClient(Calls):
                         async for chunk in answer.aiter_bytes():
                             for message in reader.feed(chunk):
                                 yield message
-            except httpx.TransportError:
-                pass  # the server stopped, or is not back yet
+            except httpx.TransportError as error:
+                _check_passing(error, self.server)
             if not reader.ended:
                 await asyncio.sleep(reader.pause())
 
@@ -335,10 +342,10 @@ def _checked(server: str) -> str:
 
 
 def _credentials(key: str | None, tenant: str | None) -> dict[str, str]:
-    """Returns the headers that identify the sender. Raises ValueError."""
-    key = key or os.environ.get("KINDCAST_KEY")
-    if key and not (key.isascii() and key.isprintable()):
-        raise ValueError("the key has a character that is not ASCII: copy the key again")
+    """Returns the headers that identify the sender. Raises `UnusableArgument`."""
+    key = (key or os.environ.get("KINDCAST_KEY", "")).strip()  # files end with a line feed
+    if not (key.isascii() and key.isprintable()):
+        raise UnusableArgument("the key has a character that keys never have: copy the key again")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return headers | ({"Kindcast-Tenant": tenant} if tenant else {})
 
@@ -353,7 +360,8 @@ def _connecting(server: str, ca: str | None) -> dict[str, Any]:
     """Returns the arguments of an `httpx` client for the server. Raises OSError if the authorities cannot be read."""
     trust_env = not _is_here(server)
     ca = ca or os.environ.get("KINDCAST_CA")
-    return {"trust_env": trust_env, "verify": _authorities(trust_env) if ca is None else _authorities_of(ca)}
+    verify = _authorities(trust_env) if ca is None else _authorities_of(ca)
+    return {"trust_env": trust_env, "verify": verify, "limits": LIMITS}
 
 
 @cache
@@ -375,12 +383,18 @@ def _path(id: str) -> str:
 
 def _arguments(reader: StreamReader, headers: Mapping[str, str]) -> dict[str, Any]:
     timeout = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
-    return {"headers": {**headers, **reader.headers()}, "timeout": timeout}
+    return {"headers": sendable({**headers, **reader.headers()}), "timeout": timeout}
+
+
+def _check_passing(error: httpx.TransportError, server: str) -> None:
+    """Raises `ServerUnreachable` if connecting again is useless. Otherwise the server stopped, or is not back yet."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        raise ServerUnreachable(f"the certificate of {server} is not trusted: {error}") from error
 
 
 def _accepted(answer: httpx.Response, reader: StreamReader) -> bool:
-    """Whether a stream follows. Raises `ProblemError` if asking again is useless. Temporary answers (the server is
-    starting or overloaded) count as a broken connection."""
+    """Whether a stream follows. Raises `ProblemError` or `UnexpectedAnswer` if asking again is useless. Temporary
+    answers (the server is starting or overloaded) count as a broken connection."""
     if answer.status_code in _PASSING or answer.is_server_error:
         return False
     if answer.is_error:
@@ -388,5 +402,6 @@ def _accepted(answer: httpx.Response, reader: StreamReader) -> bool:
     if answer.status_code == httpx.codes.NO_CONTENT:
         reader.ended = True
         return False
+    check_stream(answer)
     reader.connected()
     return True

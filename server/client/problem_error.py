@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Json", "ProblemError", "UnexpectedAnswer"]
+__all__ = ["Json", "ProblemError", "UnexpectedAnswer", "UnusableArgument"]
 
 Json = dict[str, Any]
 
@@ -16,7 +16,8 @@ class ProblemError(Exception):
         self, status: int, type: str, title: str, detail: str, errors: list[Json], document: Mapping[str, Any]
     ) -> None:
         lines = [f"{status} {title}: {detail}" if detail else f"{status} {title}"]
-        lines += [f"  {_place(error)}{error.get('detail', '')}" for error in errors]
+        said = [(_place(error), str(error.get("detail", ""))) for error in errors]
+        lines += [f"  {place}{fault}" for place, fault in said if fault not in detail]  # it often repeats the first
         super().__init__("\n".join(lines))
         self.status = status
         self.type = type
@@ -24,6 +25,10 @@ class ProblemError(Exception):
         self.detail = detail
         self.errors = errors
         self.document = document
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickling and copying keep everything: Python's own way would pass the text alone to `__init__`."""
+        return type(self), (self.status, self.type, self.title, self.detail, self.errors, self.document)
 
     @classmethod
     def of(cls, told: Mapping[str, Any], status: int = 500, reason: str = "") -> "ProblemError":
@@ -41,6 +46,10 @@ class ProblemError(Exception):
 class UnexpectedAnswer(ValueError):
     """The answer is not from a kindcast server: another program listens at the address, or a proxy is in front of
     it."""
+
+
+class UnusableArgument(ValueError):
+    """An argument of a call cannot be sent. Nothing was sent."""
 
 
 def _place(error: Json) -> str:

@@ -42,6 +42,26 @@ def test_client_command_without_a_server_says_how_to_start_one(
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("status", "--tenant", "größe"), "the header Kindcast-Tenant is not sendable"),
+        (("status", "--key", "gréen"), "the key has a character that keys never have"),
+        (("subscriptions", "pause", "sub_1", "--ticket", "a b "), "the header Kindcast-Ticket is not sendable"),
+        (("subscriptions", "show", ""), "the id or name is empty"),
+        (("matches", ".."), "'..' is neither an id nor a name"),
+    ],
+)
+def test_client_command_says_what_cannot_be_sent(
+    kindcast: Kindcast, shop_server: str, arguments: tuple[str, ...], said: str
+) -> None:
+    """Not that no server answers, and no traceback."""
+    ran = kindcast(*arguments)
+    assert ran.status == 1
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
 def test_client_command_with_an_address_that_is_none_says_what_one_looks_like(kindcast: Kindcast) -> None:
     """A forgotten http:// is a common slip."""
     ran = kindcast("ontology", "list", "--server", "localhost:8080")

@@ -1,23 +1,29 @@
 """The client against a real server: both senders, every call, problems, and streams that survive a restart."""
 
 import asyncio
+import copy
 import inspect
+import pickle
 import pydoc
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from kindcast import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable, UnexpectedAnswer
 from kindcast.server.answers import MessagePage
 from kindcast.server.client.calls import Calls, described
+from tests.harness.certificates import Authority
 from tests.harness.ports import free_port
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
@@ -174,13 +180,131 @@ def test_client_says_what_is_wrong_with_what_it_was_given(client: Client) -> Non
     """Before anything is sent, in words; an id that is no text is looked up as it is written."""
     with pytest.raises(httpx.UnsupportedProtocol, match="not 'localhost:8080'"):
         Client("localhost:8080")
-    with pytest.raises(ValueError, match="is not ASCII"):
+    with pytest.raises(ValueError, match="a character that keys never have"):
         AsyncClient(key="kindcast_é")
     with pytest.raises(ValueError, match=r"seller\.ratings\.1 is NaN or infinite"):
         client.publish({"price": None, "seller": {"ratings": [1.0, float("nan")]}})
     assert client.publish({"price": None})["accepted"] == 1
     with pytest.raises(ProblemError, match="404"):
         client.subscription(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda client: client.unsubscribe(""), "the id or name is empty"),
+        (lambda client: client.pull(".."), "'..' is neither an id nor a name"),
+        (lambda client: client.delete_ontology("."), "'.' is neither an id nor a name"),
+        (lambda client: client.renew("sub_1", ticket="é"), "header Kindcast-Ticket is not sendable"),
+        (lambda client: client.pause("sub_1", ticket="a\nb"), "the header Kindcast-Ticket is not sendable"),
+        (lambda client: next(client.listen("sub_1", after="ü")), "the header Last-Event-ID is not sendable"),
+        (lambda client: client.publish({"n": 1}, **{"a b": "c"}), "'ce-a b' is not the name of a header"),
+        (lambda client: client.subscribe("n = 1", ttl_seconds=float("nan")), "ttl_seconds is NaN"),
+        (lambda client: client.match([{"n": float("inf")}]), "events.0.n is NaN or infinite"),
+        (lambda client: client.publish({"n": np.array([1.0, np.nan])}), "n.1 is NaN or infinite"),
+        (lambda client: client.publish({"n": Decimal("NaN")}), "n is NaN or infinite"),
+    ],
+)
+def test_client_refuses_what_cannot_be_sent(call: Callable[[Client], object], said: str) -> None:
+    """At once, and without a request to another address: nobody listens here."""
+    with Client("http://127.0.0.1:9") as client, pytest.raises(ValueError, match=re.escape(said)):
+        call(client)
+
+
+@pytest.mark.parametrize("events", [None, '{"n": 1}', b'{"n": 2}', 5])
+def test_client_takes_events_and_not_their_text(events: Any) -> None:
+    with Client("http://127.0.0.1:9") as client:
+        for call in (client.publish, client.match):
+            with pytest.raises(TypeError, match=f"not {type(events).__name__}"):
+                call(events)
+
+
+def test_client_says_who_it_is_also_with_a_key_from_a_file(client: Client, url: str) -> None:
+    """Files end with a line feed."""
+    key = client.create_key("admin")["key"]
+    with Client(url, key=f"{key}\n") as known:
+        assert known.who_am_i()["role"] == "admin"
+
+
+def test_client_publishes_values_as_the_matcher_reads_them(client: Client) -> None:
+    """Those of numpy, and decimals, which are numbers and not texts."""
+    client.subscribe("price <= 400 and made < 2026-02-01")
+    day = np.datetime64("2026-01-31")
+    for price in (350, Decimal("350.5"), np.float32(350.5), np.int64(350), np.array([350, 900])):
+        assert client.publish({"price": price, "made": day})["matched"] == 1, price
+    with pytest.raises(TypeError, match="a object is not a JSON value"):
+        client.publish({"price": object()})
+
+
+def test_errors_of_the_client_can_be_sent_to_another_process(client: Client) -> None:
+    """And copied: everything stays."""
+    with pytest.raises(ProblemError) as raised:
+        client.subscribe("price <")
+    for again in (pickle.loads(pickle.dumps(raised.value)), copy.copy(raised.value)):
+        assert (str(again), vars(again)) == (str(raised.value), vars(raised.value))
+
+
+def test_problem_is_told_once() -> None:
+    """The detail of an answer often is that of its only fault."""
+    [fault, other] = [{"pointer": "/n", "detail": "unknown member"}, {"detail": "too long"}]
+    told = ProblemError.of(
+        {"status": 422, "title": "Invalid", "detail": "/n: unknown member", "errors": [fault, other]}
+    )
+    assert str(told) == "422 Invalid: /n: unknown member\n  too long"
+
+
+def test_open_streams_leave_room_for_other_calls(url: str) -> None:
+    """However many they are: each occupies a connection."""
+
+    async def road() -> set[int]:
+        async with AsyncClient(url) as client, asyncio.TaskGroup() as group:
+            ids = [(await client.subscribe("n exists"))["id"] for _ in range(110)]
+            begun = [asyncio.Event() for _ in ids]
+
+            async def first(id: str, open: asyncio.Event) -> str:
+                async with aclosing(client.listen(id, after="0")) as messages:
+                    await anext(messages)
+                    open.set()
+                    return (await anext(messages))["cursor"]
+
+            await client.publish({"n": 1})
+            waiting = [group.create_task(first(*each)) for each in zip(ids, begun, strict=True)]
+            for each in begun:
+                await each.wait()
+            await client.publish({"n": 2})
+        return {int(each.result()) for each in waiting}
+
+    assert asyncio.run(asyncio.wait_for(road(), 60)) == {2}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, html="<html>"),
+        httpx.Response(302, headers={"location": "/login"}),
+        httpx.Response(200, json={"hello": 1}),
+    ],
+    ids=["page", "redirect", "another API"],
+)
+def test_listen_to_another_program_ends(answer: httpx.Response) -> None:
+    """It would be asked again for ever, and nothing would be heard of it."""
+    http = httpx.Client(transport=httpx.MockTransport(lambda request: answer))
+    with (
+        Client("http://elsewhere.test", http=http) as client,
+        pytest.raises(UnexpectedAnswer, match="instead of a stream"),
+    ):
+        next(client.listen("sub_1"))
+
+
+def test_listen_to_a_server_that_is_not_trusted_ends(tmp_path: Path) -> None:
+    """Another try would not trust it either."""
+    certificate, key = Authority(tmp_path).issue(tmp_path)
+    with (
+        running_app(tmp_path / "data", tls_certificate=certificate, tls_key=key) as url,
+        Client(url) as client,
+        pytest.raises(ServerUnreachable, match="is not trusted"),
+    ):
+        next(client.listen("sub_1"))
 
 
 def test_another_program_at_the_address_is_told() -> None:

@@ -277,7 +277,7 @@ def _follow(
 
     after = _kept(client, id, after)
     messages = client.listen(id, after=after) if wait is None else _while_they_come(client, id, after, wait)
-    found = write_messages(itertools.islice(messages, count), form, columns, acknowledge)
+    found = write_messages(_first(messages, count), form, columns, acknowledge)
     if wait is None and found != count:
         output.hint(f"{id} has expired: no more messages come until it is renewed")
 
@@ -296,9 +296,14 @@ def matches(
     """Show the messages of a subscription that the server still has, oldest first. Nothing is acknowledged."""
     form = chosen(format, json)
     with connected(server) as client:
-        count = write_messages(itertools.islice(_stored(client, id, after), limit), form, columns)
+        count = write_messages(_first(_stored(client, id, after), limit), form, columns)
     if form is Format.LINE and not count:
         output.hint("No stored event matched it." if after == "0" else f"No stored match comes after {after}.")
+
+
+def _first(messages: Iterator[Mapping[str, Any]], count: int | None) -> Iterator[Mapping[str, Any]]:
+    """Returns the first messages: all if `count` is None."""
+    return itertools.islice(messages, count if count is None else min(count, sys.maxsize))
 
 
 def _stored(client: "Client", id: str, after: str | None) -> Iterator[Mapping[str, Any]]:

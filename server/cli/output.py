@@ -9,15 +9,16 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
@@ -88,17 +89,17 @@ def print_json_error(value: Any) -> None:
 
 def paragraph(text: str, style: str = "") -> None:
     """Writes a line to standard output."""
-    screen().print(Text(_harmless(text), style=style), soft_wrap=True)
+    screen().print(Text(text, style=style), soft_wrap=True)
 
 
 def hint(text: str) -> None:
     """Writes what to do next to standard error, for people."""
-    errors().print(Text(_harmless(text), style="dim"), soft_wrap=True)
+    errors().print(Text(text, style="dim"), soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """Writes a warning, which does not stop the command, to standard error."""
-    errors().print(Text.assemble(("note: ", "yellow"), _harmless(text)), soft_wrap=True)
+    errors().print(Text.assemble(("note: ", "yellow"), text), soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
@@ -107,7 +108,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
     for column in columns:
         shown.add_column(column, overflow="fold")
     for row in rows:
-        shown.add_row(*(cell if isinstance(cell, Text) else Text(_harmless(cell)) for cell in row))
+        shown.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     screen().print(shown)
 
 
@@ -144,8 +145,17 @@ def ago(moment: str | float | None, now: datetime | None = None) -> str:
     return f"in {told}" if seconds > 0 else f"{told} ago"
 
 
+class _Console(Console):
+    """Shows no control characters but its own: others choose the names and values that it shows, and a terminal may
+    obey them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else _harmless(text), style, control)
+
+
 def _harmless(text: str) -> str:
-    """Returns a text without control characters, which a terminal may obey: others choose the names that it shows.
+    """Returns a text without control characters.
 
     >>> _harmless("a\\x1b[2J\\nb")
     'a\ufffd[2J\\nb'
@@ -158,7 +168,7 @@ _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(co
 
 def _console(stream: Any) -> Console:
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(
+    return _Console(
         file=stream, width=width, highlight=False, markup=False, emoji=False, force_interactive=stream.isatty()
     )
 

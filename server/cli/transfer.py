@@ -233,6 +233,8 @@ def _opened(to: Path | None, private: bool) -> Iterator[IO[str]]:
     if to is None:
         yield sys.stdout
         return
+    if not to.name:
+        raise CommandFailed("--output is not a file: write its name, or leave --output out for standard output")
     beside = to.with_name(to.name + ".part")
     try:
         if private:

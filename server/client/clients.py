@@ -341,13 +341,13 @@ def _checked(server: str) -> str:
     return server.rstrip("/")
 
 
-def _credentials(key: str | None, tenant: str | None) -> dict[str, str]:
+def _credentials(key: str | None, tenant: str | None) -> Mapping[str, str]:
     """Returns the headers that identify the sender. Raises `UnusableArgument`."""
     key = (key or os.environ.get("KINDCAST_KEY", "")).strip()  # files end with a line feed
     if not (key.isascii() and key.isprintable()):
         raise UnusableArgument("the key has a character that keys never have: copy the key again")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return headers | ({"Kindcast-Tenant": tenant} if tenant else {})
+    return sendable(headers | ({"Kindcast-Tenant": tenant} if tenant else {}))
 
 
 def _is_here(server: str) -> bool:

@@ -49,6 +49,7 @@ def test_client_command_without_a_server_says_how_to_start_one(
         (("status", "--key", "gréen"), "the key has a character that keys never have"),
         (("subscriptions", "pause", "sub_1", "--ticket", "a b "), "the header Kindcast-Ticket is not sendable"),
         (("subscriptions", "show", ""), "the id or name is empty"),
+        (("subscriptions", "export", "--tenant", "ü"), "the header Kindcast-Tenant is not sendable"),
         (("matches", ".."), "'..' is neither an id nor a name"),
     ],
 )
@@ -60,6 +61,30 @@ def test_client_command_says_what_cannot_be_sent(
     assert ran.status == 1
     assert said in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_command_shows_no_control_characters_of_publishers(kindcast: Kindcast, shop_server: str) -> None:
+    """A terminal would obey them."""
+    id = kindcast("subscribe", "coloured exists", "--quiet").out.strip()
+    event = kindcast("publish", r'{"coloured": "a\u001b[31mb\u009b2Jc"}', "--json").json["events"][0]
+    shown = kindcast("why", str(event["sequence"]), id).out + kindcast("matches", id).out + kindcast("events").out
+    assert "published a\ufffd[31mb\ufffd2Jc" in shown
+    assert not {"\x1b", "\x9b"} & set(shown)
+
+
+def test_limit_of_matches_may_be_any_number(kindcast: Kindcast, shop_server: str) -> None:
+    id = kindcast("subscribe", "limited exists", "--quiet").out.strip()
+    kindcast("publish", '{"limited": 1}')
+    ran = kindcast("matches", id, "--limit", str(10**30))
+    assert (ran.status, ran.out.count("limited")) == (0, 1)
+
+
+def test_export_without_a_name_of_the_file_says_so(kindcast: Kindcast, shop_server: str) -> None:
+    """A variable of the shell that is not set."""
+    for command in ("subscriptions", "archive"):
+        ran = kindcast(command, "export", "--output", "")
+        assert ran.status == 1
+        assert "--output is not a file" in ran.err
 
 
 def test_client_command_with_an_address_that_is_none_says_what_one_looks_like(kindcast: Kindcast) -> None:

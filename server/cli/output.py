@@ -217,9 +217,18 @@ def show(failure: Exception) -> None:
         first, *others = _lines(fault, expression)
         for line in [*([] if not has_place and fault.detail in said else [first]), *others]:
             console.print(line, soft_wrap=True)
-    advice = getattr(error, "advice", "")
+    advice = (
+        _ADVICE.get(error.type.rpartition("/")[2]) if isinstance(error, ProblemError) else getattr(error, "advice", "")
+    )
     if advice:
         hint(advice)
+
+
+_ADVICE = {
+    "key-missing": "Put your key into the variable KINDCAST_KEY, or give --key KEY.",
+    "ticket-missing": "Give the ticket of the subscription: --ticket TICKET or KINDCAST_TICKET.",
+}
+"""What to do at the command line, where the problem says what to do over HTTP."""
 
 
 def as_json(failure: Exception) -> dict[str, Any]:

@@ -27,6 +27,7 @@ SESSIONS = (
     "docs/security.md",
     "docs/data.md",
     "docs/event-schemas.md",
+    "docs/ontologies.md",
     "docs/operators.md",
     "docs/receiving.md",
     "docs/ngsi-ld.md",
@@ -89,7 +90,7 @@ def test_expected_lines_are_looked_for_in_their_order() -> None:
     assert not matches(("b", "a"), "a\nb")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/operators.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/event-schemas.md", "docs/operations.md", "docs/operators.md"])
 def test_python_examples_give_what_they_show(repository: Path, page: str) -> None:
     """Examples with `>>>` are doctests."""
     assert doctest.testfile(str(repository / page), module_relative=False, encoding="utf-8").failed == 0

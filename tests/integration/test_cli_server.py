@@ -72,6 +72,14 @@ def test_command_shows_no_control_characters_of_publishers(kindcast: Kindcast, s
     assert not {"\x1b", "\x9b"} & set(shown)
 
 
+def test_change_without_its_ticket_says_how_to_give_it(kindcast: Kindcast, shop_server: str) -> None:
+    """The option of the command, and not only the header of HTTP."""
+    id = kindcast("subscribe", "n exists", "--quiet").out.strip()
+    ran = kindcast("subscriptions", "pause", id)
+    assert ran.status == 1
+    assert "--ticket TICKET" in ran.err
+
+
 def test_limit_of_matches_may_be_any_number(kindcast: Kindcast, shop_server: str) -> None:
     id = kindcast("subscribe", "limited exists", "--quiet").out.strip()
     kindcast("publish", '{"limited": 1}')

@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
+    INTERRUPTED,
     completion,
     connect,
     declarations,
@@ -38,10 +39,9 @@ from kindcast.server.cli.output import WIDTH, CommandFailed, Commands, InExpress
 from kindcast.server.client import ProblemError, UnexpectedAnswer
 from kindcast.server.client.problem_error import UnusableArgument
 
-__all__ = ["FAILED", "INTERRUPTED", "application", "main"]
+__all__ = ["FAILED", "application", "main"]
 
 FAILED = 1
-INTERRUPTED = 130
 
 BROKEN = re.compile("[\ud800-\udfff]")
 """The characters that Python puts in place of bytes of an argument that are not valid text."""

@@ -357,7 +357,7 @@ def demo(
     """Show what kindcast does on a temporary server: subscriptions by kind, offers, deliveries, and explanations."""
     signal.signal(signal.SIGTERM, _leave)
     screen = output.screen()
-    if not screen.is_terminal:
+    if not screen.file.isatty():  # `is_terminal` is also true if FORCE_COLOR is set
         screen.width = 110  # lines and trees, no rows of data
     try:
         perform(screen, pace=pace)

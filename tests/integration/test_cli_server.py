@@ -80,6 +80,24 @@ def test_change_without_its_ticket_says_how_to_give_it(kindcast: Kindcast, shop_
     assert "--ticket TICKET" in ran.err
 
 
+class _Interrupted:
+    """Finds a module only until Ctrl-C."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "kindcast.server.cli.application":
+            raise KeyboardInterrupt
+
+
+def test_interruption_before_the_command_is_imported_is_one_too(
+    kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a traceback."""
+    monkeypatch.delitem(sys.modules, "kindcast.server.cli.application", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [_Interrupted(), *sys.meta_path])
+    ran = kindcast("--version")
+    assert (ran.status, ran.err) == (130, "")
+
+
 def test_limit_of_matches_may_be_any_number(kindcast: Kindcast, shop_server: str) -> None:
     id = kindcast("subscribe", "limited exists", "--quiet").out.strip()
     kindcast("publish", '{"limited": 1}')

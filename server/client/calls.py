@@ -102,9 +102,10 @@ class Attempts:
         """Returns the seconds to wait before the call is sent again; None if this is the final result."""
         wish = 0.0
         if isinstance(got, httpx.Response):
-            if got.status_code not in _PASSING or not (self._call.repeatable or got.status_code == 429):
-                return None
             after = got.headers.get("retry-after", "")
+            undone = got.status_code == 429 or (got.status_code == 503 and after != "")  # see docs/problems.md
+            if got.status_code not in _PASSING or not (undone or self._call.repeatable):
+                return None
             wish = float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
         elif isinstance(got, httpx.UnsupportedProtocol) or not (
             self._call.repeatable or isinstance(got, httpx.ConnectError | httpx.ConnectTimeout)

@@ -440,6 +440,17 @@ def test_client_sends_once_what_might_be_done_twice() -> None:
     assert len(server.heads) == 1
 
 
+def test_client_sends_again_what_a_busy_server_did_not_do() -> None:
+    """A 503 with `Retry-After` says so. Another one, from a proxy say, may have been done."""
+    with Unreliable([BUSY]) as server, Client(server.url) as client:
+        client.ack("sub_1", "1")
+    assert len(server.heads) == 2
+    unknown = BUSY.replace(b"retry-after: 0\r\n", b"")
+    with Unreliable([unknown]) as server, Client(server.url) as client, pytest.raises(ProblemError, match="503"):
+        client.ack("sub_1", "1")
+    assert len(server.heads) == 1
+
+
 def test_client_waits_for_a_server_that_is_not_there_yet_but_not_for_ever(tmp_path: Path) -> None:
     port = free_port()
     with Client(f"http://127.0.0.1:{port}", retry_seconds=0.5) as client:

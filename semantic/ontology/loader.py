@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 from urllib.parse import quote
 
 import pyoxigraph as ox
@@ -255,12 +255,13 @@ def read(
     characters decide. Nothing is fetched and no file is opened. Imports are only listed. Cost: linear in the document,
     except for `reason="owl"`, which runs `reasoner` in a process of its own.
 
-    Raises UnsupportedFormat; OntologyError with the line of the error, or for a limit; UnknownRelation;
-    ReasonerUnavailable.
+    Raises ValueError for another `reason`; UnsupportedFormat; OntologyError with the line of the error, or for a limit;
+    UnknownRelation; ReasonerUnavailable.
 
     >>> read(b"<http://e/Laptop> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Computer> .").edges
     (('http://e/Laptop', 'http://e/Computer'),)
     """
+    _check_asked(reason, relations)
     if reason == "owl":
         available(reasoner)  # before anything is read
     ontology, axioms = read_with_axioms(
@@ -269,6 +270,15 @@ def read(
     if axioms is None:
         return ontology
     return classified(ontology, axioms, reasoner=reasoner, progress=progress)
+
+
+def _check_asked(reason: str, relations: object) -> None:
+    """Raises `ValueError` or `TypeError` for a misspelt level of reasoning, which would mean none, and for one name in
+    place of several, which would mean its letters."""
+    if reason not in get_args(Reason):
+        raise ValueError(f"reason is one of {', '.join(get_args(Reason))}, not {reason!r}")
+    if isinstance(relations, str):
+        raise TypeError(f"relations are several names: write [{relations!r}]")
 
 
 def read_with_axioms(
@@ -387,6 +397,7 @@ def read_several(
 ) -> list[Ontology]:
     """Returns the records of each (name, document). Each of `relations` must be in at least one document. A document
     that lacks some of them is read twice. Raises the errors of `read`."""
+    _check_asked(reason, relations)
     ontologies: list[Ontology] = []
     refusals: dict[str, list[str]] = {name: [] for name in relations}
     for name, data in documents:

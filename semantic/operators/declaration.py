@@ -217,6 +217,8 @@ class Operator:
         for each in self.binds or ():
             if kind_of_type(each) in (None, "attribute"):
                 yield f"it binds bool, int, float, str, Quantity or Instant, not {each!r}"
+        if inspect.iscoroutinefunction(self.function):
+            yield "an operator is called without an event loop: write def, not async def"
         if self.isolated and "<" in getattr(self.function, "__qualname__", "<"):
             yield "a function that runs in its own process must be defined at the top level of a module"
 

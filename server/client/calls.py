@@ -978,6 +978,8 @@ def _upload(
     dry_run: bool,
     shared: bool,
 ) -> Call[Any]:
+    if isinstance(relations, str):
+        raise TypeError(f"relations are several names: write [{relations!r}]")
     asked = present(
         format=format,
         reason=reason,

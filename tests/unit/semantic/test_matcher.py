@@ -1,5 +1,6 @@
 """The matcher decides as docs/matching-semantics.md says, for every engine, by dict, batch and table."""
 
+import asyncio
 import copy
 import pickle
 from itertools import pairwise
@@ -9,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary
+from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary, operator
 from kindcast.index.errors import IndexFull, UnknownEngine
 from kindcast.index.registry import ENGINES
-from kindcast.semantic.errors import DuplicateSubscription, UnknownSubscription
+from kindcast.semantic.errors import DuplicateSubscription, InvalidDeclaration, UnknownSubscription
 from kindcast.semantic.matching import MatchTable
 from kindcast.semantic.model import SubscriptionSlot
 from kindcast.semantic.operators import Failure
@@ -63,6 +64,13 @@ def test_arguments_of_another_type_are_named(vocabulary: Vocabulary) -> None:
         Matcher("shop.ttl")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must be bytes, not str"):
         Vocabulary.from_bytes(TURTLE.decode())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"one of none, rdfs, owl, not 'OWL'"):
+        Vocabulary.from_bytes(TURTLE, reason="OWL")  # type: ignore[arg-type]
+    for read in (Vocabulary.from_bytes, Vocabulary.from_files):
+        with pytest.raises(TypeError, match=r"several names: write \['part_of'\]"):
+            read(TURTLE if read == Vocabulary.from_bytes else "shop.ttl", relations="part_of")  # type: ignore[operator]
+    with pytest.raises(InvalidDeclaration, match="write def, not async def"):
+        operator("slow")(asyncio.sleep)
     for table in (None, [{"n": 1}], "n"):
         with pytest.raises(TypeError, match=f"a mapping from attribute to values, not {type(table).__name__}"):
             Matcher(vocabulary).match_table(table)

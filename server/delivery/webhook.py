@@ -72,8 +72,8 @@ MAX_BATCH = 1_000
 
 ORIGIN = b"WebHook-Request-Origin"
 NO_CONSENT = (
-    "the sink does not consent: it must answer OPTIONS by a status of 2xx with the header WebHook-Allowed-Origin that "
-    "names the origin of the request or is *"
+    "the sink does not consent: its answer to OPTIONS must have a 2xx status and the header WebHook-Allowed-Origin, "
+    "with * or the value of WebHook-Request-Origin"
 )
 
 _METHODS = ("POST", "PUT")
@@ -405,6 +405,10 @@ def _failure(detail: str) -> Outcome:
 def _network_words(error: Exception) -> str:
     cause: BaseException | None = error
     while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"the certificate of the sink is not trusted: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+            return "the sink does not speak TLS: use http://, or the port that speaks it"
         if isinstance(cause, ssl.SSLError):
             return f"the TLS handshake failed: {cause.reason or 'unknown reason'}"
         cause = cause.__cause__ or cause.__context__

@@ -13,6 +13,7 @@ from standardwebhooks import Webhook
 from kindcast import Client, ProblemError
 from kindcast.server.delivery import outbox
 from kindcast.server.errors import StoreUnavailable
+from tests.harness.certificates import Authority
 from tests.harness.receiver import Answer, Received, Receiver, running_receiver
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
@@ -277,6 +278,18 @@ def test_outbox_busy_endpoint_rests_for_all_its_subscriptions(client: Client, re
     assert client.subscription(other)["pending"] == 1
     assert client.subscription(other)["status"] == "active"
     assert receiver.requests("/other") == []
+
+
+def test_outbox_says_why_there_is_no_tls(client: Client, receiver: Receiver, tmp_path: Path) -> None:
+    """An authority that is not known here, and a port for http."""
+    certificate, key = Authority(tmp_path).issue(tmp_path)
+    with running_app(tmp_path / "sink", tls_certificate=certificate, tls_key=key) as unknown:
+        for sink, said in (
+            (f"{unknown}/hook", "the certificate of the sink is not trusted: "),
+            (f"{receiver.url.replace('http://', 'https://')}/hook", "the sink does not speak TLS"),
+        ):
+            id = client.subscribe("number exists", sink=sink)["id"]
+            assert said in client.test_sink(id)["detail"]
 
 
 def test_outbox_redirect_is_a_failure_unfollowed(client: Client, receiver: Receiver) -> None:

@@ -25,6 +25,9 @@ QUEUED_KILOBYTES = 16_384
 SESSION_MILLISECONDS = 10_000
 """After this time without a heartbeat, other consumers take over from a consumer that was killed."""
 
+END_MILLISECONDS = 253_402_300_800_000
+"""The year 10000. A producer may give any number as the time of a record, for example microseconds."""
+
 CONTENT_TYPE = "content-type"
 
 _REFUSED = frozenset(
@@ -156,7 +159,10 @@ def _received(message: Message) -> Received:
     topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
     kind, milliseconds = message.timestamp()
     known = kind != TIMESTAMP_NOT_AVAILABLE and milliseconds > 0
-    at = datetime.fromtimestamp(milliseconds / 1_000, UTC).isoformat(timespec="milliseconds") if known else ""
+    at = None
+    if known and milliseconds < END_MILLISECONDS:
+        told = datetime.fromtimestamp(milliseconds / 1_000, UTC)
+        at = told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     key = message.key()
     named = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
     return Received(
@@ -164,6 +170,6 @@ def _received(message: Message) -> Received:
         content=Content(message.value() or b"", content_type, headers),
         handle=(topic, partition, offset),
         identity=f"{partition}-{offset}-{milliseconds}" if known else f"{partition}-{offset}",
-        time=at.replace("+00:00", "Z") or None,
+        time=at,
         more={} if not named else {"partitionkey": named},
     )

@@ -3,7 +3,7 @@ acknowledgements."""
 
 import secrets
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -48,6 +48,7 @@ class RedisSource:
         self._consumer = f"kindcast-{secrets.token_hex(6)}"
         self._client: Redis | None = None
         self._looked_at = 0.0
+        self._waiting: deque[Received] = deque()  # read from the broker, but beyond the limit
 
     async def open(self) -> bool:
         (host, port) = self._url.hosts[0]
@@ -79,9 +80,12 @@ class RedisSource:
                 raise
 
     async def read(self, limit: int, seconds: float) -> list[Received]:
-        found = await self._taken_over(limit)
-        if found:
-            return found
+        if not self._waiting:
+            self._waiting.extend(await self._taken_over(limit) or await self._new(limit, seconds))
+        return [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
+
+    async def _new(self, limit: int, seconds: float) -> list[Received]:
+        """Returns new entries, at most `limit` of each stream, because Redis counts each stream separately."""
         streams = {topic.filter: ">" for topic in self._topics}
         async with self._talking() as client:
             answered = await client.xreadgroup(
@@ -92,7 +96,7 @@ class RedisSource:
             for stream, entries in answered or []
             for id, fields in entries
             if fields is not None  # deleted entry
-        ][:limit]
+        ]
 
     async def _taken_over(self, limit: int) -> list[Received]:
         """Claims entries that another consumer has not acknowledged in time."""

@@ -325,6 +325,7 @@ class Connector:
         if the connector was stopped before. Raises `ProblemError` if all requests are refused."""
         if not events:
             return []
+        refused: list[tuple[Received, str]] = []
         failures = 0
         while True:
             try:
@@ -334,13 +335,20 @@ class Connector:
             except ProblemError as error:
                 if error.status in (401, 403, 404, 405):
                     raise
-                if error.status not in (408, 425, 429) and error.status < 500:
-                    return await self._publish_halves(events, error)
+                if not _is_temporary(error.status):
+                    halves = await self._publish_halves(events, error)
+                    return None if halves is None else refused + halves
                 self._tell(f"the server answered {error.status} {error.title}; trying again")
             else:
                 self.tally.accepted += int(answer["accepted"])
                 self.tally.known += int(answer["duplicates"])
-                return [(events[each["index"]][0], _reason(each)) for each in answer["rejected"]]
+                rejected = [(events[each["index"]], each["problem"]) for each in answer["rejected"]]
+                refused += [(each, _reason(why)) for (each, _), why in rejected if not _is_temporary(why["status"])]
+                waiting = [(event, _reason(why)) for event, why in rejected if _is_temporary(why["status"])]
+                if not waiting:
+                    return refused
+                events = [event for event, _ in waiting]
+                self._tell(f"the server could not store {len(waiting):,} events ({waiting[0][1]}); trying again")
             if self._stopped.is_set():
                 return None
             await self._pause(failures)
@@ -404,8 +412,12 @@ def _batch(events: Sequence[msgspec.Raw]) -> Call[dict[str, Any]]:
     )
 
 
-def _reason(rejected: Mapping[str, Any]) -> str:
-    problem = rejected.get("problem") or {}
+def _is_temporary(status: int) -> bool:
+    """Whether a request or an event that was refused with this status may be accepted later."""
+    return status in (408, 425, 429) or status >= 500
+
+
+def _reason(problem: Mapping[str, Any]) -> str:
     return str(problem.get("detail") or problem.get("title") or problem)
 
 
@@ -413,7 +425,7 @@ def _member(body: bytes, name: str) -> str | None:
     """Returns the id in a member of a plain JSON object; None if there is none."""
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     value = found.get(name) if isinstance(found, dict) else None
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None

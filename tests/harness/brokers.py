@@ -251,12 +251,14 @@ class KafkaCluster:
         places = self._producer.list_topics(timeout=PATIENCE_SECONDS).brokers.values()
         self.url = "kafka://" + ",".join(f"{each.host}:{each.port}" for each in places)
 
-    def publish(self, topic: str, *records: tuple[bytes, Mapping[str, str]], key: str | None = None) -> None:
-        """Returns when the cluster has them."""
+    def publish(
+        self, topic: str, *records: tuple[bytes, Mapping[str, str]], key: str | None = None, time: int = 0
+    ) -> None:
+        """Returns when the cluster has them. `time` is theirs, in milliseconds; 0 is now."""
         for body, headers in records:
             while True:
                 try:
-                    self._producer.produce(topic, body, key=key, headers=dict(headers))
+                    self._producer.produce(topic, body, key=key, headers=dict(headers), timestamp=time)
                     break
                 except BufferError:
                     self._producer.poll(0.1)

@@ -244,6 +244,25 @@ def test_connect_redis_every_form_becomes_an_event_once(server: ServerProcess, r
     assert (again.totals()["accepted"], again.totals()["known"], again.totals()["bad"]) == (0, 5, 1)
 
 
+def test_connect_redis_reads_several_streams_in_order(server: ServerProcess, redis: Broker, tmp_path: Path) -> None:
+    """Two streams with more entries than fit into a batch: each stream in its order, and no entry is left pending."""
+    from redis import Redis
+
+    with Redis(port=redis.port) as client:
+        for number in range(100):
+            for stream in ("left hand", "right hand"):
+                client.xadd(stream, {"n": number})
+        options = ("--topic", "left hand", "--topic", "right hand", "--source", "redis-hands", "--batch", "30")
+        connector = ConnectorProcess(tmp_path, redis.url, server.url, *options, "--wait", "2")
+        connector.start()
+        assert connector.wait() == 0, connector.said()
+        assert client.xpending("left hand", "kindcast")["pending"] == 0
+        assert client.xpending("right hand", "kindcast")["pending"] == 0
+    for stream in ("left hand", "right hand"):
+        numbers = [event["data"]["n"] for event in stored(server, f"redis-hands/{stream}")]
+        assert numbers == list(range(100)), stream
+
+
 def test_connect_redis_says_what_to_do(server: ServerProcess, redis: Broker, tmp_path: Path) -> None:
     """No stream, no stream of that kind, a wildcard, no database: a sentence each."""
     from redis import Redis
@@ -417,6 +436,19 @@ def test_connect_kafka_every_form_becomes_an_event_once(
     aside.start()
     assert aside.wait() == 0, aside.said()
     assert aside.totals()["read"] == 2
+
+
+def test_connect_kafka_record_with_an_impossible_time(
+    server: ServerProcess, kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """Microseconds in place of milliseconds: the event has no time."""
+    kafka.publish("times", (b'{"price": 1}', {}), time=1_700_000_000_000_000)
+    kafka.publish("times", (b'{"price": 2}', {}), time=1_700_000_000_000)
+    with running_connector(tmp_path, kafka.url, server.url, "--topic", "times", "--source", "kafka-times") as connector:
+        eventually(lambda: len(stored(server, "kafka-times")) == 2, connector.said())
+        assert connector.stop() == 0
+    times = {event["data"]["price"]: event.get("time") for event in stored(server, "kafka-times")}
+    assert times == {1: None, 2: "2023-11-14T22:13:20.000Z"}
 
 
 def test_connect_without_the_libraries_names_the_extra(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import doctest
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +15,15 @@ from kindcast.server.connectors import bindings, broker_url
 from kindcast.server.connectors.amqp import broken_is_lost
 from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, BadMessage, Binding, Content, Plain
 from kindcast.server.connectors.broker_url import parse_topic, parse_url
-from kindcast.server.connectors.source import REDELIVERY_SECONDS, BrokerLost, Journal, Received
+from kindcast.server.connectors.source import (
+    REDELIVERY_SECONDS,
+    BrokerLost,
+    Connector,
+    Journal,
+    Options,
+    Received,
+    Tally,
+)
 
 BINDINGS = [MQTT, NATS, AMQP, KAFKA]
 PLAIN = Plain(id="7", source="mqtt://host/t", more={"topic": "t"})
@@ -139,6 +149,83 @@ def test_journal_forgets_what_is_done_and_what_never_came_again(
     ids = journal.give([message(b"1")])
     monkeypatch.setattr("kindcast.server.connectors.source.REDELIVERY_SECONDS", -REDELIVERY_SECONDS)
     assert journal.give([message(b"1")]) != ids
+
+
+class Batch:
+    """A source with one batch of messages, which remembers what was acknowledged and put aside."""
+
+    binding = MQTT
+
+    def __init__(self, *messages: Received) -> None:
+        self._left: list[Received] = list(messages)
+        self.acknowledged: list[bytes] = []
+        self.aside: list[tuple[bytes, str]] = []
+
+    async def open(self) -> bool:
+        return True
+
+    async def read(self, limit: int, seconds: float) -> Sequence[Received]:
+        found, self._left = self._left, []
+        return found
+
+    async def acknowledge(self, messages: Sequence[Received]) -> None:
+        self.acknowledged += [each.content.body for each in messages]
+
+    async def put_aside(self, message: Received, topic: str, reason: str) -> None:
+        self.aside.append((message.content.body, reason))
+
+    async def close(self) -> None:
+        return None
+
+
+class Answering:
+    """A client of a server that gives these answers, one for each request. Remembers the data of the events."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self._answers = list(answers)
+        self.sent: list[list[Any]] = []
+
+    async def send(self, call: Any) -> dict[str, Any]:
+        self.sent.append([each["data"] for each in msgspec.json.decode(call.content)])
+        return self._answers.pop(0)
+
+
+def connected(source: Batch, client: Answering, **options: Any) -> tuple[Tally, list[str]]:
+    """Reads all messages of the source. Returns the counts and the reports."""
+    told: list[str] = []
+
+    async def run() -> Tally:
+        wanted = Options(topics=[parse_topic("t", "MQTT")], source="s", idle_seconds=0.0, dead_letters="bad", **options)
+        connector = Connector(lambda: source, client, wanted, Journal(None), tell=told.append)  # type: ignore[arg-type]
+        await connector.run()
+        return connector.tally
+
+    return asyncio.run(run()), told
+
+
+def test_events_that_the_server_could_not_store_are_published_again() -> None:
+    """A server whose store fails in the middle of a request accepts the first events and rejects the others with 503.
+    These are not bad messages: they are published again, and acknowledged only when the server has them."""
+    failed = {"status": 503, "title": "The store is unavailable", "detail": "the disk is full"}
+    wrong = {"status": 422, "title": "wrong", "detail": "no event"}
+    rejected = [{"index": 1, "problem": wrong}, {"index": 2, "problem": failed}, {"index": 3, "problem": failed}]
+    source = Batch(*(message(body, identity=body.decode()) for body in (b"0", b"1", b"2", b"3")))
+    client = Answering(
+        {"accepted": 1, "duplicates": 0, "rejected": rejected},
+        {"accepted": 2, "duplicates": 0, "rejected": []},
+    )
+    tally, told = connected(source, client)
+    assert client.sent == [[0, 1, 2, 3], [2, 3]]
+    assert (tally.accepted, tally.bad, tally.acknowledged) == (3, 1, 4)
+    assert source.aside == [(b"1", "no event")]
+    assert "2 events (the disk is full); trying again" in told[0]
+
+
+def test_id_member_of_a_message_that_is_nested_too_deeply() -> None:
+    """It is a bad message like any other."""
+    source = Batch(message(b"[" * 100_000, identity="a"), message(b'{"n": 1}', identity="b"))
+    tally, _ = connected(source, Answering({"accepted": 1, "duplicates": 0, "rejected": []}), id_member="n")
+    assert (tally.accepted, tally.bad, tally.acknowledged) == (1, 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """The command `kindcast connect`: publishes the messages of a broker to a server."""
 
+import fcntl
 import hashlib
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -78,6 +82,7 @@ def connect(
         BrokerRefused,
         Connector,
         Journal,
+        JournalDamaged,
         Options,
         Tally,
         open_source,
@@ -103,7 +108,6 @@ def connect(
         idle_seconds=wait,
     )
     reader = hashlib.sha256("\n".join([broker.shown, group, *topic]).encode()).hexdigest()[:16]
-    journal = Journal((state or _state_folder()) / f"{broker.protocol.lower()}-{reader}.json")
 
     def show(tally: Tally, per_second: float) -> None:
         if json:
@@ -122,12 +126,17 @@ def connect(
             output.hint(tally.line(per_second))
 
     async def work() -> None:
-        async with new_client(server) as client:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(new_client(server))
+            file: Path | None = None
+            if broker.protocol in ("MQTT", "AMQP"):  # the others give each message an id
+                folder = state or _state_folder()
+                file = stack.enter_context(_own_file(folder / f"{broker.protocol.lower()}-{reader}.json"))
             connector = Connector(
                 lambda: open_source(broker, topics, group=group, batch=batch, create=create),
                 client,
                 options,
-                journal,
+                Journal(file),
                 tell=output.warn,
                 progress=show,
             )
@@ -145,12 +154,28 @@ def connect(
         asyncio.run(work())
     except ImportError as error:
         raise CommandFailed(f"{MISSING} ({error})") from error
-    except BrokerRefused as error:
+    except (BrokerRefused, JournalDamaged) as error:
         raise CommandFailed(f"{str(error).rstrip('.')}.") from error
     except BrokerLost as error:
         raise CommandFailed(f"the broker cannot be reached: {error}") from error
     except OSError as error:  # the file of the journal, which it names
         raise CommandFailed(str(error)) from error
+
+
+@contextmanager
+def _own_file(file: Path) -> Iterator[Path]:
+    """Yields this file, or one with a number after its name: the first that no other connector uses meanwhile. Several
+    connectors may read one queue."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        own = file if number == 1 else file.with_stem(f"{file.stem}-{number}")
+        with own.with_suffix(".lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield own
+            return
 
 
 def _state_folder() -> Path:

@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -88,6 +88,7 @@ class AmqpSource:
     """Reads queues. Several connectors that read one queue share its messages."""
 
     binding = AMQP
+    dropped = 0
 
     def __init__(self, url: BrokerUrl, topics: Sequence[Topic], window: int, *, create: bool) -> None:
         self._url, self._topics, self._window, self._create = url, topics, window, create
@@ -104,6 +105,8 @@ class AmqpSource:
             try:
                 self._channel = await self._connection.channel(publisher_confirms=True)
                 self._channel.close_callbacks.add(self._on_closed)
+                underlay = await self._channel.get_underlay_channel()
+                underlay.on_consumer_cancel_callbacks.add(self._on_closed)  # the queue was deleted
                 await self._set_window()
                 for topic in self._topics:
                     queue = await self._channel.declare_queue(topic.filter, durable=True, passive=not self._create)
@@ -188,11 +191,24 @@ def _received(queue: str, message: AbstractIncomingMessage) -> Received:
         content=Content(message.body, message.content_type, headers),
         handle=message,
         identity=message.message_id,
-        time=None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        time=None if at is None else _time(at),
         again=bool(message.redelivered),
         more={} if message.routing_key in (None, "", queue) else {"routingkey": str(message.routing_key)},
     )
 
 
 def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    """Returns the value of a header as CloudEvents writes it."""
+    match value:
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return _time(value)
+        case _:
+            return str(value)
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -3,6 +3,7 @@
 import re
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -128,11 +129,13 @@ RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic to read, possibly with wildcards of the broker. `names` are the names of levels, by their index."""
+    """A topic to read, possibly with wildcards of the broker. `names` are the names of levels, by their index in the
+    topic of a message. `is_pattern`: the filter is a regular expression."""
 
     filter: str
     separator: str = "/"
     names: Mapping[int, str] = field(default_factory=dict)
+    is_pattern: bool = False
 
     def attributes(self, topic: str) -> dict[str, str]:
         """Returns the named levels of the topic of a message.
@@ -145,14 +148,23 @@ class Topic:
 
     def holds(self, topic: str) -> bool:
         """Whether the filter accepts this topic."""
+        if self.is_pattern:
+            with suppress(re.error):  # the broker's own expressions may differ
+                return re.match(self.filter, topic) is not None
+            return False
         levels = topic.split(self.separator)
-        wanted = self.filter.split(self.separator)
+        wanted = self.filter.split(self.separator)[_skipped(self.filter) :]
         for number, level in enumerate(wanted):
             if level in ("#", ">"):
                 return True
             if number >= len(levels) or level not in ("+", "*", levels[number]):
                 return False
         return len(levels) == len(wanted)
+
+
+def _skipped(filter: str) -> int:
+    """Returns how many levels precede the filter itself: `$share` and the name of a shared subscription of MQTT."""
+    return 2 if filter.startswith("$share/") else 0
 
 
 def parse_topic(text: str, protocol: Protocol) -> Topic:
@@ -163,7 +175,7 @@ def parse_topic(text: str, protocol: Protocol) -> Topic:
     if protocol == "REDIS" and any(sign in text for sign in "*?[]{}"):
         raise WrongUrl(f"{text}: a stream of Redis needs its full name, without wildcards; --topic may be repeated")
     if protocol not in _SEPARATOR:
-        return Topic(text)
+        return Topic(text, is_pattern=protocol == "KAFKA" and text.startswith("^"))
     separator = _SEPARATOR[protocol]
     levels, names = text.split(separator), {}
     if protocol == "MQTT" and any("#" in level for level in levels[:-1]):
@@ -180,7 +192,8 @@ def parse_topic(text: str, protocol: Protocol) -> Topic:
     wrong = set(names.values()) & RESERVED
     if wrong or len(set(names.values())) != len(names):
         raise WrongUrl(f"the levels of {text} need different names, which must not be {', '.join(sorted(RESERVED))}")
-    return Topic(separator.join(levels), separator, names)
+    filter = separator.join(levels)
+    return Topic(filter, separator, {number - _skipped(filter): name for number, name in names.items()})
 
 
 class _NamedContext(ssl.SSLContext):

@@ -64,6 +64,7 @@ class KafkaSource:
     """Reads topics as a member of the consumer group `group`. A new group starts at the oldest message."""
 
     binding = KAFKA
+    dropped = 0
 
     def __init__(self, url: BrokerUrl, topics: Sequence[Topic], group: str) -> None:
         self._url, self._topics, self._group = url, topics, group

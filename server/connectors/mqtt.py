@@ -39,6 +39,9 @@ THREADS = 16
 answer delay no other work."""
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mqtt")
 
+TAKEN_OVER = "Session taken over"
+"""The reason for which a broker closes a connection if another client connects with the same name."""
+
 _REFUSED = frozenset(["Bad user name or password", "Not authorized", "Unsupported protocol version", "Banned"])
 
 
@@ -64,12 +67,13 @@ class Connection:
         address: str | None = None,
     ) -> None:
         """`address` is where to connect, if the host was resolved already."""
-        self._url, self._address = url, address
+        self._url, self._client_id, self._address = url, client_id, address
         self._loop = asyncio.get_running_loop()
         self._connected: asyncio.Future[Any] = self._loop.create_future()
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._early: dict[int, Any] = {}
         self.lost = asyncio.Event()
+        self.failure: BrokerLost | BrokerRefused = BrokerLost("the connection broke")
         self.client = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -85,7 +89,9 @@ class Connection:
         self.client.on_connect = lambda _client, _data, flags, reason, _properties: self._call(
             self._set, self._connected, (reason, flags.session_present)
         )
-        self.client.on_disconnect = lambda *_: self._call(self._on_lost)
+        self.client.on_disconnect = lambda _client, _data, _flags, reason, _properties: self._call(
+            self._on_lost, str(reason)
+        )
         self.client.on_subscribe = lambda _client, _data, mid, reasons, _properties: self._call(
             self._answer, mid, reasons
         )
@@ -122,8 +128,9 @@ class Connection:
         return bool(present)
 
     async def subscribe(self, filters: Sequence[str]) -> None:
-        """Subscribes to filters. Raises `BrokerRefused` if the broker refuses one of them."""
-        options = SubscribeOptions(qos=1)
+        """Subscribes to filters. Raises `BrokerRefused` if the broker refuses one of them. The broker sends retained
+        messages only if the session did not have the filter before, because they have no ids and were read then."""
+        options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
         reasons = await self._answered(*self.client.subscribe([(each, options) for each in filters]))
         for filter, reason in zip(filters, reasons, strict=False):
             if reason.is_failure:
@@ -140,6 +147,8 @@ class Connection:
         _check(await self._answered(sent.rc, sent.mid))
 
     async def _answered(self, result: MQTTErrorCode, mid: int | None) -> Any:
+        if self.lost.is_set():
+            raise self.failure
         if result != MQTTErrorCode.MQTT_ERR_SUCCESS or mid is None:
             raise BrokerLost(paho.error_string(result))
         if mid in self._early:
@@ -172,11 +181,16 @@ class Connection:
         else:
             self._set(future, answer)
 
-    def _on_lost(self) -> None:
+    def _on_lost(self, reason: str) -> None:
+        if reason == TAKEN_OVER:
+            self.failure = BrokerRefused(
+                f"another connector reads with the group {self._client_id}, and MQTT allows only one: "
+                "give each its own --group"
+            )
         self.lost.set()
         for future in [self._connected, *self._answers.values()]:
             if not future.done():
-                future.set_exception(BrokerLost("the connection broke"))
+                future.set_exception(self.failure)
                 future.exception()  # the waiting task may have ended
 
     @staticmethod
@@ -199,6 +213,7 @@ class MqttSource:
 
     def __init__(self, url: BrokerUrl, topics: Sequence[Topic], group: str, window: int) -> None:
         self._url, self._topics, self._group, self._window = url, topics, group, window
+        self.dropped = 0
         self._connection: Connection | None = None
         self._waiting: deque[paho.MQTTMessage] = deque()
         self._some = asyncio.Event()
@@ -218,17 +233,17 @@ class MqttSource:
             some.cancel()
             lost.cancel()
         if self._connection.lost.is_set():
-            raise BrokerLost("the connection broke")
+            raise self._connection.failure
         return [_received(self._waiting.popleft()) for _ in range(min(limit, len(self._waiting)))]
 
     async def acknowledge(self, messages: Sequence[Received]) -> None:
         assert self._connection is not None
         if self._connection.lost.is_set():
-            raise BrokerLost("the connection broke")
+            raise self._connection.failure
         for message in messages:
             mid, qos = message.handle
             if qos and self._connection.client.ack(mid, qos) != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                raise BrokerLost("the connection broke")
+                raise self._connection.failure
         await self._connection.settle()
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
@@ -242,6 +257,10 @@ class MqttSource:
             await self._connection.close()
 
     def _take(self, message: paho.MQTTMessage) -> None:
+        """The receive maximum does not limit messages with QoS 0, so they are dropped if too many wait."""
+        if message.qos == 0 and len(self._waiting) >= self._window:
+            self.dropped += 1
+            return
         self._waiting.append(message)
         self._some.set()
 

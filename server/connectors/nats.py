@@ -4,6 +4,7 @@ acknowledgements."""
 import asyncio
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC
 from typing import Any
 
@@ -85,6 +86,7 @@ class NatsSource:
     messages."""
 
     binding = NATS
+    dropped = 0
 
     def __init__(self, url: BrokerUrl, topics: Sequence[Topic], group: str, window: int, *, create: bool) -> None:
         self._url, self._topics, self._group, self._window, self._create = url, topics, group, window, create
@@ -115,7 +117,13 @@ class NatsSource:
                     "create one, or use --create"
                 ) from None
             stream = f"{self._group}-{number}"
-            await self._jetstream.add_stream(name=stream, subjects=[topic.filter])
+            try:
+                await self._jetstream.add_stream(name=stream, subjects=[topic.filter])
+            except BadRequestError as error:
+                raise BrokerRefused(
+                    f"NATS refuses to create the stream {stream} for {topic.filter}: {error.description}; "
+                    "choose another --group, or create a stream"
+                ) from error
         except NoRespondersError:
             raise BrokerRefused(
                 "this NATS server runs without JetStream: start it with nats-server --jetstream"
@@ -130,6 +138,13 @@ class NatsSource:
         )
         name = config.durable_name
         assert name is not None
+        with suppress(NotFoundError):
+            read = (await self._jetstream.consumer_info(stream, name)).config.filter_subject
+            if read != topic.filter:
+                raise BrokerRefused(
+                    f"the group {name} reads {read} of the stream {stream}, and NATS allows a group one subject: "
+                    f"choose another --group for {topic.filter}"
+                )
         return await self._jetstream.pull_subscribe(topic.filter, durable=name, stream=stream, config=config)
 
     async def read(self, limit: int, seconds: float) -> list[Received]:

@@ -42,6 +42,7 @@ class RedisSource:
     """Reads streams with the consumer group `group`. Several connectors with the same group share the entries."""
 
     binding = REDIS
+    dropped = 0
 
     def __init__(self, url: BrokerUrl, topics: Sequence[Topic], group: str, *, create: bool) -> None:
         self._url, self._topics, self._group, self._create = url, topics, group, create

@@ -40,6 +40,7 @@ __all__ = [
     "BrokerRefused",
     "Connector",
     "Journal",
+    "JournalDamaged",
     "Options",
     "Received",
     "Source",
@@ -94,6 +95,8 @@ class Source(Protocol):
     one is opened."""
 
     binding: Binding
+    dropped: int
+    """How many messages were dropped, because too many waited and the broker does not keep them."""
 
     async def open(self) -> bool:
         """Connects and begins to read. Returns whether the broker sends again what was not acknowledged on the last
@@ -148,16 +151,27 @@ class Tally:
         )
 
 
+class JournalDamaged(ValueError):
+    """The file of a journal cannot be read. The text names it."""
+
+
 class Journal:
     """The ids that were assigned to the messages of the current batch, by the digest of their content. With a file they
     survive the process."""
 
     def __init__(self, file: Path | None) -> None:
+        """Raises OSError, and `JournalDamaged` if the file is no journal."""
         self._file = file
         self._opened_at = 0.0
         self._ids: dict[str, list[str]] = {}
         if file is not None and file.exists():
-            self._ids = msgspec.json.decode(file.read_bytes(), type=dict[str, list[str]])
+            try:
+                self._ids = msgspec.json.decode(file.read_bytes(), type=dict[str, list[str]])
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise JournalDamaged(
+                    f"{file} is damaged ({error}): delete it. "
+                    "Messages that the broker sends again may then be published twice."
+                ) from error
 
     def opened(self, *, resumed: bool) -> None:
         """Called when a connection begins. `resumed`: the broker sends again what was not acknowledged on the last
@@ -165,7 +179,7 @@ class Journal:
         self._opened_at = time.monotonic()
         if not resumed and self._ids:
             self._ids = {}
-            self._write(safe=False)
+            self._write()
 
     def give(self, messages: Sequence[Received]) -> list[str]:
         """Returns an id for each message. The ids are on disk when this returns."""
@@ -190,7 +204,7 @@ class Journal:
             for digest, ids in left.items():
                 kept[digest] += ids
             self._ids = {digest: ids for digest, ids in kept.items() if ids}
-            self._write(safe=True)
+            self._write()
         return given
 
     def done(self, messages: Sequence[Received]) -> None:
@@ -198,19 +212,18 @@ class Journal:
         digests = {_digest(message) for message in messages if message.identity is None}
         if digests & self._ids.keys():
             self._ids = {digest: ids for digest, ids in self._ids.items() if digest not in digests}
-            self._write(safe=False)
+            self._write()
 
-    def _write(self, *, safe: bool) -> None:
-        """Writes the file. `safe`: also against a power failure."""
+    def _write(self) -> None:
+        """Writes the file, so that a power failure leaves the old or the new one."""
         if self._file is None:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
         new = self._file.with_suffix(".new")
         with new.open("wb") as opened:
             opened.write(msgspec.json.encode(self._ids))
-            if safe:
-                opened.flush()
-                os.fsync(opened.fileno())
+            opened.flush()
+            os.fsync(opened.fileno())
         new.replace(self._file)
 
 
@@ -278,6 +291,9 @@ class Connector:
                 self._heard_at = time.monotonic()
             elif self._is_idle():
                 self.stop()
+            if source.dropped:
+                self._tell(f"{source.dropped:,} messages with QoS 0 were dropped, because the server is too slow")
+                source.dropped = 0
             self._show_progress()
 
     def _is_idle(self) -> bool:

@@ -3,17 +3,27 @@
 import asyncio
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiormq.channel import ChannelFrame
+from pamqp.body import ContentBody
+from pamqp.commands import Basic
+from pamqp.header import ContentHeader
 
 from kindcast import Client
+from kindcast.server.connectors import amqp
 from kindcast.server.connectors.bindings import STRUCTURED, Content
+from kindcast.server.connectors.broker_url import parse_topic, parse_url
+from kindcast.server.connectors.mqtt import Connection
+from kindcast.server.connectors.source import open_source
 from tests.harness.brokers import (
     Broker,
     KafkaCluster,
@@ -92,8 +102,6 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
 
 def mqtt_publish(broker: Broker, *messages: tuple[str, Content]) -> None:
     """Publishes with QoS 1 in one connection."""
-    from kindcast.server.connectors.broker_url import parse_url
-    from kindcast.server.connectors.mqtt import Connection
 
     async def publish() -> None:
         connection = Connection(parse_url(broker.url), "publisher", None)
@@ -159,6 +167,80 @@ def test_connect_mqtt_every_form_becomes_an_event(server: ServerProcess, mosquit
     assert "has the attribute source" in connector.said()
 
 
+def test_connect_mqtt_retained_message_is_read_once(server: ServerProcess, mosquitto: Broker, tmp_path: Path) -> None:
+    """A broker sends retained messages at each subscribing if it is not told otherwise, and they have no ids."""
+
+    async def publish() -> None:
+        connection = Connection(parse_url(mosquitto.url), "publisher", None)
+        await connection.open(clean=True)
+        await connection.publish("kept/a", Content(b'{"n": 1}'), retain=True)
+        await connection.close()
+
+    asyncio.run(publish())
+    options = ("--topic", "kept/#", "--group", "kept", "--source", "mqtt-kept", "--wait", "2")
+    for _ in range(2):
+        connector = ConnectorProcess(tmp_path, mosquitto.url, server.url, *options)
+        connector.start()
+        assert connector.wait() == 0, connector.said()
+    assert len(stored(server, "mqtt-kept")) == 1
+
+
+def test_connect_mqtt_messages_with_qos_0_do_not_pile_up(mosquitto: Broker) -> None:
+    """The window of the protocol limits QoS 1 only. Beyond it, messages with QoS 0 are dropped and counted."""
+
+    async def read() -> tuple[int, list[int]]:
+        source = open_source(
+            parse_url(mosquitto.url), [parse_topic("qos/0", "MQTT")], group="qos", batch=5, create=False
+        )
+        await source.open()
+        publisher = Connection(parse_url(mosquitto.url), "publisher", None)
+        await publisher.open(clean=True)
+        for number in range(30):
+            await publisher.publish("qos/0", Content(str(number).encode()), qos=0)
+        while source.dropped < 20:
+            await asyncio.sleep(0.01)
+        await publisher.publish("qos/0", Content(b"30"), qos=1)
+        found: list[int] = []
+        while 30 not in found:
+            found += [int(each.content.body) for each in await source.read(100, 0.5)]
+        await publisher.close()
+        await source.close()
+        return source.dropped, found
+
+    assert asyncio.run(asyncio.wait_for(read(), PATIENCE_SECONDS)) == (20, [*range(10), 30])
+
+
+def test_connect_mqtt_another_connector_with_the_same_group(tmp_path: Path) -> None:
+    """The broker closes the older connection and says why. Two connectors that both came back would do so without
+    end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"mqtt://127.0.0.1:{listener.getsockname()[1]}"
+        with running_connector(tmp_path, url, "http://127.0.0.1:1", "--topic", "a", "--group", "ours") as connector:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(4_096)
+                accepted.sendall(bytes.fromhex("2003000000"))  # CONNACK
+                number = accepted.recv(4_096)[2:4]  # of SUBSCRIBE
+                accepted.sendall(bytes.fromhex("9004") + number + bytes.fromhex("0001"))  # SUBACK
+                accepted.sendall(bytes.fromhex("e0028e00"))  # DISCONNECT: session taken over
+                assert connector.wait() == 1
+    assert "another connector reads with the group ours" in " ".join(connector.said().split())
+
+
+def test_connect_damaged_state_is_named(mosquitto: Broker, tmp_path: Path) -> None:
+    """A sentence with the file in place of a traceback."""
+    options = ("--topic", "damaged", "--group", "damaged", "--wait", "0.1")
+    connector = ConnectorProcess(tmp_path, mosquitto.url, "http://127.0.0.1:1", *options)
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    [lock] = (tmp_path / "state").glob("*.lock")
+    lock.with_suffix(".json").write_bytes(b"")
+    connector.start()
+    assert connector.wait() == 1
+    assert "is damaged" in " ".join(connector.said().split())
+    assert "Traceback" not in connector.said()
+
+
 def test_connect_nats_every_form_becomes_an_event_once(server: ServerProcess, nats: Broker, tmp_path: Path) -> None:
     """Structured, binary and plain, with the publisher's id or the stream's; read again by another group, all are known
     already."""
@@ -198,6 +280,22 @@ def test_connect_nats_without_a_stream_says_what_to_do(server: ServerProcess, na
     connector.start()
     assert connector.wait() == 1
     assert "--create" in connector.said()
+
+
+def test_connect_nats_group_with_another_subject_is_refused(
+    server: ServerProcess, nats: Broker, tmp_path: Path
+) -> None:
+    """A durable consumer has one subject. A second connector with the same group would take the first one's away."""
+    said = []
+    options = ("--create", "--group", "taken", "--wait", "1")
+    for topic, status in (("taken.*", 0), ("taken.b", 1), ("other.b", 1), ("taken.*", 0)):
+        connector = ConnectorProcess(tmp_path / topic[:7], nats.url, server.url, "--topic", topic, *options)
+        connector.start()
+        assert connector.wait() == status, connector.said()
+        said.append(" ".join(connector.said().split()))
+    assert "reads taken.* of the stream taken-0" in said[1]
+    assert "choose another --group" in said[1]
+    assert "choose another --group" in said[2]
 
 
 def test_connect_redis_every_form_becomes_an_event_once(server: ServerProcess, redis: Broker, tmp_path: Path) -> None:
@@ -332,19 +430,17 @@ def test_connect_redis_by_tls_and_password(
 
 
 def amqp_publish(broker: Broker, queue: str, *messages: tuple[Content, str | None]) -> None:
-    """Publishes to a queue, which must be there, with confirms."""
-    from kindcast.server.connectors.amqp import connect, message_of
-    from kindcast.server.connectors.broker_url import parse_url
+    """Publishes to a queue, which must be there, in order."""
 
     async def publish() -> None:
-        connection = await connect(parse_url(broker.url))
-        channel = await connection.channel(publisher_confirms=True)
-        await asyncio.gather(
-            *(
-                channel.default_exchange.publish(message_of(content, id), queue, mandatory=True)
-                for content, id in messages
-            )
-        )
+        connection = await amqp.connect(parse_url(broker.url))
+        channel = await (await connection.channel(publisher_confirms=False)).get_underlay_channel()
+        for content, id in messages:  # the method of the library gives every message an id
+            properties = amqp.message_of(content, id).properties
+            frames = [Basic.Publish(routing_key=queue), ContentHeader(0, len(content.body), properties)]
+            body = [ContentBody(content.body)]
+            await channel.write_queue.put(ChannelFrame.marshall(channel.number, [*frames, *body]))
+        await channel.basic_qos(prefetch_count=1)  # its answer shows that the broker has read everything
         await connection.close()
 
     asyncio.run(publish())
@@ -380,6 +476,65 @@ def test_connect_amqp_every_form_becomes_an_event(server: ServerProcess, rabbitm
     aside.start()
     assert aside.wait() == 0, aside.said()
     assert aside.totals()["read"] == 1
+
+
+def test_connect_amqp_queue_that_is_deleted_meanwhile(server: ServerProcess, rabbitmq: Broker, tmp_path: Path) -> None:
+    """The connector says so and ends; it does not wait for messages that cannot come."""
+
+    async def delete() -> None:
+        connection = await amqp.connect(parse_url(rabbitmq.url))
+        await (await connection.channel()).queue_delete("short")
+        await connection.close()
+
+    options = ("--topic", "short", "--source", "amqp-short")
+    made = ConnectorProcess(tmp_path, rabbitmq.url, server.url, *options, "--create", "--wait", "0.1")
+    made.start()
+    assert made.wait() == 0, made.said()
+    with running_connector(tmp_path, rabbitmq.url, server.url, *options) as connector:
+        amqp_publish(rabbitmq, "short", (Content(b'{"n": 1}'), "1"))
+        eventually(lambda: len(stored(server, "amqp-short")) == 1, connector.said())
+        asyncio.run(delete())
+        assert connector.wait() == 1, connector.said()
+    assert "there is no queue short" in connector.said()
+
+
+def test_connect_amqp_headers_with_types(server: ServerProcess, rabbitmq: Broker, tmp_path: Path) -> None:
+    """A Boolean and a time of AMQP are written as CloudEvents writes them."""
+    options = ("--topic", "typed", "--create", "--wait", "1")
+    connector = ConnectorProcess(tmp_path, rabbitmq.url, server.url, *options)
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    context: dict[str, Any] = {**BINARY_CONTEXT, "source": "/typed", "time": at, "paid": True, "count": 7}
+    headers = {f"cloudEvents:{name}": value for name, value in context.items()}
+    amqp_publish(rabbitmq, "typed", (Content(b'{"n": 1}', None, headers), None))
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    [event] = stored(server, "/typed")
+    assert (event["time"], event["paid"], event["count"]) == ("2026-01-02T03:04:05Z", "true", "7")
+
+
+def test_connect_amqp_two_connectors_keep_their_ids_apart(
+    server: ServerProcess, rabbitmq: Broker, tmp_path: Path
+) -> None:
+    """Two connectors of one queue in one state folder, with messages that have no ids."""
+    options = ("--topic", "shared", "--source", "amqp-shared", "--create", "--batch", "1", "--wait", "3")
+    made = ConnectorProcess(tmp_path / "made", rabbitmq.url, server.url, *options, "--wait", "0.1")
+    made.start()
+    assert made.wait() == 0, made.said()
+    both = [
+        ConnectorProcess(tmp_path / name, rabbitmq.url, server.url, *options, "--state", str(tmp_path / "state"))
+        for name in ("one", "other")
+    ]
+    for connector in both:
+        connector.start()
+    eventually(lambda: len(list((tmp_path / "state").glob("*.lock"))) == 2, "two files")
+    amqp_publish(rabbitmq, "shared", *((Content(b'{"n": %d}' % number), None) for number in range(40)))
+    for connector in both:
+        assert connector.wait() == 0, connector.said()
+    assert sorted(event["data"]["n"] for event in stored(server, "amqp-shared")) == list(range(40))
+    assert all(connector.totals()["accepted"] > 0 for connector in both)
+    assert len(list((tmp_path / "state").glob("*.json"))) == 2
 
 
 def test_connect_amqp_without_the_queue_says_what_to_do(
@@ -483,6 +638,8 @@ def test_connect_says_which_names_cannot_be(
         (kafka.url, ("--topic", "^("), 1, "Kafka refuses these topics"),
         (mosquitto.url, ("--topic", "names/#", "--dead-letters", "names/bad"), 2, "again and again"),
         (nats.url, ("--topic", "names.*", "--dead-letters", "names.bad"), 2, "again and again"),
+        (kafka.url, ("--topic", "^names", "--dead-letters", "names-bad"), 2, "again and again"),
+        (kafka.url, ("--topic", "^(", "--dead-letters", "names-bad"), 1, "Kafka refuses these topics"),
     ):
         connector = ConnectorProcess(tmp_path, url, server.url, *options, "--wait", "1")
         connector.start()

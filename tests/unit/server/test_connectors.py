@@ -105,6 +105,15 @@ def test_topic_names_levels() -> None:
             parse_topic(wrong, "MQTT")
 
 
+def test_topic_of_a_shared_subscription_names_levels() -> None:
+    """The levels of the messages' own topics, which do not begin with `$share` and its name."""
+    topic = parse_topic("$share/two/home/{room}/#", "MQTT")
+    assert topic.filter == "$share/two/home/+/#"
+    assert topic.holds("home/bath/a")
+    assert not topic.holds("$share/two/home/bath/a")
+    assert topic.attributes("home/bath/a") == {"room": "bath"}
+
+
 @pytest.mark.parametrize(
     ("topic", "protocol"),
     [("", "MQTT"), ("", "KAFKA"), ("a/#/b", "MQTT"), ("a b", "NATS"), ("a..b", "NATS"), (".a", "NATS")],
@@ -155,6 +164,7 @@ class Batch:
     """A source with one batch of messages, which remembers what was acknowledged and put aside."""
 
     binding = MQTT
+    dropped = 0
 
     def __init__(self, *messages: Received) -> None:
         self._left: list[Received] = list(messages)

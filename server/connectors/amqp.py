@@ -17,6 +17,7 @@ from aiormq.exceptions import (
     AuthenticationError,
     ChannelAccessRefused,
     ChannelNotFoundEntity,
+    InvalidFrameError,
     ProbableAuthenticationError,
 )
 from yarl import URL
@@ -25,7 +26,7 @@ from kindcast.server.connectors.bindings import AMQP, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic, tls_for
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
 
-__all__ = ["AmqpSource", "broken_is_lost", "connect", "message_of"]
+__all__ = ["AmqpSource", "broken_is_lost", "confirming_channel", "connect", "message_of"]
 
 for _name in ("aio_pika", "aiormq"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # they also log what they raise
@@ -78,6 +79,16 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConn
             )
         except (AuthenticationError, ProbableAuthenticationError) as error:
             raise BrokerRefused("the broker refuses the user or the password") from error
+        except InvalidFrameError as error:
+            raise BrokerLost(
+                f"the broker closed the connection: is there a virtual host {url.path or '/'}, and may the user use it?"
+            ) from error
+
+
+async def confirming_channel(connection: AbstractConnection) -> AbstractChannel:
+    """Opens a channel on which publishing raises `DeliveryError` if the message reaches no queue. By default the
+    library does as if such a message were confirmed."""
+    return await connection.channel(publisher_confirms=True, on_return_raises=True)
 
 
 def _words(error: BaseException) -> str:
@@ -103,7 +114,7 @@ class AmqpSource:
         self._connection.close_callbacks.add(self._on_closed)
         async with broken_is_lost():
             try:
-                self._channel = await self._connection.channel(publisher_confirms=True)
+                self._channel = await confirming_channel(self._connection)
                 self._channel.close_callbacks.add(self._on_closed)
                 underlay = await self._channel.get_underlay_channel()
                 underlay.on_consumer_cancel_callbacks.add(self._on_closed)  # the queue was deleted

@@ -16,7 +16,7 @@ from kindcast.server.connectors.bindings import KAFKA, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
 
-__all__ = ["KafkaSource", "client_settings", "headers_of", "trouble"]
+__all__ = ["KafkaSource", "client_settings", "headers_of", "producer_settings", "trouble"]
 
 CALL_SECONDS = 10.0
 QUEUED_KILOBYTES = 16_384
@@ -27,6 +27,9 @@ SESSION_MILLISECONDS = 10_000
 
 END_MILLISECONDS = 253_402_300_800_000
 """The year 10000. A producer may give any number as the time of a record, for example microseconds."""
+
+LARGEST_MESSAGE_BYTES = 1_000_000_000
+"""The largest value that librdkafka accepts."""
 
 CONTENT_TYPE = "content-type"
 
@@ -58,6 +61,11 @@ def client_settings(url: BrokerUrl) -> dict[str, str | int | float | bool]:
             "sasl.password": url.password or "",
         }
     return settings
+
+
+def producer_settings(url: BrokerUrl) -> dict[str, str | int | float | bool]:
+    """Returns the settings of a producer. The cluster decides how large a message may be, not the library."""
+    return client_settings(url) | {"message.max.bytes": LARGEST_MESSAGE_BYTES}
 
 
 class KafkaSource:
@@ -119,7 +127,7 @@ class KafkaSource:
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
         if self._producer is None:
-            self._producer = Producer(client_settings(self._url))
+            self._producer = Producer(producer_settings(self._url))
         headers = {**message.content.headers, "kindcast-problem": reason, "kindcast-topic": message.topic}
         content = Content(message.content.body, message.content.content_type, headers)
         failed: list[KafkaError] = []
@@ -130,8 +138,10 @@ class KafkaSource:
             on_delivery=lambda error, _message: failed.append(error) if error is not None else None,
         )
         left = await asyncio.to_thread(self._producer.flush, CALL_SECONDS)
-        if left or failed:
-            raise BrokerLost(str(failed[0]) if failed else "no answer")
+        if failed:
+            raise trouble(failed[0])
+        if left:
+            raise BrokerLost("no answer")
 
     async def close(self) -> None:
         if self._consumer is not None:

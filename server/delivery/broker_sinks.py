@@ -150,6 +150,10 @@ def _login(name: Name, credential: Mapping[str, Any]) -> tuple[str, str | None]:
     raise SinkRefused("sinkcredential must hold credentialtype PLAIN with identifier and secret")
 
 
+class MessageRefused(BrokerRefused):
+    """The broker cannot take this message. The text names only what the subscriber asked for, so it may be shown."""
+
+
 class Link(Protocol):
     """A connection to one broker. `send` may run any number of times concurrently."""
 
@@ -200,6 +204,8 @@ class BrokerSender:
             detail = f"no confirmation within {self._timeout:g} s"
         except SinkRefused as error:
             detail = f"not sent: {error}"
+        except MessageRefused as error:
+            detail = str(error)
         except BrokerRefused:
             detail = "the broker refuses the connection, the credentials or the message"
         except BrokerLost:
@@ -330,7 +336,7 @@ class _NatsLink:
         self._client = await connect(self._url, address=self._address)
 
     async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
-        from nats.errors import Error
+        from nats.errors import Error, MaxPayloadError
         from nats.js.errors import APIError, NoStreamResponseError
 
         headers = {**content.headers, "Nats-Msg-Id": id}
@@ -339,7 +345,9 @@ class _NatsLink:
         try:
             await self._client.jetstream().publish(place, content.body, timeout=self._timeout, headers=headers)
         except (NoStreamResponseError, APIError) as error:
-            raise BrokerRefused("no stream accepts the message") from error
+            raise MessageRefused(f"no stream of JetStream accepts a message for {place}") from error
+        except MaxPayloadError as error:
+            raise MessageRefused(f"the message has {len(content.body):,} bytes, more than the broker allows") from error
         except (Error, OSError) as error:
             raise BrokerLost(str(error)) from error
 
@@ -358,14 +366,14 @@ class _AmqpLink:
         self._exchanges: dict[str, Any] = {}
 
     async def open(self) -> None:
-        from kindcast.server.connectors.amqp import broken_is_lost, connect
+        from kindcast.server.connectors.amqp import broken_is_lost, confirming_channel, connect
 
         self._connection = await connect(self._url, address=self._address)
         async with broken_is_lost():
-            self._channel = await self._connection.channel(publisher_confirms=True)
+            self._channel = await confirming_channel(self._connection)
 
     async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
-        from aio_pika.exceptions import DeliveryError
+        from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError
 
         from kindcast.server.connectors.amqp import broken_is_lost, message_of
 
@@ -379,7 +387,9 @@ class _AmqpLink:
                     exchange, key = self._channel.default_exchange, name
                 await exchange.publish(message_of(content, id), key, mandatory=True, timeout=self._timeout)
             except DeliveryError as error:
-                raise BrokerRefused("no queue accepts the message") from error
+                raise MessageRefused(f"no queue accepts a message for {place}") from error
+            except ChannelNotFoundEntity as error:
+                raise MessageRefused(f"there is no exchange {name}") from error
 
     async def close(self) -> None:
         from kindcast.server.connectors.amqp import broken_is_lost
@@ -398,12 +408,12 @@ class _KafkaLink:
     def __init__(self, url: BrokerUrl, timeout: float) -> None:
         from confluent_kafka import Producer
 
-        from kindcast.server.connectors.kafka import client_settings
+        from kindcast.server.connectors.kafka import producer_settings
 
         milliseconds = max(int(timeout * 900), 100)  # the producer gives up before the attempt ends
         self._loop = asyncio.get_running_loop()
         self._producer = Producer(
-            client_settings(url)
+            producer_settings(url)
             | {
                 "enable.idempotence": True,  # implies acks=all, and keeps the order when the producer retries
                 "partitioner": "murmur2_random",  # as in Kafka's own clients

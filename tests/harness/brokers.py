@@ -247,7 +247,8 @@ class KafkaCluster:
     def __init__(self, brokers: int = 1) -> None:
         from confluent_kafka import Producer
 
-        self._producer = Producer({"test.mock.num.brokers": brokers, "bootstrap.servers": "", "linger.ms": 5})
+        settings = {"test.mock.num.brokers": brokers, "bootstrap.servers": "", "linger.ms": 5}
+        self._producer = Producer(settings | {"message.max.bytes": 100_000_000})
         places = self._producer.list_topics(timeout=PATIENCE_SECONDS).brokers.values()
         self.url = "kafka://" + ",".join(f"{each.host}:{each.port}" for each in places)
 

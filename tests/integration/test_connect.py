@@ -498,6 +498,26 @@ def test_connect_amqp_queue_that_is_deleted_meanwhile(server: ServerProcess, rab
     assert "there is no queue short" in connector.said()
 
 
+def test_connect_amqp_without_the_queue_for_bad_messages(
+    server: ServerProcess, rabbitmq: Broker, tmp_path: Path
+) -> None:
+    """The command names the queue, and the bad message stays in its own queue."""
+    options = ("--topic", "careful", "--wait", "1")
+    connector = ConnectorProcess(tmp_path, rabbitmq.url, server.url, *options, "--create")
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    amqp_publish(rabbitmq, "careful", (Content(b"["), "1"))
+    connector = ConnectorProcess(tmp_path, rabbitmq.url, server.url, *options, "--dead-letters", "no such queue")
+    connector.start()
+    assert connector.wait() == 1
+    assert "the queue no such queue" in " ".join(connector.said().split())
+    amqp_publish(rabbitmq, "careful", (Content(b"["), "2"))
+    left = ConnectorProcess(tmp_path / "left", rabbitmq.url, server.url, *options)
+    left.start()
+    assert left.wait() == 0, left.said()
+    assert left.totals()["read"] == 2
+
+
 def test_connect_amqp_headers_with_types(server: ServerProcess, rabbitmq: Broker, tmp_path: Path) -> None:
     """A Boolean and a time of AMQP are written as CloudEvents writes them."""
     options = ("--topic", "typed", "--create", "--wait", "1")
@@ -604,6 +624,19 @@ def test_connect_kafka_record_with_an_impossible_time(
         assert connector.stop() == 0
     times = {event["data"]["price"]: event.get("time") for event in stored(server, "kafka-times")}
     assert times == {1: None, 2: "2023-11-14T22:13:20.000Z"}
+
+
+def test_connect_kafka_large_bad_record_is_put_aside(
+    server: ServerProcess, kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """Larger than the library's own limit for messages that it sends."""
+    kafka.publish("large", (b"[" + b"x" * 2_000_000, {}))
+    options = ("--topic", "large", "--dead-letters", "large-bad")
+    with running_connector(tmp_path / "a", kafka.url, server.url, *options) as connector:
+        eventually(lambda: connector.totals().get("acknowledged") == 1, connector.said())
+        assert connector.stop() == 0
+    with running_connector(tmp_path / "b", kafka.url, server.url, "--topic", "large-bad") as aside:
+        eventually(lambda: aside.totals().get("bad") == 1, aside.said())
 
 
 def test_connect_without_the_libraries_names_the_extra(tmp_path: Path) -> None:

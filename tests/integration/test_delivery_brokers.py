@@ -347,7 +347,31 @@ def test_unexpected_error_is_logged_without_its_text(
     assert password not in caplog.text + outcome.detail
 
 
-def send(name: Any, sink: str, sinkcredential: dict[str, str] | None = None, **more: Any) -> Outcome:
+@pytest.mark.slow
+def test_message_that_the_broker_has_no_place_for_is_not_delivered(tmp_path: Path) -> None:
+    """A queue, an exchange, a stream that do not exist; a message that is too large. The attempt says which."""
+    with running("AMQP", tmp_path / "amqp") as rabbitmq, running("NATS", tmp_path / "nats") as nats:
+        SinkReader(nats.url, TOPIC).close()
+        for name, url, place, size, says in (
+            ("AMQP", rabbitmq.url, "no-queue", 1, "no queue accepts a message for no-queue"),
+            ("AMQP", rabbitmq.url, "amq.direct/key", 1, "no queue accepts a message for amq.direct/key"),
+            ("AMQP", rabbitmq.url, "none/key", 1, "there is no exchange none"),
+            ("NATS", nats.url, "no.stream", 1, "no stream of JetStream accepts a message for no.stream"),
+            ("NATS", nats.url, TOPIC, 2_000_000, "2,000,000 bytes, more than the broker allows"),
+        ):
+            outcome = send(name, url, place=place, body=b"x" * size, allow_private=True, timeout=20.0)
+            assert outcome.kind == "failed", place
+            assert says in str(outcome.detail)
+
+
+def send(
+    name: Any,
+    sink: str,
+    sinkcredential: dict[str, str] | None = None,
+    place: str = TOPIC,
+    body: bytes = b'{"specversion":"1.0","id":"1","source":"s","type":"t"}',
+    **more: Any,
+) -> Outcome:
     async def attempt() -> Outcome:
         async def resolve(host: str, port: int) -> list[str]:
             return ["10.0.0.1"] if host == "inside.example" else ["127.0.0.1"]
@@ -359,8 +383,8 @@ def send(name: Any, sink: str, sinkcredential: dict[str, str] | None = None, **m
             sink=sink,
             secret="",
             message_id=secrets.token_hex(4),
-            body=b'{"specversion":"1.0","id":"1","source":"s","type":"t"}',
-            protocolsettings={BROKER_PROTOCOLS[name].place: TOPIC},
+            body=body,
+            protocolsettings={BROKER_PROTOCOLS[name].place: place},
             sinkcredential=sinkcredential or {},
         )
         try:

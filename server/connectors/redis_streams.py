@@ -154,6 +154,8 @@ class RedisSource:
             if str(error).startswith(("NOGROUP", "UNBLOCKED")):  # the stream was deleted and must be opened again
                 raise BrokerLost(str(error)) from error
             raise BrokerRefused(f"Redis refuses: {error}") from error
+        except RedisError as error:  # for example an answer that is not Redis's protocol
+            raise BrokerLost(str(error) or type(error).__name__) from error
 
 
 def _received(stream: str, id: bytes, fields: Fields) -> Received:

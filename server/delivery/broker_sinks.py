@@ -374,6 +374,7 @@ class _AmqpLink:
 
     async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
         from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError
+        from aiormq.exceptions import ChannelAccessRefused
 
         from kindcast.server.connectors.amqp import broken_is_lost, message_of
 
@@ -390,6 +391,8 @@ class _AmqpLink:
                 raise MessageRefused(f"no queue accepts a message for {place}") from error
             except ChannelNotFoundEntity as error:
                 raise MessageRefused(f"there is no exchange {name}") from error
+            except ChannelAccessRefused as error:
+                raise MessageRefused(f"the broker does not let this user send to {place}") from error
 
     async def close(self) -> None:
         from kindcast.server.connectors.amqp import broken_is_lost

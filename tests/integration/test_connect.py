@@ -372,6 +372,7 @@ def test_connect_redis_says_what_to_do(server: ServerProcess, redis: Broker, tmp
         ("text", redis.url, 1, "WRONGTYPE"),
         ("shop.*", redis.url, 2, "without wildcards"),
         ("offers", f"{redis.url}/first", 2, "the number of a database"),
+        ("offers", server.url.replace("http:", "redis:"), 1, "the broker cannot be reached: Protocol Error"),
     ):
         connector = ConnectorProcess(tmp_path, url, server.url, "--topic", topic, "--wait", "1")
         connector.start()

@@ -634,7 +634,7 @@ class HttpConnection(HttpToolsProtocol):
         self._limits.release(self)
         self._enter("head" if self._begun else "idle")
         unread = self.current is not None and self.current.more_body and not self.pipeline
-        if unread and not self.transport.is_closing():
+        if unread and not self._closing:  # a second `close` would end the reading of the rest of the body
             self.transport.close()
         super().on_response_complete()
         if self.current is not None and not self.current.response_complete:  # a pipelined request is next

@@ -22,7 +22,7 @@ import os
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,6 +60,9 @@ LONGEST_READ_SECONDS = 0.5
 REDELIVERY_SECONDS = 60.0
 """By then a broker has sent again everything that was not acknowledged on the last connection. It is sent before
 anything new."""
+
+REQUEST_BYTES = 4 * 1024 * 1024
+"""The size from which a batch is sent in several requests, because servers limit the size of requests."""
 
 TOLD_MESSAGES = 10
 """The maximum number of bad messages that are reported one by one between two lines of progress. The others are
@@ -311,9 +314,12 @@ class Connector:
                 good.append((message, source.binding.event(message.content, self._plain(message, id))))
             except BadMessage as error:
                 bad.append((message, str(error)))
-        refused = await self._publish(good)
-        if refused is None:
-            return  # stopped while the server was unreachable: nothing is acknowledged, so all comes again
+        refused: list[tuple[Received, str]] = []
+        for part in _requests(good):
+            found = await self._publish(part)
+            if found is None:
+                return  # stopped while the server was unreachable: nothing is acknowledged, so all comes again
+            refused += found
         for message, reason in bad + refused:
             await self._put_aside(source, message, reason)
         await source.acknowledge(messages)
@@ -339,8 +345,6 @@ class Connector:
     async def _publish(self, events: Sequence[tuple[Received, msgspec.Raw]]) -> list[tuple[Received, str]] | None:
         """Publishes until the server has answered for every event. Returns the refused events with their reasons; None
         if the connector was stopped before. Raises `ProblemError` if all requests are refused."""
-        if not events:
-            return []
         refused: list[tuple[Received, str]] = []
         failures = 0
         while True:
@@ -415,6 +419,21 @@ async def _opened(source: Source) -> bool:
         return await source.open()
     except ValueError as error:
         raise BrokerRefused(f"a topic or the group cannot be used: {error}") from error
+
+
+def _requests(
+    events: Sequence[tuple[Received, msgspec.Raw]],
+) -> Iterator[Sequence[tuple[Received, msgspec.Raw]]]:
+    """Yields the events in parts of at most `REQUEST_BYTES`. A larger event is a part by itself."""
+    begin = size = 0
+    for number, (_, event) in enumerate(events):
+        length = len(bytes(event))
+        if size + length > REQUEST_BYTES and number > begin:
+            yield events[begin:number]
+            begin, size = number, 0
+        size += length
+    if begin < len(events):
+        yield events[begin:]
 
 
 def _batch(events: Sequence[msgspec.Raw]) -> Call[dict[str, Any]]:

@@ -188,6 +188,15 @@ def test_refused_body_closes_the_connection_and_is_told(server: str) -> None:
         assert b"connection: close" in said.lower()
 
 
+def test_refused_body_is_read_while_the_client_sends_it(server: str) -> None:
+    """A client that sends a large body at once can send the rest of it, and sees the answer."""
+    with connection(server) as client:
+        client.sendall(HEAD + b"Content-Length: 20000000\r\n\r\n")
+        for _ in range(20):
+            client.sendall(b" " * 1_000_000)
+        assert client.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
 def test_connection_goes_on_after_an_unexpected_error(
     server: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

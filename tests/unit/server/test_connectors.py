@@ -231,6 +231,17 @@ def test_events_that_the_server_could_not_store_are_published_again() -> None:
     assert "2 events (the disk is full); trying again" in told[0]
 
 
+def test_large_batch_is_sent_in_several_requests() -> None:
+    """Servers limit the size of requests. Each message is sent once, in order."""
+    answer = {"accepted": 1, "duplicates": 0, "rejected": []}
+    texts = ["a" * 3_000_000, "b", "c" * 3_000_000, "d" * 9_000_000, "e"]
+    source = Batch(*(message(msgspec.json.encode(text), identity=text[0]) for text in texts))
+    client = Answering(*[answer] * 4)
+    tally, _ = connected(source, client)
+    assert [[text[0] for text in request] for request in client.sent] == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert tally.acknowledged == 5
+
+
 def test_id_member_of_a_message_that_is_nested_too_deeply() -> None:
     """It is a bad message like any other."""
     source = Batch(message(b"[" * 100_000, identity="a"), message(b'{"n": 1}', identity="b"))

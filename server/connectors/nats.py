@@ -3,7 +3,7 @@ acknowledgements."""
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from typing import Any
@@ -21,7 +21,7 @@ from kindcast.server.connectors.bindings import NATS, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
 
-__all__ = ["NatsSource", "connect"]
+__all__ = ["NatsSource", "connect", "is_too_large"]
 
 CONNECT_SECONDS = 10.0
 CONNECT_PAUSE_SECONDS = 0
@@ -79,6 +79,13 @@ class _Client(Client):
 
 async def _quiet(error: Exception) -> None:
     """Ignores errors, which are also raised by the calls."""
+
+
+def is_too_large(client: Client, body: bytes, headers: Mapping[str, str]) -> bool:
+    """Whether the server refuses a message, and closes the connection. The library counts the body without the
+    headers."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return len(f"NATS/1.0\r\n{lines}\r\n".encode()) + len(body) > client.max_payload
 
 
 class NatsSource:
@@ -173,6 +180,11 @@ class NatsSource:
         told = reason.encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
         headers = {**(message.handle.headers or {}), "Kindcast-Problem": told, "Kindcast-Topic": message.topic}
         headers.pop(MESSAGE_ID, None)
+        if is_too_large(self._client, message.content.body, headers):
+            raise BrokerRefused(
+                f"a bad message of {message.topic} is too large for {topic} together with its reason: "
+                "raise max_payload of NATS, or leave --dead-letters out"
+            )
         try:
             await self._client.publish(topic, message.content.body, headers=headers)
             await self._client.flush(timeout=int(CONNECT_SECONDS))

@@ -336,18 +336,20 @@ class _NatsLink:
         self._client = await connect(self._url, address=self._address)
 
     async def send(self, place: str, content: Content, id: str, settings: Mapping[str, Any]) -> None:
-        from nats.errors import Error, MaxPayloadError
+        from nats.errors import Error
         from nats.js.errors import APIError, NoStreamResponseError
+
+        from kindcast.server.connectors.nats import is_too_large
 
         headers = {**content.headers, "Nats-Msg-Id": id}
         if content.content_type is not None:
             headers["Content-Type"] = content.content_type
+        if is_too_large(self._client, content.body, headers):
+            raise MessageRefused(f"the message has {len(content.body):,} bytes, more than the broker allows")
         try:
             await self._client.jetstream().publish(place, content.body, timeout=self._timeout, headers=headers)
         except (NoStreamResponseError, APIError) as error:
             raise MessageRefused(f"no stream of JetStream accepts a message for {place}") from error
-        except MaxPayloadError as error:
-            raise MessageRefused(f"the message has {len(content.body):,} bytes, more than the broker allows") from error
         except (Error, OSError) as error:
             raise BrokerLost(str(error)) from error
 

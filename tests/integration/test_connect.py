@@ -274,6 +274,20 @@ def test_connect_nats_every_form_becomes_an_event_once(server: ServerProcess, na
     assert (again.totals()["accepted"], again.totals()["known"], again.totals()["bad"]) == (0, 4, 1)
 
 
+def test_connect_nats_bad_message_that_is_too_large_to_put_aside(
+    server: ServerProcess, nats: Broker, tmp_path: Path
+) -> None:
+    """With the reason in its headers it is larger than NATS allows. The command says what to do."""
+    options = ("--topic", "brim", "--create", "--group", "brim", "--dead-letters", "bad.brim")
+    connector = ConnectorProcess(tmp_path, nats.url, server.url, *options, "--wait", "1")
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    nats_publish(nats, ("brim", b"[" * 1_048_576, None))
+    connector.start()
+    assert connector.wait() == 1
+    assert "leave --dead-letters out" in " ".join(connector.said().split())
+
+
 def test_connect_nats_without_a_stream_says_what_to_do(server: ServerProcess, nats: Broker, tmp_path: Path) -> None:
     """Core NATS keeps nothing, so nothing could be acknowledged: exit status 1 and a sentence."""
     connector = ConnectorProcess(tmp_path, nats.url, server.url, "--topic", "nowhere", "--wait", "1")

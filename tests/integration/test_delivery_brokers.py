@@ -358,7 +358,7 @@ def test_message_that_the_broker_has_no_place_for_is_not_delivered(tmp_path: Pat
             ("AMQP", rabbitmq.url, "none/key", 1, "there is no exchange none"),
             ("AMQP", rabbitmq.url, "/key", 1, "the broker does not let this user send to /key"),
             ("NATS", nats.url, "no.stream", 1, "no stream of JetStream accepts a message for no.stream"),
-            ("NATS", nats.url, TOPIC, 2_000_000, "2,000,000 bytes, more than the broker allows"),
+            ("NATS", nats.url, TOPIC, 1_048_576, "1,048,576 bytes, more than the broker allows"),
         ):
             outcome = send(name, url, place=place, body=b"x" * size, allow_private=True, timeout=20.0)
             assert outcome.kind == "failed", place

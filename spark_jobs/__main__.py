@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     run: Callable[[argparse.Namespace], dict[str, Any]] = given.run
     try:
-        _check_output(given.output)
+        _check_output(given.output, given.archive)
         tell_result(_with_reasons(run(given), given))
     except (JobFailed, SemanticError, IndexingError, OSError) as error:
         tell_problem(str(error))
@@ -61,15 +61,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _check_output(output: Path | None) -> None:
-    """Raises `UnusableOutput` if `output` exists and is not a folder, or is a URI."""
-    if output is not None and URI.match(str(output)):
+def _check_output(output: Path | None, archive: str | None) -> None:
+    """Raises `UnusableOutput` if `output` exists and is not a folder, is a URI, or would be read as a part of
+    `archive`."""
+    if output is None:
+        return
+    if URI.match(str(output)):
         raise UnusableOutput(
             f"--output {output.name}: jobs write into folders, not to a URI; read the archive with the functions of "
             "kindcast.spark_jobs, and write the result with Spark's own writer (docs/scale.md has an example)"
         )
-    if output is not None and output.exists() and not output.is_dir():
+    if output.exists() and not output.is_dir():
         raise UnusableOutput(f"{output} is a file: --output must name a folder")
+    if archive is None or URI.match(archive) or not output.resolve().is_relative_to(Path(archive).resolve()):
+        return
+    if not any(part.startswith(("_", ".")) for part in output.resolve().relative_to(Path(archive).resolve()).parts):
+        raise UnusableOutput(
+            f"{output} is in the archive {archive}, so the next run would read it as events: name a folder elsewhere"
+        )
 
 
 def _with_reasons(result: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
@@ -192,6 +201,7 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
 
 def _stream(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.match import Chosen
+    from kindcast.spark_jobs.output import worst_of
     from kindcast.spark_jobs.stream import FILES, Written, start_stream, stream_events
 
     for each in given.option:
@@ -234,8 +244,7 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
     query.stop()
     failure = query.exception()
     if failure is not None and not stopping.is_set():
-        reason = str(failure).partition("\n=== Streaming Query")[0].strip()
-        raise JobFailed(f"the stream ended: {reason}")
+        raise JobFailed(f"the stream ended: {worst_of(failure)}")
     return counts
 
 

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import threading
@@ -51,6 +52,7 @@ __all__ = [
     "run_units",
     "sync",
     "unit_name",
+    "worst_of",
 ]
 
 
@@ -172,7 +174,8 @@ class Output:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Locks the output folder, so that only one job uses it. After a crash, an incomplete publication is finished,
-        and half-written files are removed. Raises `UnusableOutput`."""
+        and half-written files are removed. Raises `UnusableOutput`, also if the folder has days that no job wrote: they
+        would be replaced."""
         try:
             self._staged.mkdir(parents=True, exist_ok=True)
             lock = (self._own / "lock").open("w")
@@ -186,6 +189,7 @@ class Output:
                     f"another job is writing {self.folder}: wait for it, or name another folder"
                 ) from None
             self._carry_on()
+            self._check_days()
             yield
 
     def own(self, name: str) -> Path:
@@ -226,6 +230,13 @@ class Output:
         self._staged.mkdir(exist_ok=True)
         for path in self._staged.glob("*.*"):
             self._discard(path)
+
+    def _check_days(self) -> None:
+        """Raises `UnusableOutput` if there are days that are not from a job with this output."""
+        ours = {folder for said in self._committed().values() for folder in said["folders"]}
+        for path in sorted(self.folder.glob("day=*")):
+            if path.name not in ours and path.is_dir() and any(path.iterdir()):
+                raise UnusableOutput(f"{path} was not written by this job, which would replace it: name another folder")
 
     def _discard(self, unfinished: Path) -> None:
         """Deletes an unfinished unit. The folder is moved away first: a worker that outlives its job may finish the
@@ -323,6 +334,7 @@ Work = Callable[[UnitWriter], Mapping[str, float]]
 """A function that writes the files of a unit and returns its counts."""
 
 POLL_SECONDS = 0.2
+OWN_ERROR = re.compile(r"kindcast\.[\w.]+: ")
 WORST_FIRST = 400
 """Characters of a failure that are told: the last lines of Python's, which name it."""
 
@@ -410,7 +422,7 @@ def run_tasks(
         context.setJobGroup(group, stage)
         found: list[Any] = context.parallelize(items, len(items)).map(task).collect()
     except Exception as error:
-        raise JobFailed(f"the job failed at {stage!r}: {_worst(error)}; run it again to continue") from error
+        raise JobFailed(f"the job failed at {stage!r}: {worst_of(error)}; run it again to continue") from error
     finally:
         ended.set()
         watching.join()
@@ -419,12 +431,13 @@ def run_tasks(
     return found
 
 
-def _worst(error: Exception) -> str:
-    """Returns the last message of a worker before it failed."""
+def worst_of(error: Exception) -> str:
+    """Returns what a worker said when it failed: our own error, or the first of Python's."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback", "Caused by", "..."))]
-    python = [line for line in said if "Error: " in line or "Exception: " in line]
-    return (python or said or [type(error).__name__])[0][:WORST_FIRST]
+    own = [line.partition(": ")[2] for line in said if OWN_ERROR.match(line)]
+    python = [line for line in said if ("Error: " in line or "Exception: " in line) and not line.endswith(":")]
+    return (own or python or said or [type(error).__name__])[0][:WORST_FIRST]
 
 
 def by_day(table: pa.Table) -> list[tuple[str, pa.Table]]:

@@ -53,6 +53,7 @@ __all__ = [
     "ReadOptions",
     "Split",
     "check_archive",
+    "file_split",
     "file_system",
     "lines_in",
     "lines_of",
@@ -86,6 +87,8 @@ EXTENSIONS: dict[str, Format] = {
 }
 READ_BYTES = 4 << 20
 UNOPENABLE = "{} cannot be opened as a file: remove it from the archive"
+PATTERN = re.compile(r"[*?\[{]")
+"""Where the pattern begins in a path of Spark that names several folders."""
 SPARK_S3 = frozenset({"s3a", "s3n"})
 
 
@@ -167,6 +170,20 @@ def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = S
     return splits
 
 
+def file_split(place: str, path: str) -> Split | None:
+    """Returns one file of a stream as one split, or None if `splits_of` would leave the file out. `place` is the folder
+    of the stream, or Spark's pattern of folders; `path` is the file as Spark lists it. Raises `NoArchive` if the file
+    is gone."""
+    system, at = file_system(path)
+    found = system.get_file_info(at)
+    if found.type == pa.fs.FileType.NotFound:
+        raise NoArchive(f"{_shown(path)} does not exist")
+    before = PATTERN.split(place)[0]
+    _, root = file_system(before if before == place else posixpath.dirname(before))
+    whole = _whole(root if at.startswith(f"{root.rstrip('/')}/") else at, found, path)
+    return whole and next(SPLITTERS[whole.format](whole, found.size, SplitSizes(1 << 62, 1 << 62)), None)
+
+
 def check_archive(place: str) -> None:
     """Checks by file names that the archive has a readable file, before a job starts. Raises `NoArchive` if not."""
     _, files = _files_of(place)
@@ -231,19 +248,23 @@ def lines_in(split: Split) -> int:
 
 
 def _of_file(place: str, root: str, file: Any, sizes: "SplitSizes") -> Iterator[Split]:
+    whole = _whole(root, file, _path_of(place, root, file.path))
+    if whole is not None:
+        yield from SPLITTERS[whole.format](whole, file.size, sizes)
+
+
+def _whole(root: str, file: Any, path: str) -> Split | None:
+    """Returns a file of the archive in `root`, not yet split; None if it does not belong to the archive. `path` is what
+    workers open."""
     name = posixpath.relpath(file.path, root) if file.path != root else posixpath.basename(file.path)
-    if any(part.startswith(("_", ".")) for part in name.split("/")):
-        return
     format = _format_of(file.path)
-    if format is None:
-        return
+    if format is None or any(part.startswith(("_", ".")) for part in name.split("/")):
+        return None
     if not file.is_file:  # a pipe, for one
         raise NoArchive(UNOPENABLE.format(file.path))
     folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
     parts = tuple((key, unquote(value)) for key, _, value in folders)
-    path = _path_of(place, root, file.path)
-    whole = Split(path=path, name=name, format=format, parts=parts, stamp=f"{file.size}-{file.mtime_ns}")
-    yield from SPLITTERS[format](whole, file.size, sizes)
+    return Split(path=path, name=name, format=format, parts=parts, stamp=f"{file.size}-{file.mtime_ns}")
 
 
 @dataclass(frozen=True, slots=True)

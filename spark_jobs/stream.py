@@ -15,6 +15,7 @@ and not the time in the event, because Spark drops events that are older than it
 
 import hashlib
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,7 +48,7 @@ from kindcast.spark_jobs.event_batch import (
 )
 from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, decoded, matched_rows
 from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync
-from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, read_split, splits_of
+from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, file_split, read_split, splits_of
 from kindcast.spark_jobs.report import UnusableOutput, silent
 from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot
 
@@ -93,16 +94,18 @@ def stream_events(
         schema = "path string, modificationTime timestamp, length long, content binary"
         files = session.readStream.format("binaryFile").schema(schema).option("recursiveFileLookup", "true")
         found = files.options(**{**options, "pathGlobFilter": "[!_.]*"}).load().select("path")
+        place = options["path"].removeprefix("file:")
+        place = place if "://" in place else os.path.abspath(place)  # workers run in folders of their own
 
         def read_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for path in batch.column(0).to_pylist():
-                    yield from _file(path.removeprefix("file:"), wanted)
+                    yield from _file(place, path.removeprefix("file:"), wanted)
 
         return found.mapInArrow(read_files, spark_schema(RAW))
     source = session.readStream.format(format).options(**options).load()
-    place = "concat(topic, '/', partition, ':', offset)" if "offset" in source.columns else "cast(null as string)"
-    lines = source.selectExpr("cast(value as string) value", f"{place} place")
+    named = "concat(topic, '/', partition, ':', offset)" if "offset" in source.columns else "cast(null as string)"
+    lines = source.selectExpr("cast(value as string) value", f"{named} place")
     time_from = read.time_from
 
     def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -123,11 +126,10 @@ def quarantined(events: DataFrame) -> DataFrame:
     return bad.selectExpr("file", "line", "reason", "body text").select(*QUARANTINE.names)
 
 
-def _file(path: str, read: ReadOptions) -> Iterator[pa.RecordBatch]:
-    first = 1
-    for split in splits_of(path, split_bytes=1 << 62, split_rows=1 << 62):
-        for batch in read_split(replace(split, first=first), read):
-            yield _row_batch(batch)
+def _file(place: str, path: str, read: ReadOptions) -> Iterator[pa.RecordBatch]:
+    split = file_split(place, path)
+    if split is not None:
+        yield from map(_row_batch, read_split(split, read))
 
 
 def _lines(batch: pa.RecordBatch, format: str, time_from: str | None) -> Iterator[pa.RecordBatch]:

@@ -244,6 +244,16 @@ def test_second_job_for_one_output_is_refused(tmp_path: Path) -> None:
             pass
 
 
+def test_days_that_no_job_wrote_are_not_replaced(tmp_path: Path) -> None:
+    """An archive by day, named as the output: its files stay."""
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "raw.ndjson").write_text("{}\n", encoding="utf-8")
+    with pytest.raises(UnusableOutput, match="day=1 was not written by this job"):  # noqa: SIM117
+        with Output(tmp_path).locked():
+            pass
+    assert (tmp_path / "day=1" / "raw.ndjson").exists()
+
+
 def test_job_run_again_after_a_change_does_only_what_changed(
     tmp_path: Path, inputs: Inputs, spark: SparkSession
 ) -> None:

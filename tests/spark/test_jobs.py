@@ -289,6 +289,7 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
         (["--ontology", "absent.ttl"], "absent.ttl"),
         (["--ontology", "shop.ttl", "--subscriptions", "absent.ndjson"], "there is no file absent.ndjson"),
         (["--ontology", "shop.ttl", "--declarations", "absent.json"], "there is no file absent.json"),
+        (["--ontology", "shop.ttl", "--subscriptions", __file__], "the next run would read it as events"),
     ],
 )
 def test_command_that_cannot_begin_says_what_to_do(

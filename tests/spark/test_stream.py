@@ -35,8 +35,8 @@ def subscribe(folder: Path, subscriptions: dict[str, str]) -> None:
 def put(folder: Path, name: str, events: Iterable[dict[str, Any] | str]) -> None:
     """A file that appears whole."""
     lines = [each if isinstance(each, str) else json.dumps(each) for each in events]
-    (folder / f".{name}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / f".{name}").rename(folder / "in" / name)
+    (folder / ".arriving").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / ".arriving").rename(folder / "in" / name)
 
 
 def offer(id: str, target: str) -> dict[str, Any]:
@@ -76,6 +76,39 @@ def test_stream_matches_new_files_once_and_carries_on_after_a_restart(
     assert rows(tmp_path) == {"1": ["computers"], "2": [], "3": ["computers"]}
     (bad,) = [each for path in (tmp_path / "out").rglob("_quarantine/*") for each in pq.read_table(path).to_pylist()]
     assert (bad["file"], bad["line"], bad["text"]) == ("one.ndjson", 2, "{broken")
+
+
+def test_stream_reads_folders_as_an_archive_has_them(tmp_path: Path, drain: Callable[[], None]) -> None:
+    """Files of one name in two folders are different files, `name=value` is data, and other files do not matter."""
+    subscribe(tmp_path, {"computers": "target isa Computer", "german": 'shop = "de"'})
+    for folder in ("a", "b", "shop=de", "_hidden"):
+        (tmp_path / "in" / folder).mkdir()
+        put(tmp_path, f"{folder}/x.ndjson", [{"target": "laptop"}])
+    (tmp_path / "in" / "readme.txt").write_text("no events", encoding="utf-8")
+    drain()
+    assert rows(tmp_path) == {
+        "a/x.ndjson:1": ["computers"],
+        "b/x.ndjson:1": ["computers"],
+        "shop=de/x.ndjson:1": ["computers", "german"],
+    }
+
+
+def test_stream_goes_on_with_an_empty_file_in_place_of_one_that_is_gone(
+    tmp_path: Path, drain: Callable[..., None], inputs: Inputs
+) -> None:
+    """The checkpoint has the name of the file, so the batch cannot do without it."""
+    put(tmp_path, "one.ndjson", [offer("1", "laptop")])
+
+    def newest() -> Snapshot:
+        (tmp_path / "in" / "one.ndjson").unlink()
+        return inputs.snapshot(tmp_path / "snapshots")
+
+    with pytest.raises(Exception, match=r"one\.ndjson"):
+        drain(newest)
+    (tmp_path / "in" / "one.ndjson").write_bytes(b"")
+    put(tmp_path, "two.ndjson", [offer("2", "laptop")])
+    drain()
+    assert rows(tmp_path) == {"2": ["computers"]}
 
 
 def test_stream_takes_changed_subscriptions_and_ontologies_from_the_next_batch_on(

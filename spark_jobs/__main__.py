@@ -13,17 +13,25 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kindcast.semantic.errors import IndexingError, SemanticError
-from kindcast.spark_jobs.report import JobFailed, NoArchive, UnusableOutput, as_lines, tell_problem, tell_result
+from kindcast.spark_jobs.report import (
+    JobFailed,
+    NoArchive,
+    UnusableOutput,
+    as_lines,
+    tell_note,
+    tell_problem,
+    tell_result,
+)
 
 if TYPE_CHECKING:
-    from kindcast.spark_jobs.snapshot import Inputs
+    from kindcast.spark_jobs.snapshot import Inputs, Snapshot
 
 __all__ = ["main"]
 
@@ -156,34 +164,33 @@ def _match(given: argparse.Namespace) -> dict[str, Any]:
     chosen = Chosen(explode=given.explode, matched_only=given.matched_only)
     archive = _archive(given)
     _check_subscriptions(given)
-    snapshot = _snapshot(given)
-    session = _session(given)
-    return match_archive(
-        session,
-        archive,
-        given.output,
-        snapshot,
-        chosen=chosen,
-        read=_read(given),
-        distinct=given.distinct,
-        progress=as_lines,
-    )
+    with _snapshot(given) as snapshot:
+        return match_archive(
+            _session(given),
+            archive,
+            given.output,
+            snapshot,
+            chosen=chosen,
+            read=_read(given),
+            distinct=given.distinct,
+            progress=as_lines,
+        )
 
 
 def _normalise(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.normalise import normalise_archive
 
     archive = _archive(given)
-    snapshot = _snapshot(given)
-    return normalise_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
+    with _snapshot(given) as snapshot:
+        return normalise_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
 
 
 def _learn(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.learn import learn_archive
 
     archive = _archive(given)
-    snapshot = _snapshot(given)
-    return learn_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
+    with _snapshot(given) as snapshot:
+        return learn_archive(_session(given), archive, given.output, snapshot, read=_read(given), progress=as_lines)
 
 
 def _backtest(given: argparse.Namespace) -> dict[str, Any]:
@@ -213,7 +220,6 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
         if "://" not in options["path"] and not Path(options["path"]).is_dir():
             raise NoArchive(f"there is no folder {options['path']}: name the folder where files arrive")
     _check_subscriptions(given)
-    inputs, below = _inputs(given), given.output / "_kindcast" / "snapshots"
     counts = {"batches": 0, "events": 0, "matches": 0, "quarantined": 0}
 
     def told(batch: int, written: Written) -> None:
@@ -223,12 +229,12 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
         unread = f", {written.quarantined} lines that are no events" if written.quarantined else ""
         as_lines(f"batch {batch}: {written.events} events, {written.matches} matches{unread}", counts["events"], None)
 
-    inputs.snapshot(below)  # reports errors in the inputs before Java is started
+    newest = _Newest(_inputs(given), given.output, told=not given.once)  # reports errors before Java is started
     session = _session(given)
     query = start_stream(
         stream_events(session, given.source, options, _read(given)),
         given.output,
-        lambda: inputs.snapshot(below),
+        newest,
         window=given.window,
         trigger_seconds=None if given.once else given.every,
         chosen=Chosen(explode=given.explode, matched_only=given.matched_only),
@@ -245,7 +251,41 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
     failure = query.exception()
     if failure is not None and not stopping.is_set():
         raise JobFailed(f"the stream ended: {worst_of(failure)}")
-    return counts
+    return counts | {
+        "subscriptions": sum(shard.subscriptions for shard in newest.snapshot.shards),
+        "refused": [asdict(each) for each in newest.snapshot.refused],
+    }
+
+
+class _Newest:
+    """Returns the snapshot of the inputs as they are now. If they cannot be read, the last snapshot stays in use, and a
+    note says so. With `told`, notes name the subscriptions that are left out; the result names them at the end."""
+
+    def __init__(self, inputs: "Inputs", output: Path, *, told: bool) -> None:
+        self._inputs, self._below, self._told = inputs, output / "_kindcast" / "snapshots", told
+        self._failure = ""
+        self.snapshot = inputs.snapshot(self._below)
+        self._tell()
+
+    def __call__(self) -> "Snapshot":
+        from kindcast.spark_jobs.snapshot import forget_older
+
+        try:
+            found, failure = self._inputs.snapshot(self._below), ""
+        except (JobFailed, SemanticError, OSError) as error:
+            found, failure = self.snapshot, f"the subscriptions stay as they are: {error}"
+        if failure and failure != self._failure:
+            tell_note(failure)
+        self._failure = failure
+        if found.folder != self.snapshot.folder:
+            self.snapshot = found
+            forget_older(found)
+            self._tell()
+        return found
+
+    def _tell(self) -> None:
+        for each in self.snapshot.refused if self._told else ():
+            tell_note(f"{each.subscription} was left out: {each.reason}")
 
 
 # ── what the commands share ─────────────────────────────────────────────────────────────────────────────────────────
@@ -262,9 +302,15 @@ def _session(given: argparse.Namespace) -> Any:
     return spark_session(master=given.master)
 
 
-def _snapshot(given: argparse.Namespace) -> Any:
+@contextmanager
+def _snapshot(given: argparse.Namespace) -> "Iterator[Snapshot]":
+    """A context manager with the snapshot of the inputs. Older ones are deleted when the job has succeeded."""
+    from kindcast.spark_jobs.snapshot import forget_older
+
     as_lines("compile", 0, None)
-    return _inputs(given).snapshot(given.output / "_kindcast" / "snapshots")
+    snapshot = _inputs(given).snapshot(given.output / "_kindcast" / "snapshots")
+    yield snapshot
+    forget_older(snapshot)
 
 
 def _inputs(given: argparse.Namespace) -> "Inputs":

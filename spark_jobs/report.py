@@ -1,6 +1,7 @@
 """Reports of a job: its progress and its result as JSON lines on standard output, and its errors.
 
 {"stage": "match", "done": 3, "total": 40, …}      from time to time
+{"note": "…"}                                      what a user should know before the end
 {"result": {…}}   or   {"problem": "…"}            as the last line
 
 JobFailed              the job cannot be completed
@@ -24,6 +25,7 @@ __all__ = [
     "UnusableSnapshot",
     "as_lines",
     "silent",
+    "tell_note",
     "tell_problem",
     "tell_result",
 ]
@@ -40,6 +42,11 @@ def silent(stage: str, done: int, total: int | None) -> None:
 def as_lines(stage: str, done: int, total: int | None) -> None:
     """Reports as a JSON line on standard output."""
     _tell({"stage": stage, "done": done, "total": total})
+
+
+def tell_note(detail: str) -> None:
+    """Reports what a user should know while the job goes on."""
+    _tell({"note": detail})
 
 
 def tell_result(result: dict[str, Any]) -> None:

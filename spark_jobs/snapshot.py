@@ -8,6 +8,7 @@ The id of a subscription determines its shard, so a changed subscription changes
 MessagePack and JSON, the index is flat arrays. On a cluster, Spark copies the folder to the workers.
 """
 
+import fcntl
 import gc
 import gzip
 import hashlib
@@ -16,6 +17,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -44,6 +46,7 @@ __all__ = [
     "ShardMatcher",
     "Snapshot",
     "added_up",
+    "forget_older",
     "opened",
     "operators_for_jobs",
     "parts_of",
@@ -224,10 +227,11 @@ def write_snapshot(
     *,
     declarations: Mapping[str, Any] | None = None,
     shards: int | None = None,
+    refused: Sequence[Refused] = (),
 ) -> Snapshot:
     """Compiles all subscriptions (id, text or tree) and writes the folder atomically. An existing folder is replaced.
     `declarations` are the arguments of `Vocabulary` other than the ontologies. The default of `shards` follows from
-    `SHARD_SUBSCRIPTIONS`. Subscriptions that cannot be compiled are listed in `refused`."""
+    `SHARD_SUBSCRIPTIONS`. Subscriptions that cannot be compiled are listed in `refused`, after those given."""
     listed = list(subscriptions)
     count = shards or max(1, -(-len(listed) // SHARD_SUBSCRIPTIONS))
     vocabulary = Vocabulary(ontologies, **(declarations or {}))
@@ -241,12 +245,12 @@ def write_snapshot(
     parts: list[list[tuple[str, str | Mapping[str, Any]]]] = [[] for _ in range(count)]
     for id, expression in listed:
         parts[shard_of(id, count)].append((id, expression))
-    refused: list[Refused] = []
+    left_out = list(refused)
     written: list[Shard] = []
     context = bool(vocabulary.schemas) or _context_has_names_above(vocabulary)
     for number, part in enumerate(parts):
         matcher = Matcher(vocabulary, operators=operators_for_jobs())
-        refused += _add(matcher, part)
+        left_out += _add(matcher, part)
         name = f"shard-{number:03}"
         digest, asks = _save_matcher(matcher, writing / name)
         context = context or asks
@@ -257,7 +261,7 @@ def write_snapshot(
         shards=tuple(written),
         context=context,
         meaning=MEANING,
-        refused=tuple(refused),
+        refused=tuple(left_out),
     )
     told = {name: value for name, value in asdict(snapshot).items() if name not in ("folder", "sent")}
     (writing / "snapshot.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
@@ -353,16 +357,27 @@ class Inputs:
 
     def snapshot(self, below: Path) -> Snapshot:
         """Returns the snapshot of these inputs. It has its own folder in `below` and is written if it does not exist.
-        Raises `JobFailed`, `SemanticError`."""
-        place = below / f"snapshot-{self.stamp()}"
-        if (place / "snapshot.json").exists():
-            return Snapshot.read(place)
+        Raises `JobFailed`, `SemanticError`, `OSError`."""
+        with self._at_rest():
+            place = below / f"snapshot-{self.stamp()}"
+            if (place / "snapshot.json").exists():
+                return Snapshot.read(place)
+            ontologies, declared = self._ontologies(), self._declared()
+            bad: list[Refused] = []
+            subscriptions = list(self._subscriptions(bad))
         below.mkdir(parents=True, exist_ok=True)
-        ontologies, declared = self._ontologies(), self._declared()
-        bad: list[Refused] = []
-        subscriptions = list(self._subscriptions(bad))
-        written = write_snapshot(place, ontologies, subscriptions, declarations=declared, shards=self.shards)
-        return replace(written, refused=(*bad, *written.refused))
+        return write_snapshot(place, ontologies, subscriptions, declarations=declared, shards=self.shards, refused=bad)
+
+    @contextmanager
+    def _at_rest(self) -> Iterator[None]:
+        """A context manager in which what was fetched from a server is not replaced: the command line locks the same
+        file while it does so."""
+        if self.folder is None:
+            yield
+            return
+        with self.folder.with_name(f"{self.folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield
 
     def _ontologies(self) -> list[Ontology]:
         try:
@@ -405,6 +420,15 @@ class Inputs:
                             bad.append(Refused(f"line {number}", str(error)))
         except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
             raise JobFailed(f"the subscriptions cannot be read: {path}: {error}") from error
+
+
+def forget_older(snapshot: Snapshot) -> None:
+    """Deletes the snapshots beside this one that are older, because every change of the inputs writes another one."""
+    own = Path(snapshot.folder)
+    newest = own.stat().st_mtime_ns
+    for path in own.parent.iterdir():
+        if path.name.lstrip(".").startswith("snapshot-") and path.stat().st_mtime_ns < newest:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _unreadable(documents: Sequence[tuple[str, bytes]]) -> str:

@@ -3,6 +3,8 @@
 `spark stream --deliver` sends the matches of a stream to a server, from an outbox beside the stream.
 """
 
+import fcntl
+import filecmp
 import json
 import signal
 import subprocess
@@ -26,7 +28,7 @@ from kindcast.server.cli.completion import ontology_files
 from kindcast.server.cli.connection import JsonOption, connected
 from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.output import CommandFailed, group, page
-from kindcast.server.client import ProblemError
+from kindcast.server.client import ProblemError, UnexpectedAnswer
 
 if TYPE_CHECKING:
     from kindcast.server.client import Client
@@ -138,7 +140,7 @@ class Outbox:
                 if ended:
                     return
                 self._ended.wait(LOOKED_EVERY)
-            except (CommandFailed, ProblemError, OSError) as error:
+            except (CommandFailed, ProblemError, UnexpectedAnswer, OSError) as error:
                 self._failure = error
                 if ended and time.monotonic() - max(self._progress, last) > GIVEN_UP_AFTER:
                     return
@@ -222,7 +224,7 @@ def fetch_inputs(client: "Client", folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = [each["name"] for each in client.ontologies()["ontologies"] if each["active"]]
     for number, name in enumerate(sorted(names)):
-        _write(folder / f"{number:03}.records", b"".join(client.download(path_of("ontologies", name, "records"))))
+        (folder / f"{number:03}.records").write_bytes(b"".join(client.download(path_of("ontologies", name, "records"))))
     declared = {kind: _bodies(client, kind) for kind in ("attributes", "schemas", "contexts", "aliases", "splits")}
     declared["code_systems"] = _bodies(client, "code-systems")
     declared["unions"] = _bodies(client, "relations")
@@ -231,8 +233,8 @@ def fetch_inputs(client: "Client", folder: Path) -> None:
     declared["rates"] = _rates(client)
     reading = client.rules().get("reading", {})  # older servers do not have it
     declared["reading"] = {setting: value for setting, value in reading.items() if value == "plain"}
-    _write(folder / "declarations.json", json.dumps(declared).encode())
-    _write(folder / "subscriptions.ndjson", b"".join(client.download(path_of("subscriptions", "export"))))
+    (folder / "declarations.json").write_bytes(json.dumps(declared).encode())
+    (folder / "subscriptions.ndjson").write_bytes(b"".join(client.download(path_of("subscriptions", "export"))))
 
 
 def read_inputs(data: Path, folder: Path) -> None:
@@ -258,11 +260,11 @@ def read_inputs(data: Path, folder: Path) -> None:
                         f"{data} was written by an older version.",
                         "Start the server with this folder once to upgrade it.",
                     )
-                _write(folder / f"{number:03}.records", row.records)
+                (folder / f"{number:03}.records").write_bytes(row.records)
             declared = active_declarations(connection).arguments()
-            _write(folder / "declarations.json", json.dumps(declared, default=dict).encode())
+            (folder / "declarations.json").write_bytes(json.dumps(declared, default=dict).encode())
             with subscriptions.all_trees(connection, live_only=True) as rows:
-                _write(folder / "subscriptions.ndjson", b"".join(_lines(rows)))
+                (folder / "subscriptions.ndjson").write_bytes(b"".join(_lines(rows)))
     finally:
         engine.dispose()
 
@@ -285,15 +287,6 @@ def _rates(client: "Client") -> Any:
         if error.status == 404:
             return {}
         raise
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Writes a file only if its content changed, because a stream checks the times of these files."""
-    if path.exists() and path.read_bytes() == content:
-        return
-    writing = path.with_name(f".{path.name}")
-    writing.write_bytes(content)
-    writing.replace(path)
 
 
 # ── child jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -373,6 +366,8 @@ def _watched(child: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str
         task = bar.add_task("starting", total=None)
         for line in lines:
             said = json.loads(line)
+            if "note" in said:
+                output.warn(said["note"])
             if "stage" in said:
                 told = STAGES.get(said["stage"], said["stage"])
                 bar.update(task, description=told, completed=said["done"], total=said["total"])
@@ -617,11 +612,29 @@ def _inputs(server: str | None, data: str | None, files: list[str], *, refresh: 
 
 
 def _read(server: str | None, data: str | None, folder: Path) -> None:
-    if server is None:
-        read_inputs(Path(data or ""), folder)
-        return
-    with connected(server) as client:
-        fetch_inputs(client, folder)
+    """Makes the inputs in `folder` those that are active now."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        if server is None:
+            read_inputs(Path(data or ""), Path(name))
+        else:
+            with connected(server) as client:
+                fetch_inputs(client, Path(name))
+        _put_in_place(Path(name), folder)
+
+
+def _put_in_place(fetched: Path, folder: Path) -> None:
+    """Moves the fetched files into `folder`, and removes the files of deleted ontologies. The job locks the same file
+    while it reads. Files without a change stay, because a stream compiles anew if their times change."""
+    folder.mkdir(exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in folder.iterdir():
+            if not (fetched / path.name).exists():
+                path.unlink()
+        for path in fetched.iterdir():
+            place = folder / path.name
+            if not (place.exists() and filecmp.cmp(path, place, shallow=False)):
+                path.replace(place)
 
 
 def _read_again(server: str | None, data: str | None, folder: Path, ended: threading.Event) -> None:
@@ -630,7 +643,7 @@ def _read_again(server: str | None, data: str | None, folder: Path, ended: threa
     while not ended.wait(REFRESH_SECONDS):
         try:
             _read(server, data, folder)
-        except (CommandFailed, ProblemError, httpx.HTTPError, OSError) as error:
+        except (CommandFailed, ProblemError, UnexpectedAnswer, httpx.HTTPError, OSError) as error:
             output.warn(f"the subscriptions stay as they are: {error}")
 
 
@@ -643,6 +656,8 @@ def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
         output.print_json(result)
     else:
         _show_table(dict(result))
+    if result.get("subscriptions") == 0 and not result.get("refused"):
+        output.warn("there are no subscriptions, so no event matches.")
     if left_out := [each["subscription"] for each in result.get("refused", [])]:
         raise CommandFailed(f"not all subscriptions were matched: {_plural(len(left_out), 'subscription')} left out.")
     if result.get("events", 0):

@@ -129,6 +129,8 @@ class Call(Generic[T]):
     timeout: float = TIMEOUT_SECONDS
     repeatable: bool = False
     """Whether the call may be sent twice without doing anything twice: it only reads, or it has its own ids."""
+    members: frozenset[str] = frozenset()
+    """Members of the answer. An answer that has none of them is not from a kindcast server."""
 
     def arguments(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """Returns the keyword arguments of httpx's `request` except the URL, with the `headers` of every call."""
@@ -160,11 +162,16 @@ class described(Generic[P, T]):  # noqa: N801 - it is used as a decorator
 
         @functools.wraps(self._describe)
         def send(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.send(self._describe(client, *args, **kwargs))
+            return client.send(replace(self._describe(client, *args, **kwargs), members=self._members))
 
         del send.__wrapped__  # its signature has `self` and returns a `Call`
         send.__signature__ = self._signature  # type: ignore[attr-defined]
         return send
+
+    @functools.cached_property
+    def _members(self) -> frozenset[str]:
+        """The members that every answer has; none if the answer is not an object of known members."""
+        return getattr(self._whole_signature.return_annotation, "__required_keys__", frozenset())
 
     @functools.cached_property
     def _of_class(self) -> Callable[..., Any]:
@@ -255,14 +262,14 @@ def present(**fields: Any) -> Json:
 
 def read_answer(call: Call[T], answer: httpx.Response) -> T:
     """Converts an answer to the result of the method. Raises `ProblemError` for every status of 400 and above, and
-    `UnexpectedAnswer` for a redirect and for an answer that is not JSON."""
+    `UnexpectedAnswer` for a redirect and for an answer that no kindcast server gives."""
     if answer.status_code >= 400:
         raise problem(answer)
     try:
         told = msgspec.json.decode(answer.content) if answer.content else None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _unexpected(answer) from None
-    if answer.is_redirect:
+    if answer.is_redirect or (call.members and not (isinstance(told, dict) and call.members & told.keys())):
         raise _unexpected(answer)
     return call.read(told)
 
@@ -280,7 +287,7 @@ def check_stream(answer: httpx.Response) -> None:
         raise _unexpected(answer, "a stream of events")
 
 
-def _unexpected(answer: httpx.Response, wanted: str = "JSON") -> UnexpectedAnswer:
+def _unexpected(answer: httpx.Response, wanted: str = "an answer of kindcast") -> UnexpectedAnswer:
     kind = answer.headers.get("content-type", "no media type")
     return UnexpectedAnswer(
         f"{answer.request.method} {answer.url} answered {answer.status_code} with {kind} instead of {wanted}: is there "

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from kindcast import Client
+from kindcast.server.cli import spark
+from kindcast.server.cli.output import CommandFailed
 from kindcast.server.cli.spark import EVENTS_SENT, Outbox
+from tests.harness.receiver import running_receiver
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast
 
@@ -41,3 +44,33 @@ def test_outbox_goes_on_where_a_limit_stopped_it(
     assert not outbox.exists()
     (refused,) = (outbox.parent / "_refused" / "part-1.ndjson").read_text(encoding="utf-8").splitlines()
     assert "CloudEvent" in json.loads(refused)["reason"]
+
+
+def test_outbox_waits_where_another_program_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that knows nothing of kindcast accepts every request: no match counts as delivered."""
+    monkeypatch.setattr(spark, "GIVEN_UP_AFTER", 0.1)
+    outbox = tmp_path / "batch=000000000" / "_outbox" / "part-1.ndjson"
+    outbox.parent.mkdir(parents=True)
+    outbox.write_text('{"event": {}, "subscription": "s"}\n', encoding="utf-8")
+    with running_receiver() as receiver, Outbox(tmp_path, receiver.url) as delivering:  # noqa: SIM117
+        with pytest.raises(CommandFailed, match="is there a kindcast server"):
+            delivering.rest()
+    assert outbox.exists()
+
+
+def test_inputs_follow_a_server_whose_ontologies_go(tmp_path: Path) -> None:
+    """What a stream reads again and again: a deleted ontology is gone, and what did not change is not touched."""
+    data, folder = tmp_path / "data", tmp_path / "inputs"
+    with running_app(data) as url, Client(url) as client:
+        for name in ("a", "b"):
+            client.put_ontology(name, f"<urn:{name}> a <http://www.w3.org/2002/07/owl#Class> .".encode())
+        client.subscribe("n = 1")
+        for server, place in ((None, str(data)), (url, None)):
+            spark._read(server, place, folder)
+        before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+        assert {"000.records", "001.records"} < before.keys()
+        client.delete_ontology("a")
+        spark._read(url, None, folder)
+        after = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+        assert before.keys() - after.keys() == {"001.records"}
+        assert after["subscriptions.ndjson"] == before["subscriptions.ndjson"]

@@ -307,11 +307,12 @@ def test_listen_to_a_server_that_is_not_trusted_ends(tmp_path: Path) -> None:
         next(client.listen("sub_1"))
 
 
-def test_another_program_at_the_address_is_told() -> None:
-    """It answers 200 with a page, say."""
+@pytest.mark.parametrize("body", ["<html>", "", "{}", "[]", '{"status": "ok"}'])
+def test_another_program_at_the_address_is_told(body: str) -> None:
+    """It answers 200 with a page, with nothing, or with JSON of its own."""
 
     def page(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, text="<html>", headers={"content-type": "text/html"}, request=request)
+        return httpx.Response(200, text=body, headers={"content-type": "text/html"}, request=request)
 
     http = httpx.Client(transport=httpx.MockTransport(page))
     with (
@@ -409,7 +410,9 @@ class Unreliable:
                 connection.sendall(answer)
 
 
-OK = b'HTTP/1.1 200 OK\r\ncontent-length: 26\r\nconnection: close\r\n\r\n{"id": "s", "ticket": "t"}'
+ANSWER = b'{"id": "s", "ticket": "t", "accepted": 1, "subscriptions": [], "events": [], "matches": true, "vocabulary_version": "v"}'
+"""Has members of the answers to all calls below."""
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(ANSWER), ANSWER)
 BUSY = b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
 
 

@@ -28,7 +28,7 @@ from kindcast.spark_jobs.learn import learn_archive
 from kindcast.spark_jobs.match import backtest_archive, match, match_archive
 from kindcast.spark_jobs.normalise import normalise
 from kindcast.spark_jobs.report import JobFailed
-from kindcast.spark_jobs.snapshot import Inputs, Snapshot, write_snapshot
+from kindcast.spark_jobs.snapshot import Inputs, Snapshot, forget_older, write_snapshot
 from kindcast.spark_jobs.stream import quarantined, read_events, readable
 from tests.harness.application import running_application, subscribe
 
@@ -388,6 +388,20 @@ def test_repeated_events_are_dropped_where_it_is_asked_for(
         progress=lambda stage, done, total: seen.append(done) if stage == "match" else None,
     )
     assert (again["events"], again["repeated"], seen[0]) == (9, 3, 1)
+
+
+def test_lines_that_are_no_subscriptions_are_told_by_every_run(tmp_path: Path) -> None:
+    """Also by those that find the snapshot written already. Older snapshots go when they are used no more."""
+    asked, below = tmp_path / "asked.ndjson", tmp_path / "snapshots"
+    asked.write_text('{"id": "cheap", "expression": "price < 5"}\nnothing\n', encoding="utf-8")
+    inputs = Inputs(subscriptions=asked)
+    first, again = inputs.snapshot(below), inputs.snapshot(below)
+    assert [each.subscription for each in first.refused] == ["line 2"]
+    assert again.refused == first.refused
+    asked.write_text('{"id": "cheap", "expression": "price < 6"}\n', encoding="utf-8")
+    newest = inputs.snapshot(below)
+    forget_older(newest)
+    assert [str(path.absolute()) for path in below.iterdir()] == [newest.folder]
 
 
 def test_inputs_may_be_packed_and_damaged_ones_are_told(tmp_path: Path) -> None:

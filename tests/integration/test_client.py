@@ -410,7 +410,7 @@ class Unreliable:
                 connection.sendall(answer)
 
 
-ANSWER = b'{"id": "s", "ticket": "t", "accepted": 1, "subscriptions": [], "events": [], "matches": true, "vocabulary_version": "v"}'
+ANSWER = b'{"id": "s", "ticket": "", "accepted": 1, "subscriptions": [], "events": [], "notes": 0, "vocabulary_version": 0}'
 """Has members of the answers to all calls below."""
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(ANSWER), ANSWER)
 BUSY = b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"

@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from kindcast.semantic import Event
+from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events import GRAPH_TYPES, RDF_TYPES, media_type_of
 from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
@@ -44,8 +45,10 @@ __all__ = [
     "days_of",
     "event_of",
     "from_events",
+    "instant_of",
     "json_of",
     "keyed",
+    "reason_of",
     "spark_schema",
     "unnamed",
     "without_nothing",
@@ -153,6 +156,7 @@ TEXTS = frozenset({"id", "source", "type", "subject", "time", "datacontenttype",
 BOM = b"\xef\xbb\xbf"
 SECONDS = re.compile(r"-?[0-9]{1,10}(\.[0-9]{1,9})?", re.ASCII)
 """Seconds since 1970 as text."""
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]{1,64}")
 
 
@@ -162,12 +166,14 @@ class Unreadable(ValueError):
 
 @dataclass(slots=True)
 class ArchivedEvent:
-    """An event with its name and, if it has one, its time in microseconds since 1970."""
+    """An event with its name and, if it has one, its time in microseconds since 1970. `plain`: whether it was archived
+    as the data of an event, without a context."""
 
     source: str
     id: str
     time: int | None
     event: Event
+    plain: bool = False
 
 
 def json_of(line: bytes) -> Any:
@@ -195,7 +201,7 @@ def keyed(data: Mapping[str, Any], place: str, time_from: str | None) -> Archive
     _refuse_context(data)
     context = {"specversion": SPECVERSION, "source": ANONYMOUS, "type": PLAIN_TYPE, "id": place}
     time = None if time_from is None else _instant(data.get(time_from), time_from)
-    return ArchivedEvent(ANONYMOUS, place, time, Event(data, context))
+    return ArchivedEvent(ANONYMOUS, place, time, Event(data, context), plain=True)
 
 
 def _cloud_event(value: dict[str, Any]) -> ArchivedEvent:
@@ -254,18 +260,23 @@ def _refuse_context(data: Mapping[str, Any]) -> None:
 
 
 def _instant(said: Any, name: str) -> int | None:
-    """Reads the time in a member: RFC 3339, or seconds since 1970 as a number or a text."""
+    """Reads the time in a member: RFC 3339, a date, or seconds since 1970 as a number or a text."""
     if said is None:
         return None
     if isinstance(said, str):
-        found = parse_instant(said)
+        found = instant_of(said)
         if found is not None:
             return found
         if SECONDS.fullmatch(said):  # of CSV, where all is text
             return round(float(said) * 1_000_000)
     elif isinstance(said, int | float) and not isinstance(said, bool) and abs(said) < 1e10:
         return round(said * 1_000_000)
-    raise Unreadable(f"{name} must be a date-time of RFC 3339 or seconds since 1970, not {str(said)[:64]!r}")
+    raise Unreadable(f"{name} must be a date-time of RFC 3339, a date or seconds since 1970, not {str(said)[:64]!r}")
+
+
+def instant_of(text: str) -> int | None:
+    """Reads a date-time of RFC 3339, or a date as its beginning in UTC; None for any other text."""
+    return parse_instant(f"{text}T00:00:00Z" if DATE.fullmatch(text) else text)
 
 
 # ── event batch ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -462,6 +473,11 @@ def _as_numbers(column: list[Any]) -> Any:
             return column
         return np.array([np.nan if each is None else each for each in column], dtype=np.float64)
     return column
+
+
+def reason_of(error: InvalidEvent) -> str:
+    """Every problem with its place."""
+    return "; ".join(f"{problem.at}: {problem.detail}" if problem.at else problem.detail for problem in error.problems)
 
 
 def without_nothing(value: Any) -> Any:

@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from kindcast.semantic import Event, Matcher, Vocabulary
+from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.conditions import is_expensive
 from kindcast.semantic.language import to_text, to_tree
 from kindcast.semantic.model import CanonicalEvent, Not, Value
-from kindcast.spark_jobs.event_batch import EventBatch, Rejected
+from kindcast.spark_jobs.event_batch import NO_DAY, EventBatch, Rejected
 from kindcast.spark_jobs.output import number_lines, run_tasks
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, Split, read_split, splits_of
 from kindcast.spark_jobs.report import Progress, silent
@@ -152,6 +152,7 @@ def _learn(
             learned.unreadable += 1
             continue
         matched = alone.match(batch)
+        learned.unreadable += len(matched.rejected)
         days = np.array(matched.batch.keys["day"].to_pylist(), dtype=object)
         learned.events += len(days)
         learned.per_day.update(days.tolist())
@@ -185,9 +186,9 @@ def _note_predicates(learned: Learned, table: Any, days: Any, count: int) -> Non
 
 def _note_values(learned: Learned, vocabulary: Vocabulary, matcher: Matcher, batch: EventBatch, days: Any) -> None:
     for event, day in zip(batch.each(), days.tolist(), strict=True):
-        canonical: CanonicalEvent = matcher.canonicalise(Event(event.data))
+        canonical: CanonicalEvent = matcher.canonicalise(event)
         for name, values in canonical.attributes.items():
-            for value in values:
+            for value in values if not name.startswith("ce.") else ():
                 number = value.amount if value.amount is not None else value.number
                 if number is not None:
                     known = learned.numbers.setdefault((day, name), [0, number, number])
@@ -234,7 +235,7 @@ def _drift(learned: Learned) -> list[dict[str, Any]]:
         by_attribute[attribute][day] = counts
     rows = []
     for attribute, by_day in sorted(by_attribute.items()):
-        days = sorted(by_day)
+        days = sorted(by_day.keys() - {NO_DAY})
         for before, day in pairwise(days):
             old, new = by_day[before], by_day[day]
             shares = (abs(new[each] / new.total() - old[each] / old.total()) for each in new.keys() | old.keys())

@@ -20,7 +20,7 @@ from kindcast.semantic.events import Canonicaliser
 from kindcast.semantic.flatten import EventLimits, flatten
 from kindcast.semantic.model import CanonicalEvent, Value
 from kindcast.semantic.units import format_instant
-from kindcast.spark_jobs.event_batch import NORMALISED, READING, TERMS, EventBatch, Rejected, spark_schema
+from kindcast.spark_jobs.event_batch import NORMALISED, READING, TERMS, EventBatch, Rejected, reason_of, spark_schema
 from kindcast.spark_jobs.match import decoded
 from kindcast.spark_jobs.output import (
     Output,
@@ -34,7 +34,7 @@ from kindcast.spark_jobs.output import (
 )
 from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, SPLIT_ROWS, ReadOptions, Split, read_split, splits_of
 from kindcast.spark_jobs.report import Progress, silent
-from kindcast.spark_jobs.snapshot import Snapshot, parts_of, reason_of, shown, vocabulary_of
+from kindcast.spark_jobs.snapshot import Snapshot, parts_of, shown, vocabulary_of
 
 __all__ = ["normalise", "normalise_archive"]
 

@@ -13,6 +13,7 @@ import posixpath
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -29,8 +30,9 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from kindcast.semantic import Event
-from kindcast.semantic.flatten import UNIT_KEYS
-from kindcast.semantic.units import parse_instant
+from kindcast.semantic.errors import InvalidEvent
+from kindcast.semantic.events import EventLimits
+from kindcast.semantic.flatten import UNIT_KEYS, as_json, flatten
 from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,
     ArchivedEvent,
@@ -40,8 +42,10 @@ from kindcast.spark_jobs.event_batch import (
     days_of,
     event_of,
     from_events,
+    instant_of,
     json_of,
     keyed,
+    reason_of,
     without_nothing,
 )
 from kindcast.spark_jobs.report import JobFailed, NoArchive
@@ -315,6 +319,10 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
         except (pa.ArrowException, OSError) as error:
             yield replace(whole, problem=f"this is not readable Parquet: {error}")
             return
+    names = footer.schema.to_arrow_schema().names
+    if twice := {name for name in names if names.count(name) > 1}:
+        yield replace(whole, problem=f"several columns have the name {', '.join(sorted(twice))}")
+        return
     start, rows, first = 0, 0, 1
     for group in range(footer.num_row_groups):
         rows += footer.row_group(group).num_rows
@@ -504,6 +512,7 @@ PIECE_BYTES = 8 << 20
 """Size of a piece: the lines that are processed together."""
 BLOCK_BYTES = 1 << 16
 """Maximum size of one read. At most this much is lost before the damage of a compressed file."""
+LIMITS = EventLimits()
 LATEST = 1e10
 """Numbers below this one are accepted as a time in seconds since 1970."""
 CODED_BYTES = 4
@@ -596,8 +605,8 @@ def _one_by_one(lines: Lines, number: int, split: Split, options: ReadOptions) -
         if line and not line.isspace():
             found = _event(line, place, split, options)
             body = line.decode("utf-8", "replace")
-            if split.parts and isinstance(found, ArchivedEvent) and found.id == f"{split.name}:{place}":
-                body = msgspec.json.encode(found.event.data).decode()  # plain data, with the names of its folders
+            if split.parts and isinstance(found, ArchivedEvent) and found.plain:
+                body = msgspec.json.encode(found.event.data).decode()  # with the names of its folders
             yield place, found, body
 
 
@@ -800,7 +809,7 @@ def _repeating(footer: pq.FileMetaData, split: Split) -> list[str]:
 def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
     names = set(table.column_names)
     lines = np.arange(first, first + len(table))
-    if {"body", "source", "id", "time"} <= names and _holds_text(table.schema.field("body").type):
+    if _is_ours(names) and _holds_text(table.schema.field("body").type):
         yield from _of_bodies(table, lines, split, options)
         return
     table = _as_json_has_it(table)
@@ -811,6 +820,13 @@ def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -
         yield from _of_rows(table.to_pylist(), lines, split, options)
         return
     yield _flat(table, lines, split, options)
+
+
+def _is_ours(names: AbstractSet[str]) -> bool:
+    """Whether rows with these columns are events that an earlier job wrote, and no data with such names."""
+    return {"body", "source", "id", "time"} <= names and (
+        {"file", "line"} <= names or {"attributes", "changes"} <= names
+    )
 
 
 def _of_bodies(
@@ -847,10 +863,15 @@ def _of_rows(
     for line, row in zip(lines.tolist(), rows, strict=True):
         value = without_nothing(row)
         try:
-            body = msgspec.json.encode(value).decode() if options.bodies else ""
             event = event_of(value, f"{split.name}:{line}", options.time_from)
+            if options.bodies and event.plain:
+                flatten(value, LIMITS)  # JSON would have bytes and infinity as other values
+            body = msgspec.json.encode(as_json(value)).decode() if options.bodies else ""
         except (Unreadable, TypeError) as error:
             yield Rejected(split.name, line, str(error), str(row))
+            continue
+        except InvalidEvent as error:
+            yield Rejected(split.name, line, reason_of(error), str(row))
             continue
         found.append(event)
         kept.append(line)
@@ -899,7 +920,7 @@ def _holds_text(kind: Any) -> bool:
 
 
 def _times(column: Any) -> Any:
-    """Returns the times in a column that holds times, texts in RFC 3339, or seconds since 1970."""
+    """Returns the times in a column that holds times, texts in RFC 3339, dates, or seconds since 1970."""
     kind, utc = column.type, pa.timestamp("us", tz="UTC")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         seconds = pc.cast(column, pa.float64())
@@ -907,7 +928,7 @@ def _times(column: Any) -> Any:
         micros = pc.round(pc.multiply(seconds, 1e6))
         return pc.cast(pc.cast(micros, pa.int64(), safe=False), utc)
     if _holds_text(kind):
-        return pa.array([None if text is None else parse_instant(text) for text in column.to_pylist()], utc)
+        return pa.array([None if text is None else instant_of(text) for text in column.to_pylist()], utc)
     if pa.types.is_timestamp(kind) and kind.tz is None:
         column = pc.assume_timezone(column, "UTC")
     return pc.cast(column, utc, safe=False)

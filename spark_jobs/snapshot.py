@@ -35,7 +35,7 @@ from kindcast.semantic.ontology import Ontology, decode, encode, read_several
 from kindcast.semantic.operators import load_operators
 from kindcast.semantic.operators.builtin import builtin_operators
 from kindcast.semantic.vocabulary import MEANING, Declarations
-from kindcast.spark_jobs.event_batch import EventBatch, Rejected, unnamed
+from kindcast.spark_jobs.event_batch import EventBatch, Rejected, reason_of, unnamed
 from kindcast.spark_jobs.report import JobFailed, UnusableSnapshot
 from kindcast.spark_jobs.session import is_local
 
@@ -643,11 +643,6 @@ def settle() -> None:
         gc.collect()
         gc.freeze()
         _collector.restless = False
-
-
-def reason_of(error: InvalidEvent) -> str:
-    """Every problem with its place."""
-    return "; ".join(f"{problem.at}: {problem.detail}" if problem.at else problem.detail for problem in error.problems)
 
 
 def shown(data: Any) -> str:

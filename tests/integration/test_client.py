@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 import pytest
 
@@ -410,7 +411,8 @@ class Unreliable:
                 connection.sendall(answer)
 
 
-ANSWER = b'{"id": "s", "ticket": "", "accepted": 1, "subscriptions": [], "events": [], "notes": 0, "vocabulary_version": 0}'
+MEMBERS = ("id", "ticket", "accepted", "subscriptions", "events", "notes", "vocabulary_version")
+ANSWER = msgspec.json.encode(dict.fromkeys(MEMBERS, ""))
 """Has members of the answers to all calls below."""
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(ANSWER), ANSWER)
 BUSY = b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"

@@ -3,7 +3,8 @@
 import gzip
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +144,17 @@ def test_folders_of_a_partitioned_archive_are_attributes(tmp_path: Path) -> None
     (tmp_path / "room=Bath%20room" / "_old" / "b.ndjson").write_text('{"x": 2}\n', encoding="utf-8")
     pq.write_table(pa.table({"x": [3.0]}), tmp_path / "room=Bath%20room" / "c.parquet")
     (tmp_path / ".hidden.ndjson").write_text("{", encoding="utf-8")
+    event = {"specversion": "1.0", "id": "room=Bath%20room/d.ndjson:1", "source": "/s", "type": "t", "data": {"x": 4}}
+    (tmp_path / "room=Bath%20room" / "d.ndjson").write_text(json.dumps(event), encoding="utf-8")
     events, bad = read_all(tmp_path)
     assert bad == []
     wanted = [{"room": "Bath room", "x": 1}, {"room": "Hall"}, {"x": 3.0, "room": "Bath room"}]
-    assert [data for _, _, data in events] == wanted
+    assert [data for _, _, data in events] == [*wanted, {"x": 4}]
     found = [each for split in splits_of(str(tmp_path)) for each in read_split(split, ReadOptions(bodies=True))]
-    assert [json.loads(body) for each in found if isinstance(each, EventBatch) for body in each.bodies] == wanted
+    assert [json.loads(body) for each in found if isinstance(each, EventBatch) for body in each.bodies] == [
+        *wanted,
+        event,
+    ]
 
 
 def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
@@ -194,6 +200,48 @@ def test_invalid_times_in_parquet_are_told_row_by_row(tmp_path: Path, times: Any
     assert [line for line, _ in told] == [1]
     assert reason in told[0][1]
     assert days == [["1970-01-01", NO_DAY]]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.ndjson", "a.csv"])
+def test_date_as_the_time_of_an_event_is_its_beginning(tmp_path: Path, name: str) -> None:
+    """In every format; a date that does not exist is told."""
+    if name == "a.parquet":
+        pq.write_table(pa.table({"a": [date(2026, 1, 31), None], "b": [1, 2]}), tmp_path / name)
+    elif name == "a.csv":
+        (tmp_path / name).write_text("a,b\n2026-01-31,1\n,2\n2026-02-30,3\n", encoding="utf-8")
+    else:
+        (tmp_path / name).write_text('{"a": "2026-01-31"}\n{"b": 2}\n{"a": "2026-02-30"}\n', encoding="utf-8")
+    events, bad = read_all(tmp_path, time_from="a")
+    assert [day for _, day, _ in events] == ["2026-01-31", NO_DAY]
+    assert ["a date or seconds" in reason for _, _, reason in bad] == [True] * (name != "a.parquet")
+
+
+def test_bodies_of_parquet_say_what_its_columns_say(tmp_path: Path) -> None:
+    """`normalise`, streams and DataFrames read bodies, `match` reads columns: nested decimals are numbers in both, and
+    what is no JSON value is an event in neither."""
+    items = [[{"price": Decimal("3.50"), "on": date(2026, 1, 31)}], None, None]
+    table = pa.table({"items": items, "raw": [None, b"x", None], "size": [1.0, 2.0, float("inf")]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    (split,) = splits_of(str(tmp_path))
+    found = list(read_split(split, ReadOptions(bodies=True)))
+    (batch,) = (each for each in found if isinstance(each, EventBatch))
+    assert [json.loads(body)["items"] for body in batch.bodies] == [[{"price": 3.5, "on": "2026-01-31"}]]
+    told = [(each.line, each.reason) for each in found if isinstance(each, Rejected)]
+    (columns,) = read_split(split, ReadOptions())
+    assert isinstance(columns, EventBatch)
+    matched = ShardMatcher([Matcher(Vocabulary.from_ontologies([]))], False).match(columns)
+    assert [(each.line, each.reason) for each in matched.rejected] == told
+    assert [line for line, _ in told] == [2, 3]
+
+
+def test_columns_of_a_user_are_data_whatever_their_names(tmp_path: Path) -> None:
+    """Names that outputs of jobs have, too; two columns of one name are told with the file."""
+    mail = {"id": 1, "source": "inbox", "time": "noon", "body": "hello"}
+    pq.write_table(pa.Table.from_pylist([mail]), tmp_path / "mail.parquet")
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), tmp_path / "twice.parquet")
+    events, bad = read_all(tmp_path)
+    assert [data for _, _, data in events] == [mail]
+    assert bad == [("twice.parquet", None, "several columns have the name a")]
 
 
 def test_absent_times_in_parquet_are_no_invalid_times(tmp_path: Path) -> None:

@@ -140,6 +140,21 @@ def test_learning_counts_what_it_could_not_read(snapshot: Snapshot, spark: Spark
     assert (summary["events"], summary["unreadable"]) == (1, 2)
 
 
+def test_learning_reads_events_as_matching_does(snapshot: Snapshot, spark: SparkSession, tmp_path: Path) -> None:
+    """Linked data by its content type; events without a meaning are unreadable; events without a time are no day."""
+    head = {"specversion": "1.0", "source": "/s", "type": "t"}
+    turtle = {"datacontenttype": "text/turtle", "data": '<urn:e> <urn:colour> "red" .', "time": "2026-01-01T00:00:00Z"}
+    events = [head | {"id": "1"} | turtle, head | {"id": "2", "data": {"price": 1 << 60 | 1}}]
+    events += [head | {"id": "3", "data": {"urn:colour": "blue"}}]
+    lines = "".join(json.dumps(each) + "\n" for each in events)
+    (tmp_path / "few.ndjson").write_text(lines, encoding="utf-8")
+    summary = learn_archive(spark, str(tmp_path / "few.ndjson"), tmp_path / "learned", snapshot)
+    assert (summary["events"], summary["unreadable"], summary["largest_drift"]) == (2, 1, None)
+    values = pq.read_table(tmp_path / "learned" / "values").to_pylist()
+    assert "red" in {row["value"] for row in values}
+    assert not any(row["attribute"].startswith("ce.") for row in values)
+
+
 def test_backtest_over_an_archive_is_that_of_one_process(
     archive: Path, snapshot: Snapshot, spark: SparkSession
 ) -> None:

@@ -731,6 +731,7 @@ def _pieces(file: io.BufferedReader, split: Split) -> Iterator[bytes | None]:
 def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
     """Yields the rows of a CSV file as events. The first row has the names. An empty field is an absent value."""
     row = 1
+    csv.field_size_limit(MOST_LINE_BYTES)
     try:
         with _opened(split) as file:
             text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")

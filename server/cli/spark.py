@@ -25,7 +25,7 @@ import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import ontology_files
-from kindcast.server.cli.connection import JsonOption, connected
+from kindcast.server.cli.connection import JsonOption, connected, credentials
 from kindcast.server.cli.documents import ontology_path
 from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.client import ProblemError, UnexpectedAnswer
@@ -248,7 +248,8 @@ def read_inputs(data: Path, folder: Path) -> None:
     database = data / "kindcast.db"
     if not database.is_file():
         raise CommandFailed(
-            f"{data} has no database of a server (kindcast.db).", "Give the data folder of kindcast serve."
+            f"{data} has no database of a server (kindcast.db).",
+            "Give the data folder of kindcast serve. If its database is PostgreSQL, use --server.",
         )
     folder.mkdir(parents=True, exist_ok=True)
     engine = create_engine(f"sqlite:///file:{database.absolute()}?mode=ro&uri=true")
@@ -615,11 +616,21 @@ def _read(server: str | None, data: str | None, folder: Path) -> None:
     """Makes the inputs in `folder` those that are active now."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         if server is None:
-            read_inputs(Path(data or ""), Path(name))
+            read_inputs(_of_tenant(Path(data or "")), Path(name))
         else:
             with connected(server) as client:
                 fetch_inputs(client, Path(name))
         _put_in_place(Path(name), folder)
+
+
+def _of_tenant(data: Path) -> Path:
+    """Returns the folder of the tenant in `--tenant`, in the data folder of a server or that folder itself."""
+    from kindcast.server.security.keys import DEFAULT_TENANT
+
+    tenant = credentials()["tenant"]
+    if tenant in (None, "", DEFAULT_TENANT) or data.absolute().parts[-2:] == ("tenants", tenant):
+        return data
+    return data / "tenants" / str(tenant)
 
 
 def _put_in_place(fetched: Path, folder: Path) -> None:

@@ -118,6 +118,13 @@ def test_damaged_file_gives_what_comes_before_and_says_so(tmp_path: Path, name: 
         assert 0 < len(events) < 50_000
 
 
+def test_field_of_csv_may_be_as_long_as_a_line(tmp_path: Path) -> None:
+    """A picture, say."""
+    (tmp_path / "x.csv").write_text(f"a,b\n{'x' * 200_000},1\ny,2\n", encoding="utf-8")
+    events, bad = read_all(tmp_path)
+    assert ([len(data["a"]) for _, _, data in events], bad) == ([200_000, 1], [])
+
+
 @given(
     lines=st.lists(st.sampled_from(['{"a": 1}', '{"a": "é"}', "", "  ", "{", '{"b": [1, 2]}']), max_size=40),
     split_bytes=st.integers(1, 60),

@@ -301,6 +301,7 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     [
         (["--ontology", "shop.ttl", "--data", "x"], "in exactly one way"),
         (["--data", "absent"], "no database"),
+        (["--data", "absent", "--tenant", "bakery"], "absent/tenants/bakery has no database"),
         (["--ontology", "absent.ttl"], "absent.ttl"),
         (["--ontology", "shop.ttl", "--subscriptions", "absent.ndjson"], "there is no file absent.ndjson"),
         (["--ontology", "shop.ttl", "--declarations", "absent.json"], "there is no file absent.json"),

@@ -86,6 +86,31 @@ def test_stream_whose_process_is_killed_in_a_batch_writes_each_event_once(tmp_pa
     assert all(sorted(row["subscriptions"]) == wanted(int(row["id"])) for row in found)
 
 
+def test_stream_tells_what_it_leaves_out_and_keeps_the_subscriptions_that_it_has(
+    tmp_path: Path, inputs: Inputs
+) -> None:
+    """A line that is no subscription, and then a file that is gone while the stream runs."""
+    asked = tmp_path / "asked.ndjson"
+    asked.write_text(asked.read_text(encoding="utf-8") + "nothing\n", encoding="utf-8")
+    put(tmp_path, 0)
+    job = started(tmp_path)
+    try:
+        lines = job.told()
+        notes = (line["note"] for line in lines if "note" in line)
+        assert "line 3 was left out" in next(notes)
+        next(line for line in lines if f": {IN_A_FILE} events" in str(line.get("stage", "")))
+        asked.unlink()
+        put(tmp_path, 1)
+        assert "the subscriptions stay as they are" in next(notes)
+        next(line for line in lines if f": {IN_A_FILE} events" in str(line.get("stage", "")))
+    finally:
+        job.kill()
+    found = pq.read_table(tmp_path / "out").to_pylist()
+    assert {int(row["id"]): sorted(row["subscriptions"]) for row in found} == {
+        n: wanted(n) for n in range(2 * IN_A_FILE)
+    }
+
+
 def test_stream_from_a_socket_is_matched_line_by_line(tmp_path: Path, inputs: Inputs, spark: SparkSession) -> None:
     """What comes over a connection, a line that is no event included."""
     count = 30

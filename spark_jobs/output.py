@@ -335,6 +335,8 @@ Work = Callable[[UnitWriter], Mapping[str, float]]
 
 POLL_SECONDS = 0.2
 OWN_ERROR = re.compile(r"kindcast\.[\w.]+: ")
+FAILURE = re.compile(r"(?!py4j\.).*(Error|Exception): .*[^:]$")
+"""A line that names an error. That of py4j says only that Java failed, and the next one why."""
 WORST_FIRST = 400
 """Characters of a failure that are told: the last lines of Python's, which name it."""
 
@@ -436,8 +438,8 @@ def worst_of(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback", "Caused by", "..."))]
     own = [line.partition(": ")[2] for line in said if OWN_ERROR.match(line)]
-    python = [line for line in said if ("Error: " in line or "Exception: " in line) and not line.endswith(":")]
-    return (own or python or said or [type(error).__name__])[0][:WORST_FIRST]
+    python = [line for line in said if FAILURE.match(line)]
+    return (own or python or said or [type(error).__name__])[0].removeprefix(": ")[:WORST_FIRST]
 
 
 def by_day(table: pa.Table) -> list[tuple[str, pa.Table]]:

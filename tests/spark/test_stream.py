@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from kindcast.spark_jobs.output import worst_of
 from kindcast.spark_jobs.report import UnusableOutput
 from kindcast.spark_jobs.snapshot import Inputs, Snapshot
 from kindcast.spark_jobs.stream import start_stream, stream_events
@@ -103,8 +104,9 @@ def test_stream_goes_on_with_an_empty_file_in_place_of_one_that_is_gone(
         (tmp_path / "in" / "one.ndjson").unlink()
         return inputs.snapshot(tmp_path / "snapshots")
 
-    with pytest.raises(Exception, match=r"one\.ndjson"):
+    with pytest.raises(Exception, match=r"one\.ndjson") as ended:
         drain(newest)
+    assert "one.ndjson" in worst_of(ended.value)
     (tmp_path / "in" / "one.ndjson").write_bytes(b"")
     put(tmp_path, "two.ndjson", [offer("2", "laptop")])
     drain()

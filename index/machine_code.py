@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import numba
+
+# It registers types with numba, and numba imports it when it first compiles. Another thread that calls a kernel at this
+# time, for example for another shard, would then read the register while it changes.
+import numba.experimental.function_type
 import numpy as np
 from llvmlite import ir
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator

@@ -3,6 +3,9 @@
 The verdict on each predicate comes from `kindcast.semantic.conditions.predicates`; tests compare the verdicts with the
 decisions of the matcher. Every operator call of a clause is made, even if an earlier call has decided the clause,
 because an explanation shows all calls. The reason of a verdict is a sentence: "450 USD is more than 400 USD".
+
+A verdict is True, False, or None. None means undecided: an operator has failed or has not answered yet, or a search of
+a text takes too long.
 """
 
 import math
@@ -53,6 +56,7 @@ from kindcast.semantic.operators.declaration import Operator, operators_by_name
 from kindcast.semantic.subscriptions.compilation import Compiled, SeenAttributes, advise, compile_expression
 from kindcast.semantic.units.kinds import format_instant
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity
+from kindcast.semantic.units.patterns import TooCostlyNow
 from kindcast.semantic.vocabulary.labels import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
@@ -74,6 +78,8 @@ TESTS = {
     "matches": ("matches", "does not match", ""),
 }
 LONGEST = 60
+
+Verdict = bool | None
 
 
 def sentence(predicate: Predicate, value: Value, satisfied: bool, vocabulary: Vocabulary, language: str) -> str | None:
@@ -243,6 +249,18 @@ def _written(constant: Any, vocabulary: Vocabulary, language: str) -> str:
             return str(getattr(constant, "iri", constant))
 
 
+def _all_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """Returns the verdict on a conjunction. One part that is false decides it, even if others are undecided."""
+    found = set(verdicts)
+    return False if False in found else None if None in found else True
+
+
+def _one_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """Returns the verdict on a disjunction. One part that is true decides it, even if others are undecided."""
+    found = set(verdicts)
+    return True if True in found else None if None in found else False
+
+
 class OperatorTeller:
     """The verdicts of operators on one event. Each call is made once, even if several clauses contain it."""
 
@@ -257,29 +275,28 @@ class OperatorTeller:
         """Returns (the verdict on each expensive atom, as a predicate of an explanation; the joined bindings of
         all)."""
         expensive = [atom for atom in atoms if is_expensive(atom)]
-        rows = self._rows(expensive)
-        predicates = [self._predicate(atom, rows) for atom in expensive]
+        told = {atom: self._asked(atom) for atom in expensive if not isinstance(atom.predicate, ValueConstraint)}
+        rows = None if any(each["verdict"] is None for each in told.values()) else self._rows(expensive)
+        predicates = [told.get(atom) or self._constrained(atom, rows) for atom in expensive]
         constraints = [atom.predicate for atom in expensive if isinstance(atom.predicate, ValueConstraint)]
         kept = [row for row in rows or () if self._allowed(row, constraints)]
         if rows is not None and not kept and all(each["verdict"] for each in predicates):
             reason = "no combination of bindings agrees in all variables and satisfies all constraints"
-            told = {"text": "bindings join", "attribute": "", "negated": False, "values": []}
-            predicates.append(told | {"verdict": False, "reason": reason})
+            joining = {"text": "bindings join", "attribute": "", "negated": False, "values": []}
+            predicates.append(joining | {"verdict": False, "reason": reason})
         shown, _ = reported((row for row in kept if row), self._vocabulary.units)
         return predicates, [{name: as_json(value) for name, value in row} for row in shown]
 
-    def _rows(self, atoms: Sequence[Atom]) -> list[dict[str, Any]] | None:
-        """Returns the joined bindings, without value constraints; None if an operator failed or does not exist."""
+    def _rows(self, atoms: Sequence[Atom]) -> list[dict[str, Any]]:
+        """Returns the joined bindings, without value constraints. All calls must have an answer."""
         sources = []
         for atom in atoms:
             if isinstance(atom.predicate, OperatorCall) and not atom.negated:
                 if atom.predicate.name not in self._operators:
-                    return None
+                    return []
                 call, names = unified(atom.predicate, self._operators)
                 answer, _ = self._answer(call)
-                if isinstance(answer, OperatorFailed):
-                    return None
-                if names:
+                if names and isinstance(answer, Answer):
                     sources.append((names, answer.bindings))
         return joined(sources, (), self._vocabulary.units)
 
@@ -287,21 +304,25 @@ class OperatorTeller:
         source = [(tuple(row), [tuple(row.values())])]
         return bool(joined(source, constraints, self._vocabulary.units))
 
-    def _predicate(self, atom: Atom, rows: list[dict[str, Any]] | None) -> dict[str, Any]:
-        predicate = atom.predicate
-        text = to_text(Not(predicate) if atom.negated else predicate)
-        told: dict[str, Any] = {"text": text, "attribute": "", "negated": atom.negated, "values": []}
-        match predicate:
-            case OperatorCall():
-                return told | {"attribute": predicate.name} | self._call(atom, predicate, text)
-            case ValueConstraint():
-                if rows is None:
-                    return told | {"verdict": False, "reason": f"{text}: no operator gave its variables a value"}
-                count = sum(self._allowed(row, [predicate]) for row in rows)
-                reason = f"{text}: {count} of {len(rows)} joined bindings satisfy it"
-                return told | {"verdict": count > 0, "reason": reason}
-            case _:
-                return told | self._group(atom, text)
+    def _asked(self, atom: Atom) -> dict[str, Any]:
+        """Returns the verdict on a call or a negated group."""
+        predicate, told = atom.predicate, _told_of(atom)
+        if isinstance(predicate, OperatorCall):
+            return told | {"attribute": predicate.name} | self._call(atom, predicate, told["text"])
+        return told | self._group(atom, told["text"])
+
+    def _constrained(self, atom: Atom, rows: list[dict[str, Any]] | None) -> dict[str, Any]:
+        """Returns the verdict on a value constraint; `rows` is None if a call of the clause has no answer."""
+        assert isinstance(atom.predicate, ValueConstraint)
+        told = _told_of(atom)
+        if rows is None:
+            return told | {
+                "verdict": None,
+                "reason": f"{told['text']}: undecided, because not all calls have an answer",
+            }
+        count = sum(self._allowed(row, [atom.predicate]) for row in rows)
+        reason = f"{told['text']}: {count} of {len(rows)} joined bindings satisfy it"
+        return told | {"verdict": count > 0, "reason": reason}
 
     def _call(self, atom: Atom, predicate: OperatorCall, text: str) -> dict[str, Any]:
         absent = [name for name in atom.attributes if name not in self._view]
@@ -312,10 +333,10 @@ class OperatorTeller:
         call, names = unified(predicate, self._operators)
         answer, seconds = self._answer(call)
         if isinstance(answer, OperatorFailed):
-            return {"verdict": False, "reason": f"{text}: undecided, {answer}", "seconds": seconds}
+            return {"verdict": None, "reason": f"{text}: undecided, {answer}"}
         said = f"{len(answer.bindings)} bindings" if names else "yes" if answer.holds else "no"
-        told = {"verdict": answer.holds is not atom.negated, "seconds": seconds}
-        return told | {"reason": f"{text}: the operator says {said}"}
+        told = {"verdict": answer.holds is not atom.negated, "reason": f"{text}: the operator says {said}"}
+        return told | ({"seconds": seconds} if seconds else {})
 
     def _group(self, atom: Atom, text: str) -> dict[str, Any]:
         part = expensive_clause([atom], self._operators, self._vocabulary)
@@ -325,7 +346,7 @@ class OperatorTeller:
         layer.add(0, part)
         decision = layer.decide([0], self._event)
         if decision.undecided:
-            return {"verdict": False, "reason": f"{text}: undecided, {decision.undecided[0]}"}
+            return {"verdict": None, "reason": f"{text}: undecided, {decision.undecided[0].reason}"}
         holds = 0 in decision.matched
         return {"verdict": holds, "reason": f"{text}: the group has {'no' if holds else 'a'} joined binding"}
 
@@ -337,8 +358,14 @@ class OperatorTeller:
                 answer = ask(call, self._operators[call.operator], self._view, self._vocabulary.units)
             except OperatorFailed as failure:
                 answer = failure
-            self._said[call] = answer, time.perf_counter() - began
+            seconds = getattr(answer, "seconds", None)
+            self._said[call] = answer, time.perf_counter() - began if seconds is None else seconds
         return self._said[call]
+
+
+def _told_of(atom: Atom) -> dict[str, Any]:
+    text = to_text(Not(atom.predicate) if atom.negated else atom.predicate)
+    return {"text": text, "attribute": "", "negated": atom.negated, "values": []}
 
 
 def as_json(value: object) -> object:
@@ -356,7 +383,8 @@ def explain(
     language: str = "en",
     operators: Iterable[Operator] = (),
 ) -> dict[str, Any]:
-    """Returns whether `event` matches `subscription`, and why, as JSON.
+    """Returns whether `event` matches `subscription`, and why, as JSON. `matches` and each `verdict` are None while
+    undecided.
 
     `{"matches", "summary", "canonical", "clauses": [{"matches", "predicates": [{"text", "attribute", "negated",
     "verdict", "reason", "values": [{"published", "canonical", "path", "verdict"}]}]}], "notes"}`. A value that is
@@ -364,8 +392,8 @@ def explain(
     `path` has the labels from the published concept up to the concept in the predicate, with a step of a relation as
     `(part of) heart`. Labels are in `language` if there are such labels. A predicate on a known property has
     `"property"` (`AttributeScheme.described`). A clause with expensive predicates also has `"bindings"`, and a call of
-    one of `operators` has the `"seconds"` that it took. All calls are made. Raises `InvalidSubscription`,
-    `InvalidEvent`.
+    one of `operators` has the `"seconds"` that it took, unless the answer was known before. All calls are made. Raises
+    `InvalidSubscription`, `InvalidEvent`.
     """
     known = operators_by_name(operators)
     compiled = (
@@ -374,7 +402,7 @@ def explain(
     canonical = event if isinstance(event, CanonicalEvent) else Canonicaliser(vocabulary).canonicalise(event)
     teller = _Teller(vocabulary, canonical, language, OperatorTeller(vocabulary, canonical, known))
     clauses = [teller.clause(atoms) for atoms in compiled.clauses]
-    matches = any(clause["matches"] for clause in clauses)
+    matches = _one_of(clause["matches"] for clause in clauses)
     return {
         "matches": matches,
         "summary": _summary(clauses),
@@ -408,11 +436,16 @@ def _summary(clauses: list[dict[str, Any]]) -> str:
     if won is not None:
         reasons = "; ".join(each["reason"] for each in won["predicates"])
         return f"Match: {reasons or 'the expression has no condition'}."
-    nearest = min(clauses, key=lambda clause: sum(not each["verdict"] for each in clause["predicates"]))
-    failed = [each for each in nearest["predicates"] if not each["verdict"]]
-    alone = " alone" if len(failed) == 1 and len(nearest["predicates"]) > 1 else ""
-    names = " and ".join(dict.fromkeys(named(each["attribute"]) for each in failed))
-    return f"No match because of {names}{alone}: {'; '.join(each['reason'] for each in failed)}."
+    open_ones = [clause for clause in clauses if clause["matches"] is None]
+    verdict = None if open_ones else False
+    nearest = min(open_ones or clauses, key=lambda clause: sum(not each["verdict"] for each in clause["predicates"]))
+    decisive = [each for each in nearest["predicates"] if each["verdict"] is verdict]
+    others_hold = all(each["verdict"] or each in decisive for each in nearest["predicates"])
+    alone = " alone" if len(decisive) == 1 and len(nearest["predicates"]) > 1 and others_hold else ""
+    names = " and ".join(dict.fromkeys(named(each["attribute"]) for each in decisive if each["attribute"]))
+    because = f" because of {names}{alone}" if names else ""
+    outcome = "Undecided" if open_ones else "No match"
+    return f"{outcome}{because}: {'; '.join(each['reason'] for each in decisive)}."
 
 
 class _Teller:
@@ -427,19 +460,25 @@ class _Teller:
     def clause(self, atoms: tuple[Atom, ...]) -> dict[str, Any]:
         predicates = [self.predicate(atom) for atom in atoms if not is_expensive(atom)]
         if len(predicates) == len(atoms):
-            return {"matches": all(each["verdict"] for each in predicates), "predicates": predicates}
+            return {"matches": _all_of(each["verdict"] for each in predicates), "predicates": predicates}
         expensive, bindings = self._operators.clause(atoms)
         predicates += expensive
-        matches = all(each["verdict"] for each in predicates)
+        matches = _all_of(each["verdict"] for each in predicates)
         return {"matches": matches, "predicates": predicates, "bindings": bindings if matches else []}
 
     def predicate(self, atom: Atom) -> dict[str, Any]:
         evaluator = AtomEvaluator(atom, self._vocabulary)
-        verdict = evaluator.holds(self._event)
         text = self._text(atom)
         attribute = getattr(atom.predicate, "attribute", "")
-        values = [self._value(atom, evaluator, value) for value in values_of(self._event, attribute)]
-        reason = self._reason(atom, text, attribute, verdict, values)
+        verdict: Verdict
+        values: list[dict[str, Any]]
+        try:
+            verdict = evaluator.holds(self._event)
+            values = [self._value(atom, evaluator, value) for value in values_of(self._event, attribute)]
+            reason = self._reason(atom, text, attribute, verdict, values)
+        except TooCostlyNow:
+            verdict, values = None, []
+            reason = f"{text}: undecided, because the search of the text takes too long for an explanation"
         told = {"text": text, "attribute": attribute, "negated": atom.negated, "verdict": verdict}
         name = (aggregate_of(attribute) or ("", attribute))[1]
         known = self._vocabulary.attributes.described(name, self._language) if name else None

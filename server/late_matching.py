@@ -56,7 +56,7 @@ from kindcast.semantic.matching import (
 )
 from kindcast.semantic.operators import Failure, Operator
 from kindcast.semantic.planner import Experience
-from kindcast.semantic.units import SearchBudget
+from kindcast.semantic.units import SearchBudget, searching_within
 from kindcast.semantic.vocabulary import Declarations
 from kindcast.server.broker import Broker
 from kindcast.server.broker.late_matches import LateDecisions, record_decisions
@@ -76,6 +76,7 @@ from kindcast.server.store.pending import Retry
 from kindcast.server.store.servers import LATE_MATCHING
 from kindcast.server.store.subscriptions import trees
 from kindcast.server.strict_json import decode
+from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = [
     "TURNED_AWAY",
@@ -87,10 +88,10 @@ __all__ = [
     "Schedule",
     "TextSearches",
     "Verdicts",
-    "blocking_answers",
     "decide_event",
     "decide_now",
     "decision_queue",
+    "explained",
     "running_late_matching",
     "subscription_plan",
     "wake",
@@ -155,7 +156,7 @@ class Case:
 
     def advance(self) -> Verdicts:
         """Returns the verdicts that are possible now. Only calls that the plan still needs are made."""
-        with answering_from(self._event_answers):
+        with answering_from(self._event_answers), searching_within(SearchBudget(GROUP_SECONDS)):
             if not self._begun and self._event_answers.has_answers:
                 self._open.take_known(self._event_answers.knows)
             self._begun = True
@@ -298,6 +299,10 @@ T = TypeVar("T")
 KEPT = 3
 """The number of late matchers kept: of the active vocabulary, and of earlier ones that parked events still need."""
 
+
+GROUP_SECONDS = 0.5
+"""The time limit for searches of texts in negated groups while the other events wait. They are part of the calls, so
+they cannot be made by `TextSearches`."""
 
 SECOND_STEPS = 200_000_000
 """The number of steps of a search that take about a second."""
@@ -794,8 +799,11 @@ async def running_late_matching(broker: Broker, settings: Settings) -> AsyncIter
 # ── explanations: answers of operators about an unpublished event, and plans of the planner ───────────────────────────
 #
 # Explanations use the code of published events: the same late matcher, the same planner with its statistics, and calls
-# that are shared with running calls. An explanation of one subscription makes all its calls and waits for them in a
-# worker thread.
+# that are shared with running calls. An explanation of one subscription makes all its calls. No thread waits for them:
+# the explanation is made again when the answers have arrived.
+
+EXPLAIN_SECONDS = 1.0
+"""The time limit for all text tests of one explanation. A test that would exceed it is undecided."""
 
 PREVIEW_SECONDS = 10.0
 """The time limit for tests of long texts of an unpublished event, because a user waits for them."""
@@ -803,17 +811,51 @@ PREVIEW_SECONDS = 10.0
 NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a published event is decided later")
 
 
-def blocking_answers(late_matchers: LateMatchers) -> EventAnswers:
-    """Returns answers that wait for operators, for use with `answering_from` in a thread that may wait. Must be called
-    on the event loop."""
-    return EventAnswers(late_matchers.operator_clients)
+async def explained(late_matchers: LateMatchers, explain: Callable[[], T], until: float) -> T:
+    """Returns the result of `explain`, which calls operators in a worker thread. It is called until all calls have an
+    answer, or until the time `until` of the event loop: what depends on the other calls is undecided then."""
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+    event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken))
+
+    def work() -> T:
+        with answering_from(event_answers), searching_within(SearchBudget(EXPLAIN_SECONDS)):
+            return explain()
+
+    try:
+        while True:
+            before = event_answers.not_answered
+            told = await run_to_the_end(work)
+            if event_answers.not_answered == before or not await _answered(event_answers, woken, until):
+                return told
+    finally:
+        event_answers.cancel()
+
+
+async def _answered(event_answers: EventAnswers, woken: asyncio.Event, until: float) -> bool:
+    """Waits until all calls have an answer. Returns whether they have before the time `until` of the event loop."""
+    while event_answers.is_waiting:
+        if not await _woken(woken, until):
+            return False
+        woken.clear()
+    return True
+
+
+async def _woken(woken: asyncio.Event, until: float) -> bool:
+    """Waits for an answer. Returns False if the time `until` of the event loop comes first."""
+    try:
+        async with asyncio.timeout_at(until):
+            await woken.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def decide_now(
-    late_matchers: LateMatchers, vocabulary: Vocabulary, event: CanonicalEvent, ids: Sequence[str]
+    late_matchers: LateMatchers, vocabulary: Vocabulary, event: CanonicalEvent, ids: Sequence[str], until: float
 ) -> tuple[Verdicts, dict[str, Any]]:
     """Returns the verdicts on these candidates in their first try, and the plan: which calls were made, in which order,
-    why, and how many were saved. Subscriptions in `ids` that were deleted meanwhile do not match."""
+    why, and how many were saved. What depends on calls without an answer at the time `until` of the event loop is
+    undecided. Subscriptions in `ids` that were deleted meanwhile do not match."""
 
     def read(connection: Connection) -> dict[str, Any]:
         found = (subscriptions.find_subscription(connection, id) for id in ids)
@@ -842,9 +884,8 @@ async def decide_now(
         while True:
             woken.clear()
             verdicts = await late_matchers.run(case.advance)
-            if not case.pending:
+            if not case.pending or not await _woken(woken, until):
                 return verdicts, _plan_in_words(case.decision, late_matchers.planner)
-            await woken.wait()
     finally:
         event_answers.cancel()
 
@@ -854,7 +895,7 @@ async def subscription_plan(
 ) -> dict[str, Any]:
     """Returns, for each clause of a subscription with operators, its calls in the order of the planner for an event
     without other candidates. Each call has its expected cost, the probability that it holds, and the number of clauses
-    of all subscriptions that share it."""
+    of all subscriptions of this server that share it."""
 
     def work() -> list[list[Link]]:
         late_matcher = late_matchers.at(vocabulary)
@@ -862,7 +903,7 @@ async def subscription_plan(
         return chains(late_matcher.matcher, id) if id in late_matcher.matcher else []
 
     found = await late_matchers.run(work)
-    layer = late_matchers.broker.state.matcher.layer
+    holders = iter(await late_matchers.broker.holders([link for chain in found for link in chain]))
     told, seconds = [], 0.0
     for chain in found:
         total, reached, calls = 0.0, 1.0, []
@@ -874,7 +915,7 @@ async def subscription_plan(
                     "expected_seconds": link.seconds,
                     "expected_true": link.chance,
                     "asked_with_probability": reached,
-                    "held_by_clauses": layer.holders(link.call),
+                    "held_by_clauses": next(holders),
                 }
             )
             reached *= link.passing

@@ -232,7 +232,7 @@ class _Check:
             pattern = compile_pattern(domain.pattern)
             # A text that would delay publishing is not compared. This check only tells a publisher about a malformed
             # text.
-            if pattern.states * len(text) <= STEPS and not pattern.search(text):
+            if pattern.states * len(text) <= STEPS and not pattern.found_in(text):
                 return f"does not match /{domain.pattern}/"
         if domain.date_time and parse_instant(text) is None:
             return "is not a date-time of RFC 3339"

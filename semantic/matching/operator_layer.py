@@ -28,6 +28,7 @@ from kindcast.semantic.planner.learning import Experience
 from kindcast.semantic.planner.problem import OPEN, UNKNOWN, WAIT, Estimates, Literals, Undecided
 from kindcast.semantic.planner.strategies import new_strategy
 from kindcast.semantic.units import Units
+from kindcast.semantic.units.patterns import STEPS, TooCostlyNow
 
 __all__ = [
     "Asking",
@@ -111,7 +112,13 @@ class Asking:
         return _some(self._clause_holds, group)
 
     def _clause_holds(self, clause: GroupClause) -> bool:
-        return all(atom.holds(self._event) for atom in clause.cheap) and self._holds(clause.rest)
+        try:
+            cheap = all(atom.holds(self._event) for atom in clause.cheap)
+        except TooCostlyNow as error:
+            if error.steps > STEPS:
+                raise OperatorFailed("a text is too long to be searched in a negated group", for_good=True) from None
+            raise OperatorFailed("too many texts are searched in negated groups", kind="busy", after=1.0) from None
+        return cheap and self._holds(clause.rest)
 
     def _holds(self, part: ExpensiveClause) -> bool:
         if any(name not in self.view for name in part.required):

@@ -552,9 +552,22 @@ def _wrong_pattern(pattern: str, *attributes: Any) -> str | None:
     return None
 
 
+MOST_STEPS = 200_000_000
+"""States of a pattern times characters of a text that `anyMatches` searches: up to a second. Other calls wait."""
+
+
 def _any_matches(event: Any, pattern: str, *attributes: tuple[Any, ...]) -> bool:
     compiled = compile_pattern(pattern)
-    return any(compiled.search(text) for values in attributes for text in values if isinstance(text, str))
+    texts = [text for values in attributes for text in values if isinstance(text, str)]
+    longest = MOST_STEPS // compiled.states
+    if any(compiled.found_in(text) for text in texts if len(text) <= longest):
+        return True
+    too_long = max((len(text) for text in texts if len(text) > longest), default=0)
+    if too_long:
+        raise FailedForGood(
+            f"a text has {too_long:,} characters; {longest:,} are allowed for a pattern of {compiled.states:,} states"
+        )
+    return False
 
 
 def _similar(event: Any, text: str, values: tuple[Any, ...]) -> list[float]:

@@ -5,6 +5,8 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -50,14 +52,14 @@ from kindcast.server.cloudevents import (
     says_several,
 )
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
-from kindcast.server.late_matching import blocking_answers
-from kindcast.server.operators.answers import answering_from
+from kindcast.server.late_matching import explained
 from kindcast.server.security.keys import Repeatable
 from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.matches import had_by
+from kindcast.server.store.shards import find_place
 from kindcast.server.strict_json import MalformedJson, decode, depth_within
 
 __all__ = ["PublishRoute", "matched_by", "matches_router", "router"]
@@ -290,6 +292,7 @@ async def trace(
     caller: AppCaller,
     reader: AppEventReader,
     late_matching: AppLateMatching,
+    settings: AppSettings,
     sequence: Annotated[int, Path(ge=1, le=MAX_SEQUENCE)],
     subscription: Annotated[
         str | None, Query(max_length=100, description="Also explain the result for this subscription.")
@@ -301,7 +304,7 @@ async def trace(
 
     sight = reader_of(caller, broker)
 
-    def read(connection: Connection) -> tuple[Row[Any], list[dict[str, Any]], Row[Any] | None]:
+    def read(connection: Connection) -> tuple[Row[Any], list[Row[Any]], list[dict[str, Any]], _Recorded | None]:
         event = events.find_event(connection, sequence)
         if event is None:
             raise UnknownEvent
@@ -312,25 +315,23 @@ async def trace(
                 raise UnknownSubscription(subscription)
         if asked is not None:
             check_visible(sight.view, asked.tree, explained=True)
-        return event, _deliveries(connection, sequence, sight, payload=caller.sees_payloads), asked
+        waiting = pending_store.of_event(connection, sequence, limit=TRACED)
+        recorded = None if asked is None else _recorded(connection, event, asked, broker.settings.shards)
+        return event, waiting, _deliveries(connection, sequence, sight, payload=caller.sees_payloads), recorded
 
-    event, deliveries, asked = await broker.read(read)
-    waiting = await broker.read(lambda connection: pending_store.of_event(connection, sequence, limit=TRACED))
+    event, waiting, deliveries, recorded = await broker.read(read)
     view = sight.view
     undecided = [] if view is not None else [_undecided(each) for each in waiting]  # operators see the whole event
     content = _shown(event, view, payload=caller.sees_payloads) | {"undecided": undecided}
     truncated = len(deliveries) >= TRACED if view is not None else event.matched > len(deliveries)
     content |= {"deliveries": deliveries, "deliveries_truncated": truncated}
-    if asked is not None and caller.sees_payloads:
-        got = await broker.read(lambda connection: bool(had_by(connection, {sequence: [asked.number]})[sequence]))
-        event_answers = blocking_answers(late_matching.late_matchers)
-
-        def why() -> dict[str, Any]:
-            with answering_from(event_answers):
-                body = event.body if view is None else view.explainable(event.body)
-                return _why(broker, reader, event, body, asked, got)
-
-        content["explanation"] = await asyncio.to_thread(why)
+    if recorded is not None and caller.sees_payloads:
+        body = event.body if view is None else view.explainable(event.body)
+        if view is not None:
+            recorded = replace(recorded, candidate=None)  # operators see the whole event
+        why = partial(_why, broker, reader, event, body, recorded)
+        until = asyncio.get_running_loop().time() + settings.max_match_seconds
+        content["explanation"] = await explained(late_matching.late_matchers, why, until)
     return answer(content)
 
 
@@ -409,16 +410,33 @@ def _state(acked: bool) -> Literal["delivered", "pending"]:
     return "delivered" if acked else "pending"
 
 
-def _why(
-    broker: AppBroker, reader: EventReader, event: Row[Any], body: str, asked: Row[Any], got: bool
-) -> dict[str, Any]:
-    vocabulary = broker.vocabulary
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What is stored about an event and a subscription: whether it `got` the event, the candidate that is not decided
+    yet, and whether its shard has `read` the event."""
+
+    subscription: Row[Any]
+    got: bool
+    candidate: Row[Any] | None
+    read: bool
+
+
+def _recorded(connection: Connection, event: Row[Any], asked: Row[Any], shards: int | None) -> _Recorded:
+    candidate = pending_store.find_candidate(connection, event.sequence, asked.number)
+    is_later = asked.created_sequence >= event.sequence
+    read = shards is None or is_later or find_place(connection, asked.number % shards).position >= event.sequence
+    got = bool(had_by(connection, {event.sequence: [asked.number]})[event.sequence])
+    return _Recorded(asked, got, candidate, read)
+
+
+def _why(broker: AppBroker, reader: EventReader, event: Row[Any], body: str, recorded: _Recorded) -> dict[str, Any]:
+    vocabulary, asked, got = broker.vocabulary, recorded.subscription, recorded.got
     published = arrived(reader.from_object(decode(body.encode())).event, event.accepted_at)
     operators = broker.state.operators.known
     compiled = restore_expression(asked.tree, vocabulary, operators)
     said = explain(vocabulary, compiled, published, operators=operators.values())
-    circumstances = []
-    if asked.created_sequence >= event.sequence and not got:
+    circumstances = [] if got else _not_decided(recorded)
+    if asked.created_sequence >= event.sequence and not got and not circumstances:
         circumstances.append("the subscription was made after the event was accepted")
     if asked.expires_at <= event.accepted_at:
         circumstances.append("the subscription had expired when the event was accepted")
@@ -430,6 +448,17 @@ def _why(
             f"{vocabulary.version}"
         )
     return said | {"subscription": asked.id, "recorded": got, "circumstances": circumstances}
+
+
+def _not_decided(recorded: _Recorded) -> list[str]:
+    """Returns why it is not decided yet whether the subscription gets the event."""
+    if not recorded.read:
+        return ["the shard of the subscription has not matched the event yet"]
+    if recorded.candidate is None:
+        return []
+    if recorded.candidate.next_try_at is None:
+        return [f"the last try decided nothing: {recorded.candidate.reason}"]
+    return [f"not decided yet: {recorded.candidate.reason}"]
 
 
 # ── events with matches that another program found ───────────────────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ from kindcast.semantic import InvalidEvent, InvalidSubscription, Note
 from kindcast.semantic.explanations import as_json, explain
 from kindcast.semantic.ontology import Progress
 from kindcast.semantic.subscriptions import compile_expression, restore_expression
-from kindcast.semantic.units import SearchBudget, TooCostlyNow, parse_instant, searching_within
+from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import View
 from kindcast.server.api.access import services_of
 from kindcast.server.api.jobs import AppJobs
@@ -48,8 +48,7 @@ from kindcast.server.cloudevents import (
     says_several,
 )
 from kindcast.server.errors import UnknownSubscription
-from kindcast.server.late_matching import LateMatchingService, blocking_answers, decide_now
-from kindcast.server.operators.answers import answering_from
+from kindcast.server.late_matching import LateMatchingService, decide_now, explained
 from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.subscriptions import find_subscription
@@ -65,8 +64,8 @@ EVENTS_AT_A_TIME = 200
 
 router = APIRouter(prefix="/v1", tags=["matching"])
 
-EXPLAIN_SECONDS = 1.0
-"""The time limit for all text tests of one explanation."""
+OPERATORS_SHARE = 0.9
+"""The part of `max_match_seconds` in which operators may answer. The rest is for telling which ones have not."""
 
 MOST_EXPLAINED = 100
 """The maximum number of events of one document that are explained."""
@@ -125,11 +124,14 @@ async def _matched(
 ) -> Response:
     """`sight` is the reader who sent the request. Subscriptions with attributes that are hidden from it are left
     out."""
+    until = _operators_until(settings)
     if "event" in body:
         with event_at("/event"):
             document = reader.from_object(_without(body["event"], sight.view, explained=False))
             (found,) = await broker.match([document.event])
-            told = await _of_document(document, found, broker, reader, late_matching, broker.reading_budget(), sight)
+            told = await _of_document(
+                document, found, broker, reader, late_matching, broker.reading_budget(), sight, until
+            )
             if found.problem is not None and "problem" in told:
                 raise document.as_sent(found.problem)
         return answer(told | {"vocabulary_version": broker.vocabulary.version})
@@ -146,7 +148,7 @@ async def _matched(
     listed: list[dict[str, Any]] = []
     for each in decoded:
         if isinstance(each, DecodedEvent):
-            listed.append(await _of_document(each, next(results), broker, reader, late_matching, budget, sight))
+            listed.append(await _of_document(each, next(results), broker, reader, late_matching, budget, sight, until))
         else:
             listed.append(_result(EventMatches([], problem=each), broker))
         if not len(listed) % EVENTS_AT_A_TIME:
@@ -194,41 +196,44 @@ async def explain_verdict(
     if len(parts) > MOST_EXPLAINED:
         detail = f"the document holds {len(parts):,} events: at most {MOST_EXPLAINED} can be explained at a time"
         raise Problem("too-many-events", detail)
-    event_answers = blocking_answers(late_matching.late_matchers)
 
     def tell() -> list[dict[str, Any]]:
         expression = asked if row is None else restore_expression(row.tree, vocabulary, operators)
         if view is not None:
             tree = compile_expression(asked, vocabulary, operators).tree if row is None else row.tree
             check_visible(view, tree, explained=True)
-        with answering_from(event_answers), searching_within(SearchBudget(EXPLAIN_SECONDS)):
-            return [
-                explain(vocabulary, expression, each, language=lang, operators=operators.values()) for each in published
-            ]
+        return [
+            explain(vocabulary, expression, each, language=lang, operators=operators.values()) for each in published
+        ]
 
     try:
-        told = await while_wanted(request, settings, asyncio.to_thread(tell))
+        told = await while_wanted(
+            request, settings, explained(late_matching.late_matchers, tell, _operators_until(settings))
+        )
     except InvalidSubscription as error:
         raise error.below("/subscription") from None
     except InvalidEvent as error:
         raise (parts[0].as_sent(error) if len(parts) == 1 else error).below("/event") from None
-    except TooCostlyNow:
-        detail = "testing the text takes too long to explain: send a shorter text"
-        raise Problem("too-costly", detail) from None
     for said, each in zip(told, published, strict=True):
         if index and view is None and settings.shards is None:  # it reveals other subscriptions
             said["index"] = await broker.explain_index(each)
     if len(parts) == 1:
         said = told[0]
     else:
-        matching = sum(each["matches"] for each in told)
-        summary = f"The document holds {len(parts)} events, of which {matching} match."
+        matching, undecided = (sum(each["matches"] is verdict for each in told) for verdict in (True, None))
+        of_them = f"{matching} match, and {undecided} are undecided" if undecided else f"{matching} match"
+        summary = f"The document holds {len(parts)} events, of which {of_them}."
         each_told = [{"id": each.id} | one for each, one in zip(parts, told, strict=True)]
         of_all = {"canonical": told[0]["canonical"], "clauses": [], "notes": []}
-        said = {"matches": matching > 0, "summary": summary, **of_all, "events": each_told}
+        matches = True if matching else None if undecided else False
+        said = {"matches": matches, "summary": summary, **of_all, "events": each_told}
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
     return answer(said | {"vocabulary_version": vocabulary.version})
+
+
+def _operators_until(settings: Settings) -> float:
+    return asyncio.get_running_loop().time() + OPERATORS_SHARE * settings.max_match_seconds
 
 
 async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any, Any, T]) -> T:
@@ -263,17 +268,18 @@ async def _of_document(
     late_matching: LateMatchingService,
     budget: ReadingBudget,
     sight: Reader,
+    until: float,
 ) -> dict[str, Any]:
     """Returns the result of an event. For a document with several events, returns the result of each, and all matches
     together."""
     if not says_several(found.problem):
         if found.problem is not None:
             found = replace(found, problem=document.as_sent(found.problem))
-        return await _with_operators(await _seen(found, broker, sight), broker, late_matching)
+        return await _with_operators(await _seen(found, broker, sight), broker, late_matching, until)
     parts = await reader.take_apart(document, broker.vocabulary, budget)
     of_parts = await broker.match([each.event for each in parts])
     told = [
-        {"id": each.id} | await _with_operators(await _seen(result, broker, sight), broker, late_matching)
+        {"id": each.id} | await _with_operators(await _seen(result, broker, sight), broker, late_matching, until)
         for each, result in zip(parts, of_parts, strict=True)
     ]
     matches = [{"event": each["id"], **one} for each in told for one in each["matches"]]
@@ -296,11 +302,16 @@ async def _seen(found: EventMatches, broker: Broker, sight: Reader) -> EventMatc
     )
 
 
-async def _with_operators(found: EventMatches, broker: Broker, late_matching: LateMatchingService) -> dict[str, Any]:
-    """Returns the result, with the answers of operators for the candidates."""
+async def _with_operators(
+    found: EventMatches, broker: Broker, late_matching: LateMatchingService, until: float
+) -> dict[str, Any]:
+    """Returns the result, with the answers of operators for the candidates that come before the time `until` of the
+    event loop."""
     if not found.undecided or found.canonical is None:
         return _result(found, broker)
-    verdicts, plan = await decide_now(late_matching.late_matchers, broker.vocabulary, found.canonical, found.undecided)
+    verdicts, plan = await decide_now(
+        late_matching.late_matchers, broker.vocabulary, found.canonical, found.undecided, until
+    )
     open = [
         {"subscription": id, "kind": failure.kind, "reason": failure.reason}
         for id, failure in verdicts.undecided.items()

@@ -618,7 +618,8 @@ async def get_one(id: Id, broker: AppBroker, caller: AppCaller) -> Response:
 @router.get("/{id}/plan", summary="The expected cost of a subscription's operators")
 async def plan(id: Id, broker: AppBroker, caller: AppCaller, late_matching: AppLateMatching) -> Response:
     """Returns the calls of each clause in the order that is cheapest for this subscription alone. Each call has its
-    expected cost, the probability that it holds, and the number of clauses of all subscriptions that share it."""
+    expected cost, the probability that it holds, and the number of clauses of all subscriptions that share it. If
+    matching is sharded, the clauses are those of the shards at this server."""
     row = await broker.read(lambda connection: subscriptions.find_subscription(connection, id))
     if row is None:
         raise UnknownSubscription(id)

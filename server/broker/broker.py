@@ -22,8 +22,9 @@ import anyio.to_thread
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from kindcast.semantic import Event, Vocabulary
+from kindcast.semantic import Event, Matcher, Vocabulary
 from kindcast.semantic.errors import IndexFull
+from kindcast.semantic.matching import Link
 from kindcast.semantic.ontology import Ontology, Progress, Reason, silent
 from kindcast.semantic.subscriptions import BulkCompiler, SeenAttributes
 from kindcast.server import tracing
@@ -558,6 +559,18 @@ class Broker:
         for each in await self.shards.measured(lambda matcher: matcher.index_structure):
             total.update(each)
         return total
+
+    async def holders(self, links: Sequence[Link]) -> list[int]:
+        """Returns, for each operator call, how many clauses of all subscriptions of this server contain it. Raises
+        `StoreUnavailable`."""
+
+        def count(matcher: Matcher) -> list[int]:
+            return [matcher.layer.holders(each.call) for each in links]
+
+        if self.shards is None:
+            return await self._submit(lambda group: count(group.state.matcher), reads_only=True)
+        counts = await self.shards.measured(count)
+        return [sum(each[place] for each in counts) for place in range(len(links))]
 
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -196,7 +196,8 @@ def trace(event: EventArgument, server: ServerOption = DEFAULT_SERVER, json: Jso
     for note in found["notes"]:
         output.warn(str(note["detail"]))
     for each in found["undecided"]:
-        output.warn(f"{each['subscription']}: undecided, {each['reason']}")
+        end = "given up; see kindcast operators retry" if each["state"] == "given_up" else "it is tried again"
+        output.warn(f"{each['subscription']}: undecided, {each['reason']} ({end})")
     deliveries = [
         (
             str(each["subscription"]),

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -29,17 +29,27 @@ __all__ = [
 # Rendering of explanations: why an event matched or did not, as a tree of clauses, predicates and values.
 
 
+OUTCOMES: Final[Mapping[bool | None, str]] = {True: "match", False: "no match", None: "undecided"}
+VERDICTS: Final[Mapping[bool | None, tuple[str, str]]] = {
+    True: ("yes  ", "bold green"),
+    False: ("no   ", "bold red"),
+    None: ("open ", "bold yellow"),
+}
+
+
 def show(explanation: Mapping[str, Any]) -> None:
-    """Prints the tree, then the summary."""
+    """Prints the tree, then the summary, and what else happened to a published event."""
     output.screen().print(draw(explanation))
     output.paragraph(explanation["summary"], "bold")
+    for text in explanation.get("circumstances", ()):
+        output.warn(str(text))
     for note in explanation.get("notes", ()):
         output.warn(f"{note['attribute']}: {note['detail']}" if note.get("attribute") else str(note["detail"]))
 
 
 def draw(explanation: Mapping[str, Any]) -> Tree:
-    """Returns the explanation as a tree. Each line starts with yes or no."""
-    tree = Tree(_verdict(explanation["matches"], "match" if explanation["matches"] else "no match"))
+    """Returns the explanation as a tree. Each line starts with yes, no, or open."""
+    tree = Tree(_verdict(explanation["matches"], OUTCOMES[explanation["matches"]]))
     clauses = explanation["clauses"]
     for clause in clauses:
         # A single clause needs no branch.
@@ -67,8 +77,8 @@ def _value(value: dict[str, Any]) -> Text:
     return text
 
 
-def _verdict(verdict: bool, told: str) -> Text:
-    return Text.assemble(("yes  ", "bold green") if verdict else ("no   ", "bold red"), told)
+def _verdict(verdict: bool | None, told: str) -> Text:
+    return Text.assemble(VERDICTS[verdict], told)
 
 
 # ── offline ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from sqlalchemy import Connection
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
@@ -292,6 +292,8 @@ async def serve_websocket(
         for task in (sending, reading):
             task.cancel()
         ended = await asyncio.gather(sending, reading, return_exceptions=True)
+    if websocket.application_state is WebSocketState.DISCONNECTED:
+        return  # one task has closed the connection, so the other could not send
     for error in ended:
         if isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect | OSError):
             with contextlib.suppress(RuntimeError, OSError):  # the connection may be gone

@@ -4,8 +4,7 @@
                                   │    └────▶ QueuedClient: a service or a process answers later; the answer is cached
                                   └ no answer yet: `NotAnswered`; the planner goes on with calls that need not wait
 
-A call is not repeated for the same event, not even in a later try (`AnswerCache`). For explanations, `EventAnswers`
-waits for each answer instead.
+A call is not repeated for the same event, not even in a later try (`AnswerCache`).
 """
 
 import inspect
@@ -130,13 +129,15 @@ class EventAnswers:
         self,
         clients: Mapping[str, OperatorClient],
         *,
-        woken: Callable[[], None] | None = None,
+        woken: Callable[[], None],
         answers: dict[Question, object] | None = None,
     ) -> None:
-        """Without `woken`, `ask` waits for each answer. `answers` are already known; new ones are added."""
+        """`answers` are already known; new ones are added."""
         self._clients = clients
         self._woken = woken
         self._answers = {} if answers is None else answers
+        self.not_answered = 0
+        """How often `ask` has raised `NotAnswered`."""
         self._started: dict[Question, Future[Answered]] = {}
         self._waiting: Counter[Question] = Counter()
         self._failed: dict[Question, OperatorFailed] = {}
@@ -157,11 +158,10 @@ class EventAnswers:
         future = self._started.get(question)
         if future is None:
             future = self._started[question] = client.start(event, arguments)
-            if self._woken is not None:
-                woken = self._woken
-                future.add_done_callback(lambda _: woken())
-        if self._woken is not None and not future.done():
+            future.add_done_callback(lambda _: self._woken())
+        if not future.done():
             self._waiting[question] += 1
+            self.not_answered += 1
             raise NotAnswered("has not answered yet", future.done, partial(self._drop, question))
         del self._started[question]
         try:
@@ -181,6 +181,11 @@ class EventAnswers:
         """Whether the answer of an operator to these arguments is known."""
         client = self._clients.get(name)
         return client is not None and (client, repr(arguments)) in self._answers
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call has not been answered yet."""
+        return not all(each.done() for each in self._started.values())
 
     def cancel(self) -> None:
         """Cancels the calls that are not answered yet."""

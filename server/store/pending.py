@@ -266,6 +266,13 @@ def of_event(connection: Connection, sequence: int, *, limit: int) -> list[Row[A
     return list(connection.execute(query).all())
 
 
+def find_candidate(connection: Connection, sequence: int, subscription: int) -> Row[Any] | None:
+    """Returns the reason and the time of the next try (None: given up) of a candidate; None if there is none."""
+    columns: tuple[Column[Any], ...] = (parked.c.reason, parked.c.next_try_at)
+    mine = (parked.c.event == sequence) & (parked.c.subscription == subscription)
+    return connection.execute(select(*columns).where(mine)).one_or_none()
+
+
 def count_waiting(connection: Connection, subscription: int) -> int:
     """Returns how many candidates of a subscription wait for an operator."""
     mine = (parked.c.subscription == subscription) & parked.c.next_try_at.is_not(None)

@@ -1,16 +1,20 @@
 """Messages over a WebSocket, on a real socket, read by the library `websockets`."""
 
+import asyncio
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from kindcast.server.delivery import receiving
 from tests.harness.application import publish, subscribe, ticket
 from tests.harness.server_thread import running_app
 
@@ -94,6 +98,46 @@ def test_a_deleted_subscription_ends_the_connection(client: httpx.Client) -> Non
             connection.recv(timeout=PATIENCE)
         assert closed.value.rcvd is not None
         assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1000, "deleted")
+
+
+def test_an_acknowledgement_beside_the_end_of_the_connection_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is stored, but its answer can no longer be sent."""
+    closes = asyncio.Event()
+    close, acknowledge = WebSocket.close, receiving.acknowledge_cursor
+
+    async def slow_close(self: WebSocket, *arguments: Any) -> None:
+        await close(self, *arguments)
+        closes.set()
+        for _ in range(10):  # it still closes when the acknowledgement is stored
+            await asyncio.sleep(0)
+
+    async def late(*arguments: Any) -> int:
+        place = await acknowledge(*arguments)
+        await closes.wait()
+        return place
+
+    monkeypatch.setattr(WebSocket, "close", slow_close)
+    monkeypatch.setattr(receiving, "acknowledge_cursor", late)
+    with (
+        running_app(tmp_path) as address,
+        httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as client,
+    ):
+        made = subscribe(client)
+        with opened(client, made["id"], additional_headers=ticket(made)) as connection:
+            publish(client, n=1)
+            connection.send(json.dumps({"ack": received(connection)["cursor"]}))
+            waits = time.monotonic() + PATIENCE
+            while client.get(f"/v1/subscriptions/{made['id']}/events").json()["events"] and time.monotonic() < waits:
+                time.sleep(0.01)
+            assert client.delete(f"/v1/subscriptions/{made['id']}", headers=ticket(made)).status_code == 200
+            assert received(connection) == {"end": "deleted"}
+            with pytest.raises(ConnectionClosed) as closed:
+                connection.recv(timeout=PATIENCE)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1000
+    assert "Exception in ASGI application" not in caplog.text
 
 
 def test_refused_before_it_begins(client: httpx.Client) -> None:

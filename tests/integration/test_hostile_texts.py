@@ -124,14 +124,29 @@ def test_other_commands_do_not_wait_for_each_request_that_only_matches(
 
 
 def test_request_that_matches_for_too_long_is_ended_in_words(tmp_path: Path) -> None:
-    """So is an explanation whose texts are too long."""
+    """An explanation whose texts are too long says that it is undecided."""
     with running_application(tmp_path, max_match_seconds=0.001) as client:
         answer = client.post("/v1/match", json={"events": [{"a": LONG_TEXT}] * 2_000})
         assert (answer.status_code, problem_code(answer)) == (422, "too-costly")
     with running_application(tmp_path) as client:
         asked = {"event": {"a": LONG_TEXT}, "subscription": f'a matches "{COSTLY}"'}
-        answer = client.post("/v1/explain", json=asked)
-        assert (answer.status_code, problem_code(answer)) == (422, "too-costly")
+        told = client.post("/v1/explain", json=asked).json()
+        assert told["matches"] is None
+        assert "takes too long" in told["summary"]
+        sequence = client.post("/v1/events", json={"a": LONG_TEXT}).json()["events"][0]["sequence"]
+        id = subscribe(client, f'a matches "{COSTLY}"')["id"]
+        told = client.get(f"/v1/events/{sequence}/trace?subscription={id}").json()["explanation"]
+        assert told["matches"] is None
+
+
+def test_costly_search_in_a_negated_group_delays_no_other_event(tmp_path: Path) -> None:
+    """It is part of the calls of operators, so its subscription stays undecided, with the reason."""
+    with running_application(tmp_path) as client:
+        held_up = subscribe(client, f'b = 1 and not (similar("x", @b, ?n) and ?n > 2 and a matches "{COSTLY}")')
+        found = client.post("/v1/match", json={"event": {"a": LONG_TEXT, "b": ["1", 1]}}).json()
+        (undecided,) = found["undecided"]
+        assert undecided["subscription"] == held_up["id"]
+        assert undecided["reason"] == "a text is too long to be searched in a negated group"
 
 
 def test_server_whose_thread_makes_no_progress_is_not_ready(tmp_path: Path) -> None:

@@ -76,6 +76,20 @@ def test_kernels_are_imported_by_their_first_call_alone() -> None:
     ]
 
 
+def test_first_compilation_registers_no_types_beside_other_calls() -> None:
+    """All types are registered before a kernel can be called: a thread that looks a type up at this time would fail."""
+    program = """
+from kindcast.index import machine_code
+from numba.core.typing.typeof import typeof_impl
+before = len(typeof_impl.registry)
+rows = len(found())
+print(json.dumps([rows, len(typeof_impl.registry) - before]))
+"""
+    rows, registered = told(program)
+    assert rows > 0
+    assert registered == 0
+
+
 def test_each_kernel_that_is_called_is_in_one_share() -> None:
     """So the two processes compile all of them, and none of them twice."""
     program = "print(json.dumps(sorted({kernel.__name__ for kernel, _ in jit.calls_of(compilation.call_all)})))"

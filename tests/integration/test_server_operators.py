@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -349,6 +350,63 @@ def test_match_and_explain_ask_operators_and_tell_the_plan(tmp_path: Path, servi
         plan = client.get(f"/v1/subscriptions/{both['id']}/plan").json()
         assert {each["call"] for each in plan["clauses"][0]["calls"]} == {"no()", "yes()"}
         assert plan["expected_seconds"] > 0
+
+
+def test_explain_and_trace_say_that_an_operator_has_not_decided(
+    store: dict[str, Any], service: OperatorService
+) -> None:
+    """Neither `matches: true` nor `false`; and what the explanation finds out is not taken for what is recorded."""
+    delays = (600.0,)
+    with running_application(**store | QUICK | {"operator_delays_seconds": delays}) as client:
+        client.put("/v1/operators/yes", json={"url": f"{service.url}/error"})
+        created = subscribe(client, "price < 5 and yes()")
+        sequence = publish(client, price=1)["sequence"]
+        until(lambda: trace(client, sequence)["undecided"][0]["tries"] == 1)
+        told = client.post("/v1/explain", json={"event": {"price": 1}, "subscription": created["id"]}).json()
+        assert (told["matches"], told["clauses"][0]["matches"]) == (None, None)
+        assert [each["verdict"] for each in told["clauses"][0]["predicates"]] == [True, None]
+        assert told["summary"].startswith("Undecided because of yes alone")
+
+        def why() -> dict[str, Any]:
+            found = client.get(f"/v1/events/{sequence}/trace?subscription={created['id']}").json()
+            explanation: dict[str, Any] = found["explanation"]
+            return explanation
+
+        assert (why()["matches"], why()["recorded"]) == (None, False)
+        assert why()["circumstances"][0].startswith("not decided yet: yes(): answered with status 500")
+        register(client, service, "yes")
+        assert (why()["matches"], why()["recorded"]) == (True, False)
+        assert len(why()["circumstances"]) == 1
+        assert why()["circumstances"][0].startswith("not decided yet: ")
+
+
+def test_explanations_that_wait_for_an_operator_delay_nobody(tmp_path: Path, service: OperatorService) -> None:
+    """No thread waits with them. In the end they say which operator has not answered."""
+    asked = 40
+    with (
+        running_application(tmp_path, **QUICK, max_match_seconds=10.0) as client,
+        ThreadPoolExecutor(asked) as pool,
+    ):
+        register(client, service, "hang", timeout_seconds=60.0, concurrency=asked)
+        created = subscribe(client, "hang()")
+        sequence = publish(client, price=0)["sequence"]
+
+        def ask(number: int) -> dict[str, Any]:
+            body = {"event": {"price": number}, "subscription": "hang()"}
+            found: dict[str, Any] = client.post("/v1/explain", json=body).json()
+            return found
+
+        answers = [pool.submit(ask, number) for number in range(1, asked)]
+        traced = pool.submit(lambda: client.get(f"/v1/events/{sequence}/trace?subscription={created['id']}").json())
+        until(lambda: client.get("/v1/operators/hang").json()["running"] == asked)
+        subscribe(client, "price < 5")
+        assert not any(each.done() for each in answers)
+        for told in (*(each.result() for each in answers), traced.result()["explanation"]):
+            assert told["matches"] is None
+            assert "has not answered yet" in told["summary"]
+        matched = client.post("/v1/match", json={"event": {"price": 9}}).json()
+        assert [(each["subscription"], each["kind"]) for each in matched["undecided"]] == [(created["id"], "waiting")]
+        until(lambda: client.get("/v1/operators/hang").json()["running"] == 1)
 
 
 def test_ontology_is_not_deleted_while_a_parked_candidate_needs_it(

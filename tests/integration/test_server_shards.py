@@ -494,6 +494,37 @@ def test_match_says_which_shards_it_asked(database: str, tmp_path: Path) -> None
         assert "index" not in explained
 
 
+def test_a_trace_says_that_a_shard_has_not_read_the_event(database: str, tmp_path: Path) -> None:
+    """The subscription will get it, and was not paused."""
+    with running_servers(database, tmp_path) as (client,):
+        made = subscribe(client, "n = 1")
+        send(client, n=0)
+        settled(client)
+        engine = create_engine(driver_url(database))
+        with engine.begin() as connection:  # as long as the rows are locked, no shard can store its place
+            connection.execute(text("SELECT * FROM shards FOR UPDATE"))
+            sequence = send(client, n=1)["events"][0]["sequence"]
+            traced = client.get(f"/v1/events/{sequence}/trace?subscription={made['id']}").json()["explanation"]
+        engine.dispose()
+        assert (traced["matches"], traced["recorded"]) == (True, False)
+        assert traced["circumstances"] == ["the shard of the subscription has not matched the event yet"]
+        settled(client)
+        traced = client.get(f"/v1/events/{sequence}/trace?subscription={made['id']}").json()["explanation"]
+        assert (traced["matches"], traced["recorded"], traced["circumstances"]) == (True, True, [])
+
+
+def test_a_plan_counts_the_clauses_of_all_shards_here(database: str, tmp_path: Path) -> None:
+    with running_servers(database, tmp_path) as (client,):
+        made = [subscribe(client, f'n = {n} and similar("x", @t, ?s) and ?s > 0.5') for n in range(3)]
+
+        def held() -> int:
+            (clause,) = client.get(f"/v1/subscriptions/{made[0]['id']}/plan").json()["clauses"]
+            count: int = clause["calls"][0]["held_by_clauses"]
+            return count
+
+        until(lambda: held() == 3)
+
+
 def test_candidates_for_operators_are_decided_later(database: str, tmp_path: Path) -> None:
     """A shard parks them with the event, as a publisher does without shards. What the operator knows came in while
     shards were there."""

@@ -111,7 +111,7 @@ export async function page(rest, parameters) {
         try {
           const answer = await call("POST", "explain?index=false&lang=" + state.language, { event: each.event, subscription: text.value });
           if (live.firstElementChild !== rows) fill(live, rows);  // no hint and no mistake is left
-          rows.prepend(h("li", {}, h("details", {}, h("summary", {}, answer.matches ? "✓ " + t("matches") : "✗ " + t("does not match"), " #" + each.sequence, " ", h("code", {}, JSON.stringify(each.event.data).slice(0, 120))), explanation(answer))));
+          rows.prepend(h("li", {}, h("details", {}, h("summary", {}, answer.matches ? "✓ " + t("matches") : answer.matches === null ? "? " + t("not yet decided") : "✗ " + t("does not match"), " #" + each.sequence, " ", h("code", {}, JSON.stringify(each.event.data).slice(0, 120))), explanation(answer))));
           while (rows.childElementCount > 10) rows.lastElementChild.remove();
         } catch (error) { fill(live, note("bad", error.message), rows); }
         await new Promise((resolve) => setTimeout(resolve, 250));

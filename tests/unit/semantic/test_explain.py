@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kindcast import InvalidEvent, InvalidSubscription, Matcher, Vocabulary, explain
+from kindcast import InvalidEvent, InvalidSubscription, Matcher, Vocabulary, explain, operator
 
 TURTLE = """
 @prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -164,3 +164,39 @@ def test_explain_every_names_the_values_that_decide(text: str, values: list[int]
 def test_explain_aggregates_and_dates_in_words(text: str, data: dict[str, Any], said: str) -> None:
     """Aggregates have the name that subscriptions use, and their values a unit or a date."""
     assert said in explain(Vocabulary(), text, data)["summary"]
+
+
+@operator("broken", binds=(int,))
+def broken(event: Any) -> Any:
+    """No answer, ever."""
+    raise RuntimeError("out of order")
+
+
+@operator("counted", binds=(int,))
+def counted(event: Any) -> Any:
+    """One binding, 1."""
+    return [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "matches", "verdicts", "summary"),
+    [
+        ("price < 5 and broken(?n)", None, [True, None], "Undecided because of broken alone: broken(?n): undecided,"),
+        ("price > 5 and broken(?n)", False, [False, None], "No match because of price: 1 is not more than 5."),
+        ("broken(?n) and ?n > 5", None, [None, None], "Undecided because of broken: broken(?n): undecided,"),
+        ("counted(?n) and ?n > 5 and broken(?m)", None, [True, None, None], "Undecided because of broken: "),
+        ("not (broken(?n) and ?n > 5)", None, [None], "Undecided: "),
+        ("price > 5 or broken(?n)", None, [False, None], "Undecided because of broken: "),
+        ("price < 5 or broken(?n)", True, [True, None], "Match: 1 is less than 5."),
+    ],
+)
+def test_explain_says_that_an_operator_has_not_decided(
+    text: str, matches: bool | None, verdicts: list[bool | None], summary: str
+) -> None:
+    """Neither yes nor no, unless another predicate or clause decides."""
+    told = explain(Vocabulary(), text, {"price": 1}, operators=[broken, counted])
+    assert told["matches"] is matches
+    predicates = [each for clause in told["clauses"] for each in clause["predicates"]]
+    assert sorted(map(str, (each["verdict"] for each in predicates))) == sorted(map(str, verdicts))
+    assert told["summary"].startswith(summary)
+    assert "Failure(" not in told["summary"]

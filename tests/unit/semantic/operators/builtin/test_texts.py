@@ -23,6 +23,13 @@ def test_any_matches_pattern_that_runs_away_elsewhere_ends() -> None:
     assert not holds(OPERATORS, 'anyMatches("^(a+)+$", @a)', a="a" * 50_000 + "b")
 
 
+def test_any_matches_text_that_would_delay_other_calls_is_no_answer() -> None:
+    """The call says so; a text of another value that holds is enough."""
+    asked = 'anyMatches("[a-y]{1,900}z.{1,90}q", @a)'
+    assert "1,000,000 characters" in reason(OPERATORS, asked, a="a" * 1_000_000)
+    assert holds(OPERATORS, asked, a=["a" * 1_000_000, "azbq"])
+
+
 def test_any_matches_bad_pattern_is_refused_when_subscribing() -> None:
     """With RE2's reason."""
     assert "parenthesis" in refused(OPERATORS, 'anyMatches("(", @a)')

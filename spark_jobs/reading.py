@@ -730,8 +730,7 @@ def _pieces(file: io.BufferedReader, split: Split) -> Iterator[bytes | None]:
 
 def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
     """Yields the rows of a CSV file as events. The first row has the names. An empty field is an absent value."""
-    row = 1
-    csv.field_size_limit(MOST_LINE_BYTES)
+    row, usual = 1, csv.field_size_limit(MOST_LINE_BYTES)  # of the whole process
     try:
         with _opened(split) as file:
             text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
@@ -747,6 +746,8 @@ def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
         yield row + 1, Rejected(split.name, row + 1, f"this is not CSV from here on: {error}"), ""
     except DAMAGED as error:
         yield row + 1, Rejected(split.name, row + 1, f"the file cannot be read from here on: {error}"), ""
+    finally:
+        csv.field_size_limit(usual)
 
 
 def _of_fields(
@@ -824,10 +825,9 @@ def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -
 
 
 def _is_ours(names: AbstractSet[str]) -> bool:
-    """Whether rows with these columns are events that an earlier job wrote, and no data with such names."""
-    return {"body", "source", "id", "time"} <= names and (
-        {"file", "line"} <= names or {"attributes", "changes"} <= names
-    )
+    """Whether rows with these columns are events that an earlier job or a server wrote, and no data with such names."""
+    own = {"body", "source", "id", "time"}
+    return own == names or own | {"file", "line"} <= names or own | {"attributes", "changes"} <= names
 
 
 def _of_bodies(

@@ -43,6 +43,7 @@ from kindcast.semantic.model import Event, TypedText
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.event_types import Splits
 from tests.campaigns.campaign import Outcome, Told
+from tests.oracle.linked_data import Rootless
 
 __all__ = ["ABOUT", "Case", "Verdict", "add_options", "cases", "folder", "run", "verdict"]
 
@@ -245,13 +246,6 @@ def _based(case: Case, suites: Path) -> Any:
     return [under(each) for each in document] if isinstance(document, list) else under(document)
 
 
-class _Rootless(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
-    """PyLD without an address of its own, which it gives to documents that have none."""
-
-    def _expand_iri(self, active_ctx: Any, value: Any, base: Any = None, *given: Any, **named: Any) -> Any:
-        return super()._expand_iri(active_ctx, value, base if base or "@base" in active_ctx else None, *given, **named)
-
-
 def _reference(case: Case, suites: Path, address: str) -> Read:
     """What PyLD makes of it with the case's options and this address."""
 
@@ -265,7 +259,7 @@ def _reference(case: Case, suites: Path, address: str) -> Read:
     if "expandContext" in case.options:
         options["expandContext"] = json.loads((suites / case.options["expandContext"]).read_text("utf-8"))
     try:
-        expanded = (jsonld.JsonLdProcessor() if address else _Rootless()).expand(case.document, options)
+        expanded = (jsonld.JsonLdProcessor() if address else Rootless()).expand(case.document, options)
     except jsonld.JsonLdError as error:
         first: Any = error
         while isinstance(first.__cause__, jsonld.JsonLdError):

@@ -411,7 +411,7 @@ class Unreliable:
                 connection.sendall(answer)
 
 
-MEMBERS = ("id", "ticket", "accepted", "subscriptions", "events", "notes", "vocabulary_version")
+MEMBERS = ("id", "ticket", "accepted", "cursor", "subscriptions", "events", "notes", "vocabulary_version")
 ANSWER = msgspec.json.encode(dict.fromkeys(MEMBERS, ""))
 """Has members of the answers to all calls below."""
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(ANSWER), ANSWER)

@@ -326,7 +326,7 @@ def test_outbox_private_sink_is_refused(tmp_path: Path, receiver: Receiver) -> N
     with running_app(tmp_path, **QUICK) as url, Client(url) as client:
         id = client.subscribe("number exists", sink=f"{receiver.url}/hook")["id"]
     with running_app(tmp_path, **QUICK | {"allow_private_sinks": False}) as url, Client(url) as client:
-        with pytest.raises(ProblemError, match="sink"):
+        with pytest.raises(ProblemError, match="Sink refused"):
             client.subscribe("number exists", sink=f"{receiver.url}/hook")
         publish(client, 1)
         shown = wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")

@@ -11,13 +11,20 @@ from typing import Any
 
 from pyld import jsonld
 
-__all__ = ["Item", "Thing", "event_of", "items_of", "names_of", "things_of"]
+__all__ = ["Item", "Rootless", "Thing", "event_of", "items_of", "names_of", "things_of"]
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 SIGNS = ("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger")
 SIZES = ("long", "int", "short", "byte")
 WHOLE = {XSD + name for name in ("integer", *SIGNS, *SIZES, *(f"unsigned{each.title()}" for each in SIZES))}
 BROKEN = {XSD + name for name in ("decimal", "double", "float")}
+
+
+class Rootless(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
+    """PyLD without an address of its own, which it gives to documents that have none."""
+
+    def _expand_iri(self, active_ctx: Any, value: Any, base: Any = None, *given: Any, **named: Any) -> Any:
+        return super()._expand_iri(active_ctx, value, base if base or "@base" in active_ctx else None, *given, **named)
 
 
 @dataclass
@@ -48,7 +55,7 @@ def event_of(document: Any, contexts: Mapping[str, Any] | None = None) -> Thing:
         document = deepcopy((contexts or {})[url])
         return {"contextUrl": None, "documentUrl": url, "document": document, "contentType": "application/ld+json"}
 
-    expanded = jsonld.expand(document, {"documentLoader": load})
+    expanded = Rootless().expand(document, {"documentLoader": load})
     nodes: dict[str, dict[str, Any]] = {}
     roots = [_gather(each, nodes) for each in expanded]
     assert len(set(roots)) == 1, roots

@@ -393,13 +393,13 @@ class TypedText(msgspec.Struct, frozen=True, gc=False):
 
 def told_text(value: object) -> str | None:
     """Returns the text of a published value: a text, a literal, or the IRI of a node. None for other values."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, Node):
         value = value.value
     if isinstance(value, TypedText):
         return value.text
-    if isinstance(value, Resource):
-        return value.iri
-    return value if isinstance(value, str) else None
+    return value.iri if isinstance(value, Resource) else None
 
 
 class Node(dict[str, Any]):

@@ -12,6 +12,7 @@ import os
 import posixpath
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -319,8 +320,8 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
         except (pa.ArrowException, OSError) as error:
             yield replace(whole, problem=f"this is not readable Parquet: {error}")
             return
-    names = footer.schema.to_arrow_schema().names
-    if twice := {name for name in names if names.count(name) > 1}:
+    names = Counter(footer.schema.to_arrow_schema().names)
+    if twice := [name for name, count in names.items() if count > 1]:
         yield replace(whole, problem=f"several columns have the name {', '.join(sorted(twice))}")
         return
     start, rows, first = 0, 0, 1
@@ -819,7 +820,7 @@ def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -
         if name not in names:
             table = table.append_column(name, pa.repeat(value, len(table)))
     if options.bodies or not _are_plain(table.column_names) or not _says_times(table, options):
-        yield from _of_rows(table.to_pylist(), lines, split, options)
+        yield from _of_rows(table, lines, split, options)
         return
     yield _flat(table, lines, split, options)
 
@@ -855,19 +856,22 @@ def _of_bodies(
 
 
 def _of_rows(
-    rows: list[dict[str, Any]], lines: npt.NDArray[np.int64], split: Split, options: ReadOptions
+    table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: ReadOptions
 ) -> Iterator[EventBatch | Rejected]:
     """Reads rows one by one: what is not plain data, rows with invalid times, and all rows if `options.bodies` asks for
     JSON."""
     found: list[ArchivedEvent] = []
     kept, bodies = [], []
-    for line, row in zip(lines.tolist(), rows, strict=True):
+    written = options.bodies and all(map(_is_json, table.columns))
+    for line, row in zip(lines.tolist(), table.to_pylist(), strict=True):
         value = without_nothing(row)
         try:
             event = event_of(value, f"{split.name}:{line}", options.time_from)
-            if options.bodies and event.plain:
-                flatten(value, LIMITS)  # JSON would have bytes and infinity as other values
-            body = msgspec.json.encode(as_json(value)).decode() if options.bodies else ""
+            if options.bodies and not written:
+                if event.plain:
+                    flatten(value, LIMITS)  # JSON would have bytes and infinity as other values
+                value = as_json(value)
+            body = msgspec.json.encode(value).decode() if options.bodies else ""
         except (Unreadable, TypeError) as error:
             yield Rejected(split.name, line, str(error), str(row))
             continue
@@ -880,6 +884,18 @@ def _of_rows(
             bodies.append(body)
     if found:
         yield from_events(found, split.name, kept, bodies)
+
+
+def _is_json(cells: Any) -> bool:
+    """Whether JSON has every value of a column as it is, except NaN."""
+    kind = cells.type
+    if pa.types.is_struct(kind):
+        return all(map(_is_json, cells.flatten()))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _is_json(pc.list_flatten(cells))
+    if pa.types.is_floating(kind):
+        return not pc.any(pc.is_inf(cells)).as_py()
+    return bool(_holds_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind))
 
 
 def _flat(table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: ReadOptions) -> EventBatch:

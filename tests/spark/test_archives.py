@@ -241,6 +241,17 @@ def test_bodies_of_parquet_say_what_its_columns_say(tmp_path: Path) -> None:
     assert [line for line, _ in told] == [2, 3]
 
 
+def test_infinity_deep_in_a_column_is_in_no_body(tmp_path: Path) -> None:
+    """All other values of the column are JSON as they are."""
+    items = [[{"size": float("inf"), "name": "a"}], [{"size": float("nan"), "name": "b"}], None]
+    pq.write_table(pa.table({"items": items}), tmp_path / "x.parquet")
+    (split,) = splits_of(str(tmp_path))
+    *bad, batch = sorted(read_split(split, ReadOptions(bodies=True)), key=lambda each: isinstance(each, EventBatch))
+    assert [(each.line, "inf is not" in each.reason) for each in bad if isinstance(each, Rejected)] == [(1, True)]
+    assert isinstance(batch, EventBatch)
+    assert list(batch.bodies) == ['{"items":[{"size":null,"name":"b"}]}', '{"items":null}']
+
+
 def test_columns_of_a_user_are_data_whatever_their_names(tmp_path: Path) -> None:
     """Names that outputs of jobs have, too; two columns of one name are told with the file."""
     mail = {"id": 1, "source": "inbox", "time": "noon", "body": "hello"}

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyld import jsonld
 
-__all__ = ["Item", "Rootless", "Thing", "event_of", "items_of", "names_of", "things_of"]
+__all__ = ["Item", "Rootless", "Thing", "Year", "event_of", "items_of", "names_of", "things_of"]
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 SIGNS = ("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger")
@@ -25,6 +25,12 @@ class Rootless(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no typ
 
     def _expand_iri(self, active_ctx: Any, value: Any, base: Any = None, *given: Any, **named: Any) -> Any:
         return super()._expand_iri(active_ctx, value, base if base or "@base" in active_ctx else None, *given, **named)
+
+
+class Year(str):
+    """A literal of the type xsd:gYear."""
+
+    __slots__ = ()
 
 
 @dataclass
@@ -164,7 +170,7 @@ def _gathered(value: Mapping[str, Any], nodes: dict[str, dict[str, Any]]) -> Any
             return content
     if datatype == XSD + "boolean" and content in ("true", "false", "1", "0"):
         return content in ("true", "1")
-    return content
+    return Year(content) if datatype == XSD + "gYear" else content
 
 
 def _tell(name: str, nodes: Mapping[str, dict[str, Any]], around: tuple[str, ...]) -> Thing:

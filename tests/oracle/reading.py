@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.linked_data import Item, Thing, items_of, names_of, things_of
+from tests.oracle.linked_data import Item, Thing, Year, items_of, names_of, things_of
 from tests.oracle.world import Declaration, World
 
 __all__ = ["Dimension", "Reading", "attributes_of", "dates", "elements_of", "instant", "measure", "of_epoch", "of_kind"]
@@ -451,6 +451,6 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         amount=measure(float(quantity.group(1)), quantity.group(2)) if quantity else duration(value),
         concepts=frozenset(concepts | coded | of_others),
         also=frozenset({*map(world.root_word, others), *world.words(text)}),
-        dates=dates(value, year=declared.kind == "instant"),
+        dates=dates(value, year=declared.kind == "instant" or isinstance(value, Year)),
         is_duration=duration(value) is not None,
     )

@@ -10,6 +10,7 @@ from kindcast.semantic.language import parse, to_tree
 from kindcast.semantic.model import Event, Expression, Not
 from tests.harness.graph_forms import forms
 from tests.oracle import World, matching
+from tests.oracle.linked_data import XSD
 from tests.strategies import EX, graph_events, graph_expressions, vocabulary_of, worlds
 
 OTHER = {"p": EX, "weight": EX + "weight"}
@@ -35,6 +36,22 @@ def test_equal_numbers_are_one_statement_however_they_are_written() -> None:
     numbers = {"@context": {"@vocab": EX}, "size": [5, 5.0, 1, True]}
     lists = {"@context": {"@vocab": EX}, "size": [{"@list": [5, 5.0, 1]}]}
     _agree(World(), [count, Not(count)], [Event(numbers, {}), Event(lists, {})])
+
+
+def test_years_are_dates_if_they_are_typed_as_such() -> None:
+    """In every form, and no other text of four digits (rule 26)."""
+    texts = (
+        "made >= 2012-01-01",
+        "made < 2013-01-01",
+        "made > 2012-06-01",
+        'made = "2012"',
+        "made < due",
+        "every made = 2012-01",
+    )
+    asked = [parse(text) for text in texts]
+    built = {"@context": {"@vocab": EX, "made": {"@type": f"{XSD}gYear"}}, "due": "2014-01-01"}
+    published = [{**built, "made": "2012"}, {**built, "made": ["2012", "2015"]}, {**built, "made": {"@value": "2012"}}]
+    _agree(World(), [*asked, *map(Not, asked)], [Event(each, {}) for each in published])
 
 
 def _agree(world: World, asked: list[Expression], published: list[Event]) -> None:

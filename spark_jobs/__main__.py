@@ -272,7 +272,7 @@ class _Newest:
 
         try:
             found, failure = self._inputs.snapshot(self._below), ""
-        except (JobFailed, SemanticError, OSError) as error:
+        except (JobFailed, SemanticError, IndexingError, OSError) as error:
             found, failure = self.snapshot, f"the subscriptions stay as they are: {error}"
         if failure and failure != self._failure:
             tell_note(failure)

@@ -276,7 +276,8 @@ def _instant(said: Any, name: str) -> int | None:
 
 def instant_of(text: str) -> int | None:
     """Reads a date-time of RFC 3339, or a date as its beginning in UTC; None for any other text."""
-    return parse_instant(f"{text}T00:00:00Z" if DATE.fullmatch(text) else text)
+    found = parse_instant(text)
+    return parse_instant(f"{text}T00:00:00Z") if found is None and DATE.fullmatch(text) else found
 
 
 # ── event batch ───────────────────────────────────────────────────────────────────────────────────────────────────────

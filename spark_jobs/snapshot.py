@@ -375,7 +375,8 @@ class Inputs:
         if self.folder is None:
             yield
             return
-        with self.folder.with_name(f"{self.folder.name}.lock").open("w") as lock:
+        folder = self.folder.absolute()  # `.` has no name
+        with folder.with_name(f"{folder.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             yield
 

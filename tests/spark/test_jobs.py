@@ -420,6 +420,14 @@ def test_lines_that_are_no_subscriptions_are_told_by_every_run(tmp_path: Path) -
     assert [str(path.absolute()) for path in below.iterdir()] == [newest.folder]
 
 
+def test_fetched_inputs_may_be_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock beside the folder needs its name."""
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "inputs" / "subscriptions.ndjson").write_text('{"id": "a", "expression": "n > 1"}\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "inputs")
+    assert [each.subscriptions for each in Inputs(folder=Path()).snapshot(tmp_path / "own").shards] == [1]
+
+
 def test_inputs_may_be_packed_and_damaged_ones_are_told(tmp_path: Path) -> None:
     """Declarations and subscriptions are recognised by their first bytes, like ontologies and archives."""
     (tmp_path / "shop.ttl").write_text("@prefix : <http://e/> . :Laptop a :Kind . :Kind a :Class .", "utf-8")

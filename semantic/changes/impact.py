@@ -7,8 +7,8 @@ A subscription depends on few things: the concepts that it names, its attributes
 them, so each distinct part is judged once, and 100,000 subscriptions on 50 terms cost 50 judgements and a walk over
 their trees. A concept gains a value when an event with that value did not reach its subscribers before and does now.
 
-`impact_of_rules` is the same for new rules: what the present rules change for subscriptions that were made under
-meaning 1, 2 or 3. The active documents and declarations are read by the former rules too, where these differ, and the
+`impact_of_rules` is the same for new rules: what the present rules change for subscriptions that were made under a
+former meaning. The active documents and declarations are read by the former rules too, where these differ, and the
 two vocabularies are compared like those of two versions of an ontology. docs/matching-semantics.md:
 
     rule 9    the root word stood in place of the published text, and a term was read by its root word first; two
@@ -18,6 +18,10 @@ two vocabularies are compared like those of two versions of an ontology. docs/ma
               quoted dates and numbers since 1970; (since meaning 4) a sum of date-times and an aggregate of versions
               or addresses were compared as such: they are plain numbers
     rule 12   individuals that share a name with one class stayed candidates in events
+    rule 15   (since meaning 5) the unit mil had another size, and `unit:MIL` and `unit:CUP` of QUDT were other units
+
+What meaning 5 changes about events alone (years in graphs, IRIs of units, labels of other names, relative IRIs) cannot
+be told from subscriptions.
 """
 
 import json
@@ -785,6 +789,8 @@ class Impact:
             change.details["measure"] = {"from": was, "to": now}
         elif not self._revalued.isdisjoint(part for each in dimensions for part in CURRENCY.findall(each)):
             change.details["compared"] = OTHER_RATES  # the currency in which the others are measured
+        if self.before.meaning < 5 <= self.after.meaning and CORRECTED.search(unit):
+            change.details["compared"] = "amounts of another unit"
 
     @cached_property
     def _revalued(self) -> frozenset[str]:
@@ -1000,6 +1006,8 @@ def _plain(value: Any) -> Any:
 
 CURRENCY: Final = re.compile(r"currency:[A-Z]+")
 OTHER_RATES: Final = "amounts of money at other rates"
+CORRECTED: Final = re.compile(r"\bmils?\b|\bMIL\b|unit[:/]CUP\b")
+"""The names of units that are other units since meaning 5."""
 
 
 def _measured(vocabulary: Vocabulary, unit: str) -> list[Any] | None:

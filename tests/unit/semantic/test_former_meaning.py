@@ -116,6 +116,25 @@ def test_rules_of_meaning_4_change_aggregates_alone(vocabulary: Vocabulary, text
     assert [each for listed in report["subscriptions"]["listed"] for each in listed["changes"]] == expected
 
 
+@pytest.mark.parametrize(
+    ("unit", "changes"),
+    [
+        ("mil", True),
+        ("http://qudt.org/vocab/unit/MIL", True),
+        ("http://qudt.org/vocab/unit/CUP", True),
+        ("CUP", False),
+        ("cup", False),
+        ("thou", False),
+    ],
+)
+def test_rules_of_meaning_5_change_units_alone(vocabulary: Vocabulary, unit: str, changes: bool) -> None:
+    """Rule 15, for who had the rules of meaning 4."""
+    tree = compile_expression(f'a > 5 "{unit}" and b < 2026-01-31 and c < d', vocabulary).tree
+    report = impact_report(impact_of_rules(vocabulary, DECLARED, [("s", tree)], former=4))
+    found = [each for listed in report["subscriptions"]["listed"] for each in listed["changes"]]
+    assert found == [f"unit {unit}: compares amounts of another unit"] * changes
+
+
 def test_report_names_words_and_predicates(vocabulary: Vocabulary) -> None:
     """As the dry run of another version does."""
     tree = compile_expression('brand contains "Packard" or a < b', vocabulary).tree

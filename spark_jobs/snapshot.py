@@ -17,7 +17,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -428,8 +428,10 @@ def forget_older(snapshot: Snapshot) -> None:
     own = Path(snapshot.folder)
     newest = own.stat().st_mtime_ns
     for path in own.parent.iterdir():
-        if path.name.lstrip(".").startswith("snapshot-") and path.stat().st_mtime_ns < newest:
-            shutil.rmtree(path, ignore_errors=True)
+        if path.name.lstrip(".").startswith("snapshot-"):
+            with suppress(FileNotFoundError):  # another job has just renamed it
+                if path.stat().st_mtime_ns < newest:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _unreadable(documents: Sequence[tuple[str, bytes]]) -> str:

@@ -36,11 +36,19 @@ class _OutOfTime(Exception):
     """PyLD took too long for a document."""
 
 
+class _Context(dict[str, Any]):
+    """An active context. What it does not have can be removed, too."""
+
+    def __delitem__(self, name: str) -> None:
+        self.pop(name, None)
+
+
 class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
-    """PyLD with a time limit and two corrections for documents without a base, which those of events are. PyLD resolves
-    their relative IRIs against `http://example.org/base/`; here they stay as published. And PyLD expands the property
-    of an index (`@index`) relative to the vocabulary only if the document has a base, because it passes the base as the
-    argument `vocab`."""
+    """PyLD with a time limit and three corrections. Two are for documents without a base, which those of events are.
+    PyLD resolves their relative IRIs against `http://example.org/base/`; here they stay as published. And PyLD expands
+    the property of an index (`@index`) relative to the vocabulary only if the document has a base, because it passes
+    the base as the argument `vocab`. The third: PyLD fails at `"@vocab": null`, and `@language` and `@direction` alike,
+    if there is nothing to remove."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,6 +62,9 @@ class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no t
     def _create_term_definition(self, *given: Any, **named: Any) -> None:
         self._check()
         super()._create_term_definition(*given, **named)
+
+    def _clone_active_context(self, active_ctx: Any) -> _Context:
+        return _Context(super()._clone_active_context(active_ctx))
 
     def _check(self) -> None:
         if time.thread_time() > self._until:

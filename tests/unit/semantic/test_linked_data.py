@@ -246,6 +246,15 @@ def test_relative_iris_stay_as_published_without_a_base() -> None:
     assert based["@id"] == Resource("http://a.example/b/box/1")
 
 
+@pytest.mark.parametrize("keyword", ["@vocab", "@language", "@direction"])
+def test_context_may_remove_what_is_not_there(keyword: str) -> None:
+    """With null, so that a context does not depend on those before it."""
+    context = {keyword: None, "size": EX + "size"}
+    assert tree({"@context": context, "@id": "urn:a", "size": "x"}) == {"@id": Resource("urn:a"), f"<{EX}size>": "x"}
+    before = [{"@vocab": "urn:v:", "@language": "de"}, context]
+    assert f"<{EX}size>" in tree({"@context": before, "@id": "urn:a", "size": "x"})
+
+
 def test_the_keys_of_an_index_stand_under_its_property() -> None:
     """`@index` names a property as terms do, although the document has no base."""
     authors = {"@id": EX + "author", "@container": "@index", "@index": "role"}

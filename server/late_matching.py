@@ -813,7 +813,7 @@ NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a p
 
 async def explained(late_matchers: LateMatchers, explain: Callable[[], T], until: float) -> T:
     """Returns the result of `explain`, which calls operators in a worker thread. It is called until all calls have an
-    answer, or until the time `until` of the event loop: what depends on the other calls is undecided then."""
+    answer, and a last time at the time `until` of the event loop: what depends on the other calls is undecided then."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken))
 
@@ -821,12 +821,14 @@ async def explained(late_matchers: LateMatchers, explain: Callable[[], T], until
         with answering_from(event_answers), searching_within(SearchBudget(EXPLAIN_SECONDS)):
             return explain()
 
+    in_time = True
     try:
         while True:
             before = event_answers.not_answered
             told = await run_to_the_end(work)
-            if event_answers.not_answered == before or not await _answered(event_answers, woken, until):
+            if event_answers.not_answered == before or not in_time:
                 return told
+            in_time = await _answered(event_answers, woken, until)
     finally:
         event_answers.cancel()
 

@@ -380,6 +380,20 @@ def test_explain_and_trace_say_that_an_operator_has_not_decided(
         assert why()["circumstances"][0].startswith("not decided yet: ")
 
 
+def test_explanation_uses_the_answers_that_came_in_time(tmp_path: Path, service: OperatorService) -> None:
+    """One operator says no, and another never answers: the event does not match."""
+    with running_application(tmp_path, **QUICK, max_match_seconds=5.0) as client:
+        register(client, service, "hang", timeout_seconds=60.0)
+        register(client, service, "no")
+        created = subscribe(client, "hang() and no()")
+        sequence = publish(client, price=0)["sequence"]
+        told = client.post("/v1/explain", json={"event": {"price": 1}, "subscription": "hang() and no()"}).json()
+        traced = client.get(f"/v1/events/{sequence}/trace?subscription={created['id']}").json()["explanation"]
+        for explanation in (told, traced):
+            assert explanation["matches"] is False
+            assert [each["verdict"] for each in explanation["clauses"][0]["predicates"]] == [None, False]
+
+
 def test_explanations_that_wait_for_an_operator_delay_nobody(tmp_path: Path, service: OperatorService) -> None:
     """No thread waits with them. In the end they say which operator has not answered."""
     asked = 40

@@ -345,11 +345,13 @@ class _NatsLink:
         if content.content_type is not None:
             headers["Content-Type"] = content.content_type
         if is_too_large(self._client, content.body, headers):
-            raise MessageRefused(f"the message has {len(content.body):,} bytes, more than the broker allows")
+            raise MessageRefused(f"{len(content.body):,} bytes and the headers are more than the broker allows")
         try:
             await self._client.jetstream().publish(place, content.body, timeout=self._timeout, headers=headers)
-        except (NoStreamResponseError, APIError) as error:
-            raise MessageRefused(f"no stream of JetStream accepts a message for {place}") from error
+        except NoStreamResponseError as error:
+            raise MessageRefused(f"there is no stream of JetStream for {place}") from error
+        except APIError as error:  # for example because the stream is full
+            raise MessageRefused(f"the stream of JetStream for {place} does not take the message") from error
         except (Error, OSError) as error:
             raise BrokerLost(str(error)) from error
 

@@ -15,6 +15,8 @@ import httpx
 import pytest
 
 from kindcast import Client
+from kindcast.server.connectors.broker_url import parse_url
+from kindcast.server.connectors.nats import connect
 from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS, BrokerSender, check_settings, check_url
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import SinkRefused
@@ -352,17 +354,25 @@ def test_message_that_the_broker_has_no_place_for_is_not_delivered(tmp_path: Pat
     """A queue, an exchange, a stream that do not exist; a message that is too large. The attempt says which."""
     with running("AMQP", tmp_path / "amqp") as rabbitmq, running("NATS", tmp_path / "nats") as nats:
         SinkReader(nats.url, TOPIC).close()
+        asyncio.run(make_stream_of_short_messages(nats, "short"))
         for name, url, place, size, says in (
             ("AMQP", rabbitmq.url, "no-queue", 1, "no queue accepts a message for no-queue"),
             ("AMQP", rabbitmq.url, "amq.direct/key", 1, "no queue accepts a message for amq.direct/key"),
             ("AMQP", rabbitmq.url, "none/key", 1, "there is no exchange none"),
             ("AMQP", rabbitmq.url, "/key", 1, "the broker does not let this user send to /key"),
-            ("NATS", nats.url, "no.stream", 1, "no stream of JetStream accepts a message for no.stream"),
-            ("NATS", nats.url, TOPIC, 1_048_576, "1,048,576 bytes, more than the broker allows"),
+            ("NATS", nats.url, "no.stream", 1, "there is no stream of JetStream for no.stream"),
+            ("NATS", nats.url, "short", 200, "the stream of JetStream for short does not take the message"),
+            ("NATS", nats.url, TOPIC, 1_048_576, "1,048,576 bytes and the headers are more than the broker allows"),
         ):
             outcome = send(name, url, place=place, body=b"x" * size, allow_private=True, timeout=20.0)
             assert outcome.kind == "failed", place
             assert says in str(outcome.detail)
+
+
+async def make_stream_of_short_messages(nats: Broker, subject: str) -> None:
+    client = await connect(parse_url(nats.url))
+    await client.jetstream().add_stream(name=subject, subjects=[subject], max_msg_size=100)
+    await client.close()
 
 
 def send(

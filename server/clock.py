@@ -103,11 +103,11 @@ class Clock:
 
     def _read(self) -> tuple[float, str | None]:
         """Returns the time, and the problem of the wall clock in words, if any."""
-        wall, machine = self._wall(), self._machine()
+        wall, machine, database = self._wall(), self._machine(), self._database  # which other threads may change
         expected, trouble = machine + self._offset, None
         if wall - expected > TOLERANCE_SECONDS + DRIFT * (machine - self._since):
             trouble = JUMPED.format(wall - expected)
-        if self._database is not None and wall - (there := machine + self._database) > TOLERANCE_SECONDS:
+        if database is not None and wall - (there := machine + database) > TOLERANCE_SECONDS:
             expected = min(expected, there) if trouble is not None else there
             trouble = AHEAD.format(wall - there)
         if (trouble is not None) != self._ahead:

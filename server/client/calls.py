@@ -324,7 +324,8 @@ def _not_finite(value: Any, place: str) -> str | None:
     if type(value).__module__ == "numpy":
         value = value.tolist()
     if isinstance(value, float | Decimal):
-        return None if math.isfinite(value) else place
+        is_finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
+        return None if is_finite else place
     items: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, Mapping):
         items = value.items()

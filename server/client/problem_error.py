@@ -16,8 +16,8 @@ class ProblemError(Exception):
         self, status: int, type: str, title: str, detail: str, errors: list[Json], document: Mapping[str, Any]
     ) -> None:
         lines = [f"{status} {title}: {detail}" if detail else f"{status} {title}"]
-        said = [(_place(error), str(error.get("detail", ""))) for error in errors]
-        lines += [f"  {place}{fault}" for place, fault in said if fault not in detail]  # it often repeats the first
+        faults = [f"{_place(error)}{error.get('detail', '')}" for error in errors]
+        lines += [f"  {fault}" for fault in faults if fault not in detail]  # it often repeats the first
         super().__init__("\n".join(lines))
         self.status = status
         self.type = type

@@ -246,12 +246,10 @@ def test_errors_of_the_client_can_be_sent_to_another_process(client: Client) -> 
 
 
 def test_problem_is_told_once() -> None:
-    """The detail of an answer often is that of its only fault."""
-    [fault, other] = [{"pointer": "/n", "detail": "unknown member"}, {"detail": "too long"}]
-    told = ProblemError.of(
-        {"status": 422, "title": "Invalid", "detail": "/n: unknown member", "errors": [fault, other]}
-    )
-    assert str(told) == "422 Invalid: /n: unknown member\n  too long"
+    """The detail of an answer often is its first fault. The same fault in another place is another one."""
+    faults = [{"pointer": f"/{name}", "detail": "unknown member"} for name in "nm"] + [{"detail": "too long"}]
+    told = ProblemError.of({"status": 422, "title": "Invalid", "detail": "/n: unknown member", "errors": faults})
+    assert str(told) == "422 Invalid: /n: unknown member\n  /m: unknown member\n  too long"
 
 
 def test_open_streams_leave_room_for_other_calls(url: str) -> None:

@@ -553,20 +553,24 @@ def test_connect_amqp_two_connectors_keep_their_ids_apart(
     server: ServerProcess, rabbitmq: Broker, tmp_path: Path
 ) -> None:
     """Two connectors of one queue in one state folder, with messages that have no ids."""
-    options = ("--topic", "shared", "--source", "amqp-shared", "--create", "--batch", "1", "--wait", "3")
-    made = ConnectorProcess(tmp_path / "made", rabbitmq.url, server.url, *options, "--wait", "0.1")
-    made.start()
-    assert made.wait() == 0, made.said()
-    both = [
-        ConnectorProcess(tmp_path / name, rabbitmq.url, server.url, *options, "--state", str(tmp_path / "state"))
-        for name in ("one", "other")
-    ]
-    for connector in both:
-        connector.start()
-    eventually(lambda: len(list((tmp_path / "state").glob("*.lock"))) == 2, "two files")
-    amqp_publish(rabbitmq, "shared", *((Content(b'{"n": %d}' % number), None) for number in range(40)))
-    for connector in both:
-        assert connector.wait() == 0, connector.said()
+
+    async def readers() -> int:
+        connection = await amqp.connect(parse_url(rabbitmq.url))
+        queue = await (await connection.channel()).declare_queue("shared", durable=True)
+        await connection.close()
+        return queue.declaration_result.consumer_count or 0
+
+    options = ("--topic", "shared", "--source", "amqp-shared", "--create", "--batch", "1")
+    state = ("--state", str(tmp_path / "state"))
+    with (
+        running_connector(tmp_path / "one", rabbitmq.url, server.url, *options, *state) as one,
+        running_connector(tmp_path / "other", rabbitmq.url, server.url, *options, *state) as other,
+    ):
+        both = (one, other)
+        eventually(lambda: asyncio.run(readers()) == 2, "two readers")
+        amqp_publish(rabbitmq, "shared", *((Content(b'{"n": %d}' % number), None) for number in range(40)))
+        eventually(lambda: len(stored(server, "amqp-shared")) >= 40, "all events")
+        assert [connector.stop() for connector in both] == [0, 0]
     assert sorted(event["data"]["n"] for event in stored(server, "amqp-shared")) == list(range(40))
     assert all(connector.totals()["accepted"] > 0 for connector in both)
     assert len(list((tmp_path / "state").glob("*.json"))) == 2

@@ -70,7 +70,7 @@ class ProblemType(NamedTuple):
 
 PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     # the request itself
-    "malformed-request": ProblemType(400, "The request is not HTTP, or does not have the form that this address expects."),
+    "malformed-request": ProblemType(400, "The request is not HTTP, or does not have the form of this address."),
     "malformed-json": ProblemType(400, "The body is not JSON."),
     "too-deep": ProblemType(400, "The JSON is nested too deeply."),
     "client-left": ProblemType(400, "The client closed the connection before the request was complete."),

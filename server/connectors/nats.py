@@ -15,7 +15,7 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
-from nats.js.errors import BadRequestError, NotFoundError
+from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
 
 from kindcast.server.connectors.bindings import NATS, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic
@@ -177,6 +177,7 @@ class NatsSource:
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
         assert self._client is not None
+        assert self._jetstream is not None
         told = reason.encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
         headers = {**(message.handle.headers or {}), "Kindcast-Problem": told, "Kindcast-Topic": message.topic}
         headers.pop(MESSAGE_ID, None)
@@ -186,8 +187,14 @@ class NatsSource:
                 "raise max_payload of NATS, or leave --dead-letters out"
             )
         try:
-            await self._client.publish(topic, message.content.body, headers=headers)
-            await self._client.flush(timeout=int(CONNECT_SECONDS))
+            await self._jetstream.publish(topic, message.content.body, headers=headers)
+        except NoStreamResponseError:
+            raise BrokerRefused(
+                f"no stream of NATS holds the subject {topic}, so bad messages would be lost; "
+                "create one, or leave --dead-letters out"
+            ) from None
+        except APIError as error:
+            raise BrokerRefused(f"the stream for {topic} does not take a bad message: {error.description}") from error
         except _AWAY as error:
             raise BrokerLost(str(error) or type(error).__name__) from error
 

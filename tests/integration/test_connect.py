@@ -288,6 +288,29 @@ def test_connect_nats_bad_message_that_is_too_large_to_put_aside(
     assert "leave --dead-letters out" in " ".join(connector.said().split())
 
 
+def test_connect_nats_without_a_stream_for_bad_messages(server: ServerProcess, nats: Broker, tmp_path: Path) -> None:
+    """The command names the subject. With a stream, bad messages arrive there."""
+    options = ("--create", "--wait", "1", "--topic")
+    connector = ConnectorProcess(
+        tmp_path, nats.url, server.url, *options, "sour", "--group", "sour", "--dead-letters", "spoilt"
+    )
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    nats_publish(nats, ("sour", b"[", None))
+    connector.start()
+    assert connector.wait() == 1
+    assert "no stream of NATS holds the subject spoilt" in " ".join(connector.said().split())
+    aside = ConnectorProcess(tmp_path / "aside", nats.url, server.url, *options, "spoilt", "--group", "aside")
+    aside.start()
+    assert aside.wait() == 0, aside.said()
+    nats_publish(nats, ("sour", b"{", None))
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    aside.start()
+    assert aside.wait() == 0, aside.said()
+    assert aside.totals()["bad"] == 1
+
+
 def test_connect_nats_without_a_stream_says_what_to_do(server: ServerProcess, nats: Broker, tmp_path: Path) -> None:
     """Core NATS keeps nothing, so nothing could be acknowledged: exit status 1 and a sentence."""
     connector = ConnectorProcess(tmp_path, nats.url, server.url, "--topic", "nowhere", "--wait", "1")

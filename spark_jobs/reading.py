@@ -14,7 +14,6 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -812,7 +811,7 @@ def _repeating(footer: pq.FileMetaData, split: Split) -> list[str]:
 def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected]:
     names = set(table.column_names)
     lines = np.arange(first, first + len(table))
-    if _is_ours(names) and _holds_text(table.schema.field("body").type):
+    if _is_ours(table.schema):
         yield from _of_bodies(table, lines, split, options)
         return
     table = _as_json_has_it(table)
@@ -825,10 +824,14 @@ def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -
     yield _flat(table, lines, split, options)
 
 
-def _is_ours(names: AbstractSet[str]) -> bool:
+def _is_ours(schema: pa.Schema) -> bool:
     """Whether rows with these columns are events that an earlier job or a server wrote, and no data with such names."""
-    own = {"body", "source", "id", "time"}
-    return own == names or own | {"file", "line"} <= names or own | {"attributes", "changes"} <= names
+    names, own = set(schema.names), {"body", "source", "id", "time"}
+    if not own <= names or not _holds_text(schema.field("body").type):
+        return False
+    if own == names:  # of a server
+        return pa.types.is_timestamp(schema.field("time").type) and _holds_text(schema.field("id").type)
+    return {"file", "line"} <= names or {"attributes", "changes"} <= names
 
 
 def _of_bodies(

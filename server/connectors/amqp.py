@@ -20,6 +20,7 @@ from aiormq.exceptions import (
     InvalidFrameError,
     ProbableAuthenticationError,
 )
+from pamqp import decode
 from yarl import URL
 
 from kindcast.server.connectors.bindings import AMQP, Content
@@ -30,6 +31,18 @@ __all__ = ["AmqpSource", "broken_is_lost", "confirming_channel", "connect", "mes
 
 for _name in ("aio_pika", "aiormq"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # they also log what they raise
+
+
+def _moment(value: bytes) -> tuple[int, datetime | None]:
+    """Decodes a time as pamqp does; None for one after the year 9999, for example because it is in microseconds. The
+    error that pamqp raises closes the connection, and the message would come again on the next one, without end."""
+    try:
+        return decode.timestamp(value)
+    except (ValueError, OverflowError):
+        return 8, None
+
+
+decode.METHODS["timestamp"] = decode.TABLE_MAPPING[b"T"] = _moment
 
 CONNECT_SECONDS = 10.0
 HEARTBEAT_SECONDS = 20
@@ -195,7 +208,7 @@ def message_of(content: Content, id: str | None, more: dict[str, str] | None = N
 
 
 def _received(queue: str, message: AbstractIncomingMessage) -> Received:
-    headers = {name: _text(value) for name, value in message.headers.items()}
+    headers = {name: _text(value) for name, value in message.headers.items() if value is not None}
     at = message.timestamp
     return Received(
         topic=queue,

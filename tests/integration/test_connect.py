@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from aiormq.channel import ChannelFrame
+from pamqp import decode
 from pamqp.body import ContentBody
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
@@ -570,6 +571,25 @@ def test_connect_amqp_headers_with_types(server: ServerProcess, rabbitmq: Broker
     assert connector.wait() == 0, connector.said()
     [event] = stored(server, "/typed")
     assert (event["time"], event["paid"], event["count"]) == ("2026-01-02T03:04:05Z", "true", "7")
+
+
+def test_connect_amqp_times_that_are_none(server: ServerProcess, rabbitmq: Broker, tmp_path: Path) -> None:
+    """Microseconds in place of seconds: a time of no calendar is left out, and the message is read like others."""
+
+    class Microseconds(datetime):
+        def timestamp(self) -> float:
+            return 1e6 * super().timestamp()
+
+    options = ("--topic", "odd", "--source", "amqp-odd", "--create", "--wait", "1")
+    connector = ConnectorProcess(tmp_path, rabbitmq.url, server.url, *options)
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    headers: dict[str, Any] = {"when": Microseconds(2026, 1, 2, tzinfo=UTC)}
+    amqp_publish(rabbitmq, "odd", (Content(b'{"n": 1}', None, headers), None), (Content(b'{"n": 2}'), None))
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    assert [event["data"]["n"] for event in stored(server, "amqp-odd/odd")] == [1, 2]
+    assert decode.by_type(b"\x00\x06" + bytes(6), "timestamp") == (8, None)
 
 
 def test_connect_amqp_two_connectors_keep_their_ids_apart(

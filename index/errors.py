@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "CopiedWhole",
     "DamagedIndex",
     "IndexFull",
     "IndexingError",
@@ -28,12 +29,16 @@ __all__ = [
 ]
 
 
-class IndexingError(Exception):
-    """The index was used wrongly."""
+class CopiedWhole(Exception):
+    """An exception whose copies, also those in other processes, keep everything."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickling and copying keep everything: Python's own way would pass the text alone to `__init__`."""
+        """Python's own way would pass the text alone to `__init__`."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+class IndexingError(CopiedWhole):
+    """The index was used wrongly."""
 
 
 class UnknownRow(IndexingError):

@@ -21,13 +21,12 @@ SemanticError
 The errors of the index that callers of this package may see are exported, too: IndexFull, IndexingError, UnusableIndex.
 """
 
-import copyreg
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from kindcast.index.errors import IndexFull, IndexingError, UnusableIndex
+from kindcast.index.errors import CopiedWhole, IndexFull, IndexingError, UnusableIndex
 from kindcast.semantic.model import Position
 
 __all__ = [
@@ -101,12 +100,8 @@ def property_in_words(name: str, told: Mapping[str, Any] | None) -> str:
     return f"{name} ({', '.join(said)})" if said else name
 
 
-class SemanticError(Exception):
+class SemanticError(CopiedWhole):
     """Something is wrong with an ontology, an event or a subscription."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickling and copying keep everything: Python's own way would pass the text alone to `__init__`."""
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class OntologyError(SemanticError):

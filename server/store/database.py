@@ -66,7 +66,7 @@ CLOSE_PAUSE_SECONDS = 0.01
 UNDEFINED_TABLE = "42P01"  # the code of PostgreSQL
 LOCK = "kindcast.lock"  # in the data folder, if the database is elsewhere
 STUCK_SECONDS = 30  # then PostgreSQL ends an inactive group, so that other servers go on
-COMPILED_STATEMENTS = 1_000  # some 20 KB each; the store has a few hundred
+COMPILED_STATEMENTS = 1_000  # the store has a few hundred
 JOURNAL_BYTES = 64 << 20  # the size of the write-ahead log after a burst
 WRITER_CACHE_KIB = 65_536  # for the pages of indexes that every event uses
 

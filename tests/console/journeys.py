@@ -415,7 +415,7 @@ def languages(browser: Browser, address: str, shot: Shot) -> None:
         )
         browser.see(words)
         assert browser.run("return document.documentElement.lang") == language
-        assert browser.run("return document.activeElement.matches('.tools select')")
+        browser.wait("document.activeElement.matches('.tools select')")  # it is set after the page is drawn
         shot(f"start-{language}")
         for name, page in pages.items():
             browser.open(

@@ -69,8 +69,9 @@ def publish(client: httpx.Client, **data: Any) -> int:
 
 def waiting(client: httpx.Client, created: dict[str, Any]) -> list[Any]:
     """The data of the messages that wait for a subscription."""
-    page = client.get(f"/v1/subscriptions/{created['id']}/events").json()
-    return [message["event"]["data"] for message in page["events"]]
+    answer = client.get(f"/v1/subscriptions/{created['id']}/events")
+    assert answer.status_code == 200, answer.text
+    return [message["event"]["data"] for message in answer.json()["events"]]
 
 
 def show(client: httpx.Client, created: dict[str, Any]) -> httpx.Response:

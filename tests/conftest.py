@@ -10,9 +10,13 @@ for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/t
 """
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +31,15 @@ ROOT = TESTS.parent
 collect_ignore_glob = ["fixtures/*"]  # scripts of earlier versions: they import what these had
 DATA_MARK = "ontologies"  # a folder that is in the data whatever its version
 
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+JAVA_CLASSES = Path(sys.prefix, f"spark-{version('pyspark')}-classes.jsa")
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """In the tests Spark's Java runs for seconds. Its second compiler would take more time than it saves."""
+os.environ.setdefault(
+    "JAVA_TOOL_OPTIONS",
+    f"{JAVA_OPTIONS} -Xshare:auto -XX:SharedArchiveFile={JAVA_CLASSES} -Xlog:disable -Xlog:all=error:stderr",
+)
+"""Java maps the classes of Spark from this file, if it is there and fits. Otherwise it loads them, without a message,
+which takes half of the time of a session."""
 
 MEASURED = ("unit/", "golden/", "property/test_kernels_uncompiled.py")
 """Coverage is counted during these tests and the doctests. Counting nearly doubles the time of a test, so property
@@ -85,6 +96,20 @@ for engine in sorted(ENGINES.keys() - {"ctps", "fused", "naive"}):
 """
 
 
+KEEP_JAVA_CLASSES = """
+import os
+from pyspark.sql import SparkSession
+session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+frame = session.createDataFrame([(1, "a")], "a int, b string")
+frame.groupBy("b").count().write.parquet(os.environ["PLACE"])
+session.read.parquet(os.environ["PLACE"]).collect()
+java = session.sparkContext._gateway.proc
+session.stop()
+java.stdin.close()
+java.wait()
+"""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Doctests are in the packages. Here they would only be looked for, in each process, and all modules imported."""
@@ -99,9 +124,27 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     would compile the kernels of the published engines."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
         published = subprocess.Popen([sys.executable, "-c", RUN_PUBLISHED_ENGINES], cwd=ROOT)
-        warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
-        subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
-        assert published.wait() == 0
+        with _keeping_java_classes():
+            warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
+            subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
+            assert published.wait() == 0
+
+
+@contextmanager
+def _keeping_java_classes() -> Iterator[None]:
+    """Makes the file of Spark's classes meanwhile, if there is none."""
+    if JAVA_CLASSES.exists() or shutil.which("java") is None:
+        yield
+        return
+    with tempfile.TemporaryDirectory(dir=JAVA_CLASSES.parent) as folder:
+        made = Path(folder, "classes.jsa")
+        options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
+        environment = {**os.environ, "JAVA_TOOL_OPTIONS": options, "PLACE": f"{folder}/table"}
+        with subprocess.Popen([sys.executable, "-c", KEEP_JAVA_CLASSES], env=environment) as session:
+            yield
+            session.wait()
+        if made.exists():
+            made.replace(JAVA_CLASSES)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

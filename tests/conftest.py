@@ -51,7 +51,7 @@ settings.register_profile(
 )
 settings.register_profile("deep", parent=settings.get_profile("fuzz"), max_examples=5_000)
 settings.register_profile(
-    "sample", parent=settings.get_profile("fuzz"), derandomize=True, database=None, max_examples=20
+    "sample", parent=settings.get_profile("fuzz"), derandomize=True, database=None, max_examples=12
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "sample"))
 

@@ -1,6 +1,6 @@
 """SIGKILL in the middle of publishing, many times, with a real process: nothing that was promised is lost.
 
-KINDCAST_KILL_ROUNDS sets the number of kills (6 by default), KINDCAST_KILL_SEED the choices of a run (1 by default;
+KINDCAST_KILL_ROUNDS sets the number of kills (4 by default), KINDCAST_KILL_SEED the choices of a run (1 by default;
 `make campaign kills` takes others); on a failure the history is left in KINDCAST_KILL_HISTORY, or in the test's
 folder, as JSON lines. A hundred rounds take longer than pytest lets a test hang:
 KINDCAST_KILL_ROUNDS=100 pytest -o faulthandler_timeout=0 tests/acceptance/test_kill.py
@@ -22,7 +22,7 @@ from tests.harness.killed_server import VARIABLE
 from tests.harness.receiver import running_receiver
 from tests.harness.server_process import running_server
 
-ROUNDS = int(os.environ.get("KINDCAST_KILL_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("KINDCAST_KILL_ROUNDS", "4"))
 SEED = int(os.environ.get("KINDCAST_KILL_SEED", "1"))
 
 ENVIRONMENT = {

@@ -76,7 +76,7 @@ ASKED_AS = ("expression", "filters", "types", "source")
 EVENTS = [{"target": "laptop", "price": "5 USD"}, {"n": 1}, {"n": 2, "m": 2}, {"n": 5, "price": 3}]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=ASKED | WITH_FILTERS, sent=st.none() | SENT, paused=st.booleans(), secrets=st.booleans())
 def test_what_is_exported_comes_back(
     pair: tuple[httpx.Client, httpx.Client], asked: dict[str, Any], sent: Any, paused: bool, secrets: bool

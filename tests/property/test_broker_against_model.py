@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.server.broker import Broker
@@ -160,7 +160,6 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=15)
 @given(COMMANDS)
 def test_broker_any_commands_with_failing_commits_agree_with_the_model(
     begun: Path, commands: list[tuple[str, str, str, int, Failure]]

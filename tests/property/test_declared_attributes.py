@@ -6,7 +6,7 @@ The general test (`test_matcher_against_oracle`) has them among much else; here 
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import Matcher
@@ -65,7 +65,6 @@ graded_events = st.fixed_dictionaries({}, optional={"grade": values, "other": va
     asked=st.lists(negated(graded), min_size=6, max_size=10),
     published=st.lists(graded_events, min_size=4, max_size=6),
 )
-@settings(max_examples=15)
 def test_matcher_compares_members_by_their_partial_order(
     engines: st.SearchStrategy[str],
     data: st.DataObject,
@@ -149,7 +148,6 @@ measured = st.fixed_dictionaries(
     asked=st.lists(negated(derived), min_size=6, max_size=10),
     published=st.lists(st.tuples(measured, st.sampled_from(DAYS)), min_size=4, max_size=6),
 )
-@settings(max_examples=15)
 def test_matcher_derives_what_the_oracle_derives(
     engines: st.SearchStrategy[str],
     data: st.DataObject,
@@ -171,7 +169,6 @@ timeless = st.sampled_from(sorted(ASKED.keys() - {"age", "old"})).flatmap(asked_
     asked=st.lists(negated(timeless), min_size=6, max_size=10),
     published=st.lists(measured, min_size=4, max_size=6),
 )
-@settings(max_examples=20)
 def test_table_derives_what_single_events_derive(asked: list[Expression], published: list[dict[str, Any]]) -> None:
     """A cell from which others are derived cannot be read alone."""
     decides_as_the_oracle("fused", TIMELESS, asked, [Event(data) for data in published])

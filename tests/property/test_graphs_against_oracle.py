@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import Matcher
@@ -17,7 +17,6 @@ OTHER = {"p": EX, "weight": EX + "weight"}
 """A context under which every graph is compacted."""
 
 
-@settings(max_examples=12)  # a world, a dozen subscriptions and five graphs in up to seven forms each
 @given(
     world=worlds(),
     asked=st.lists(graph_expressions(), min_size=8, max_size=16),

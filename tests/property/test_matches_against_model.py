@@ -251,7 +251,7 @@ def subscription_row(number: int) -> dict[str, object]:
     }
 
 
-@settings(max_examples=4)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(st.integers(0, 1 << 32), st.booleans())
 def test_stored_matches_agree_with_the_model(seed: int, older: bool) -> None:
     """Random steps, each of them followed by every question, to who writes and to who reads."""

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast import Matcher, explain
@@ -111,7 +111,6 @@ expressions = st.one_of(grouped(predicates), st.builds(SomeOf, st.just("box"), g
     asked=st.lists(expressions, min_size=8, max_size=16),
     events=st.lists(st.tuples(published, st.booleans()), min_size=4, max_size=8),
 )
-@settings(max_examples=15)
 def test_objects_state_what_the_oracle_says(
     engines: st.SearchStrategy[str],
     data: st.DataObject,

@@ -35,7 +35,7 @@ examples = st.tuples(
 
 
 @given(drawn=st.lists(examples, min_size=EXAMPLES_OF_ONE_JOB, max_size=EXAMPLES_OF_ONE_JOB))
-@settings(max_examples=5)
+@settings(max_examples=settings.default.max_examples // 3)
 def test_spark_over_random_archives_decides_as_the_matcher(drawn: list[Example], spark: SparkSession) -> None:
     """Each event of each archive goes to the same subscriptions, whichever shard they are in, asked together or one
     after the other."""

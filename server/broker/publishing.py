@@ -31,7 +31,7 @@ from kindcast.semantic.model import SubscriptionSlot
 from kindcast.semantic.operators import Failure
 from kindcast.server.broker.group import Group
 from kindcast.server.broker.state import State
-from kindcast.server.cloudevents import DecodedEvent, ReadGraph, arrived
+from kindcast.server.cloudevents import DEFAULTS, DecodedEvent, ReadGraph, arrived
 from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches
 from kindcast.server.store.events import (
     EventRow,
@@ -242,7 +242,9 @@ class Ahead:
             table = self._matcher.match_read(fresh)
             self._tables.update((id(each), (table, row)) for row, each in enumerate(fresh))
             if notes:
-                self._notes.update((id(each), each.notes(MAX_NOTES)) for each in fresh)
+                for event, each in zip(some, read, strict=True):
+                    if not isinstance(each, InvalidEvent):
+                        self._notes[id(each)] = _notes_about(event.event, each)
             taken = time.perf_counter() - began
             self._parts.learn(taken, table.slots.size)
             self._done += len(some)
@@ -322,7 +324,7 @@ def _published(
                 first[key] = index
                 made = None if ahead is None else ahead.notes(read)
                 if made is None:
-                    made = read.notes(MAX_NOTES) if publications[number].verbose else ()
+                    made = _notes_about(each.event, read) if publications[number].verbose else ()
                 fresh.append((index, each, read, made))
         now = time.perf_counter()
         left[number] -= now - began
@@ -423,7 +425,7 @@ def match_events(
     slots, live = table.slots.tolist(), state.live_subscriptions.numbers_in_time(table.slots, now).tolist()
     found: list[EventMatches] = []
     number = 0
-    for each in read:
+    for event, each in zip(events, read, strict=True):
         if isinstance(each, InvalidEvent):
             found.append(EventMatches([], problem=each))
             continue
@@ -435,9 +437,16 @@ def match_events(
         waiting = in_time(state, table.undecided.get(number, {}), now)
         open = [matcher.name(slot) for slot, _, _ in waiting]
         whole = each.canonical() if open else None
-        found.append(EventMatches(matches, tuple(each.notes(MAX_NOTES)), undecided=tuple(open), canonical=whole))
+        notes = tuple(_notes_about(event, each))
+        found.append(EventMatches(matches, notes, undecided=tuple(open), canonical=whole))
         number += 1
     return found
+
+
+def _notes_about(event: Event, read: ReadEvent) -> list[Note]:
+    """Returns the notes for the publisher, without those about attributes that the server filled in."""
+    filled_in = {f"ce.{name}" for name, value in DEFAULTS.items() if event.context.get(name) == value}
+    return [note for note in read.notes(MAX_NOTES) if note.attribute not in filled_in]
 
 
 def together(parts: Sequence[EventMatches], shards: Sequence[int]) -> EventMatches:

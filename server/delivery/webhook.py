@@ -53,6 +53,7 @@ MAX_HEADERS = 32
 MAX_HEADER_LENGTH = 4_096
 """The maximum length of the value of an extra header. Web servers refuse 8 KiB of headers in total."""
 
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 SLOW_DOWN = frozenset({429, 502, 503, 504})
 """Status codes of a sink, or of a proxy before it, that is overloaded."""
 
@@ -353,7 +354,7 @@ def _judge(answer: httpcore.Response) -> Outcome:
             kind="gone", at=now, status_code=status, detail="the sink answered 410, so it wants no more messages"
         )
     detail = f"the sink answered {status}"
-    if 300 <= status < 400:
+    if status in REDIRECTS:
         detail += ": redirects are not followed: use the final URL as the sink"
     return Outcome(
         kind="failed",

@@ -358,6 +358,18 @@ def test_publish_note_of_an_ambiguous_term_reaches_the_publisher(client: httpx.C
     assert kept == answer["events"][0]["notes"]
 
 
+def test_publish_type_that_the_server_filled_in_is_not_noted(client: httpx.Client) -> None:
+    """`isa` alone looks at the type too; only a type that the publisher gave may be a mistake."""
+    shop = "<http://e/Laptop> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <http://e/Computer> ."
+    client.put("/v1/ontologies/shop", content=shop, headers={"Content-Type": "text/turtle"})
+    assert client.post("/v1/subscriptions", json={"expression": "isa Computer"}).status_code == 201
+    plain = accepted(publish(client, {"@type": "Laptop"}))["events"][0]
+    assert (plain["matched"], plain["notes"]) == (1, [])
+    assert client.post("/v1/match", json={"event": {"n": 1}}).json()["notes"] == []
+    given = accepted(client.post("/v1/events", json={"n": 1}, headers={"ce-type": "Lapptop"}))["events"][0]
+    assert [note["code"] for note in given["notes"]] == ["unknown-term"]
+
+
 def test_event_that_matches_too_many_is_refused_before_it_is_stored(tmp_path: Path) -> None:
     """With a limit; alone it is an error, among others it alone is rejected. Nothing of it is left."""
     with running_application(tmp_path, max_matches_per_event=2) as client:

@@ -214,7 +214,7 @@ def test_too_many_fragments_and_too_large_a_frame_close_it(client: httpx.Client)
 def ping_for_ever(deaf: socket.socket) -> None:
     """Asks for answers without taking any, until the other side has enough."""
     while True:
-        deaf.sendall(b"\x89\x80\0\0\0\0")
+        deaf.sendall(1_000 * b"\x89\x80\0\0\0\0")
 
 
 def send_and_receive(connection: ClientConnection, fragments: list[str]) -> None:

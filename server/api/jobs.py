@@ -22,7 +22,7 @@ from kindcast.server.security.callers import Caller
 from kindcast.server.security.permissions import Roles
 from kindcast.server.store.servers import find_job, store_job
 
-__all__ = ["AppJobs", "Jobs", "accepted", "wants_a_job"]
+__all__ = ["PREFER", "AppJobs", "Jobs", "accepted", "wants_a_job"]
 
 
 # Jobs: work that takes longer than a request should. One request begins it, others read its progress, and its result is
@@ -198,6 +198,16 @@ async def get_job(id: str, jobs: AppJobs, caller: AppCaller) -> Response:
     """Returns the job: `running` with its stage, `done` with the `result` that the request would have had, or `failed`
     with the `problem`. Ended jobs are deleted after a while."""
     return answer(await jobs.find(id, caller))
+
+
+PREFER = {
+    "name": "Prefer",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "`respond-async`: answer 202 at once, with the job at `Location`.",
+}
+"""The header that `wants_a_job` reads, which may occur several times, as OpenAPI describes a parameter."""
 
 
 def wants_a_job(request: Request) -> bool:

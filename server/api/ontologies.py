@@ -3,15 +3,15 @@
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from sqlalchemy import Row
 
 from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode, silent
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
-from kindcast.server.api.jobs import AppJobs, accepted, wants_a_job
+from kindcast.server.api.jobs import PREFER, AppJobs, accepted, wants_a_job
 from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import AppBroker, AppCaller, answer, moment
-from kindcast.server.broker.vocabulary_commands import Sharing
+from kindcast.server.broker.vocabulary_commands import Sharing, Versions
 from kindcast.server.errors import UnknownOntology
 from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.store import ontologies
@@ -54,6 +54,23 @@ async def _sharing(
 
 AppSharing = Annotated[Sharing | None, Depends(_sharing)]
 
+
+async def _seen(
+    if_match: Annotated[
+        str | None,
+        Header(max_length=4_096, description="Change the ontology only if its ETag is one of these (412 otherwise)."),
+    ] = None,
+) -> Versions:
+    """Returns the versions in `If-Match`."""
+    if if_match is None:
+        return None
+    tags = (each.strip().removeprefix("W/").strip('"') for each in if_match.split(","))
+    return [tag for tag in tags if tag]
+
+
+Seen = Annotated[Versions, Depends(_seen)]
+"""The versions of which one must be active, if the request has `If-Match`."""
+
 UNTOLD = frozenset({"", "application/x-www-form-urlencoded", "application/octet-stream"})
 """Content types that do not tell the format of a document: none, and the default of curl."""
 
@@ -61,13 +78,14 @@ MOST = 2**31 - 1
 """The highest possible number of a version."""
 
 DOCUMENT = {
+    "parameters": [PREFER],
     "requestBody": {
         "required": False,  # an empty body is a document without concepts
         "content": {
             kind: {"schema": {"type": "string", "format": "binary"}}
             for kind in (*CONTENT_TYPES, "application/octet-stream")
         },
-    }
+    },
 }
 
 
@@ -78,6 +96,7 @@ async def put_ontology(
     broker: AppBroker,
     jobs: AppJobs,
     sharing: AppSharing,
+    seen: Seen,
     format: Annotated[
         str | None, Query(max_length=100, description="The syntax: ttl, owl, nt, jsonld, obo, ofn …")
     ] = None,
@@ -98,6 +117,9 @@ async def put_ontology(
     ] = "",
     activate: Annotated[bool, Query(description="Whether the new version is activated at once.")] = True,
     dry_run: Annotated[bool, Query(description="Only read the document and report the effect; store nothing.")] = False,
+    if_none_match: Annotated[
+        str | None, Header(max_length=4_096, description="`*`: accept it only if there is no version (412 otherwise).")
+    ] = None,
 ) -> Response:
     """Stores the document, plain or gzip, as a new version, and returns the load report. The same bytes again are the
     same version (200). When the version is activated, every live subscription is compiled again, in one step. An event
@@ -110,7 +132,7 @@ async def put_ontology(
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     told = format or (None if media_type in UNTOLD else media_type)
     asked = [iri for iri in (each.strip() for each in relations.split(",")) if iri]
-    replaces = _to_replace(request)
+    replaces = _absent(if_none_match) if if_none_match is not None else seen
     document = await request.body()
     room = broker.documents.take_room()
 
@@ -206,12 +228,15 @@ async def activate(
     name: Name,
     broker: AppBroker,
     sharing: AppSharing,
+    seen: Seen,
     version: Annotated[int, Query(ge=1, le=MOST)],
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Activates a stored version, which may be an earlier one. Returns the live subscriptions whose meaning changes,
     and what they gain and lose. `dry_run` returns the same and changes nothing."""
-    told = await broker.vocabulary_commands.activate_ontology(name, version, dry_run=dry_run, sharing=sharing)
+    told = await broker.vocabulary_commands.activate_ontology(
+        name, version, replaces=seen, dry_run=dry_run, sharing=sharing
+    )
     return await _changed(broker, name, dry_run, told)
 
 
@@ -220,11 +245,14 @@ async def rollback(
     name: Name,
     broker: AppBroker,
     sharing: AppSharing,
+    seen: Seen,
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Activates the version that was active before the current one. A second rollback undoes the first. 409 if there
     was none."""
-    told = await broker.vocabulary_commands.activate_ontology(name, None, dry_run=dry_run, sharing=sharing)
+    told = await broker.vocabulary_commands.activate_ontology(
+        name, None, replaces=seen, dry_run=dry_run, sharing=sharing
+    )
     return await _changed(broker, name, dry_run, told)
 
 
@@ -233,11 +261,12 @@ async def delete_ontology(
     name: Name,
     broker: AppBroker,
     sharing: AppSharing,
+    seen: Seen,
     dry_run: Annotated[bool, Query(description="Only report the effect; change nothing.")] = False,
 ) -> Response:
     """Deletes every version of an ontology. Refused (409) while a subscription names a concept that only this ontology
     has. `dry_run` returns the same and changes nothing."""
-    told = await broker.vocabulary_commands.delete_ontology(name, dry_run=dry_run, sharing=sharing)
+    told = await broker.vocabulary_commands.delete_ontology(name, replaces=seen, dry_run=dry_run, sharing=sharing)
     return await _changed(broker, name, dry_run, told)
 
 
@@ -247,19 +276,13 @@ async def _changed(broker: AppBroker, name: str, dry_run: bool, told: dict[str, 
     return answer(state | told)
 
 
-def _to_replace(request: Request) -> str | None:
-    """Returns the version that an upload must replace, from the conditions of the request. Raises `Problem` for
-    conditions that are not supported."""
-    if (absent := request.headers.get("if-none-match")) is not None:
-        if absent.strip() != "*":
-            raise Problem(
-                "malformed-request",
-                "If-None-Match of an upload can only be *: create the ontology if it does not exist",
-            )
-        return ""
-    if (followed := request.headers.get("if-match")) is None:
-        return None
-    return followed.strip().removeprefix("W/").strip('"')
+def _absent(if_none_match: str) -> Versions:
+    """Returns the condition that there is no version. Raises `Problem` for other tags."""
+    if if_none_match.strip() == "*":
+        return ("",)
+    raise Problem(
+        "malformed-request", "If-None-Match of an upload can only be *: create the ontology if it does not exist"
+    )
 
 
 async def _versions(broker: AppBroker, name: str) -> list[Row[Any]]:

@@ -61,7 +61,13 @@ from kindcast.server.broker.shards import Shards
 from kindcast.server.broker.startup import Snapshots, restore
 from kindcast.server.broker.state import State
 from kindcast.server.broker.subscription_commands import NewSubscription, Refusal, Tags
-from kindcast.server.broker.vocabulary_commands import DeclarationCommands, Sharing, Upload, VocabularyCommands
+from kindcast.server.broker.vocabulary_commands import (
+    DeclarationCommands,
+    Sharing,
+    Upload,
+    Versions,
+    VocabularyCommands,
+)
 from kindcast.server.broker.writer_thread import BrokerThread, Command
 from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
 from kindcast.server.errors import (
@@ -714,7 +720,7 @@ class Broker:
         activate: bool,
         reason: Reason = "none",
         relations: Sequence[str] = (),
-        replaces: str | None = None,
+        replaces: Versions = None,
         dry_run: bool = False,
         progress: Progress = silent,
         sharing: Sharing | None = None,

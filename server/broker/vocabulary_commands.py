@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -60,6 +60,7 @@ __all__ = [
     "SharedChange",
     "Sharing",
     "Upload",
+    "Versions",
     "VocabularyCommands",
     "active_declarations",
     "dependents_of",
@@ -379,6 +380,11 @@ class BrokerAccess(Protocol):
     def state(self) -> State: ...
 
 
+Versions = Collection[str] | None
+"""The numbers of the versions of which a change must find one active; `*` for any version, "" for no version. None
+disables the check."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
     """An uploaded document, and how to read it."""
@@ -388,9 +394,7 @@ class Upload:
     format: str | None = None
     reason: Reason = "none"
     relations: tuple[str, ...] = ()
-    replaces: str | None = None
-    """The number of the active version that this document must replace; `*` for any version, "" if there must be none.
-    None disables the check."""
+    replaces: Versions = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -471,7 +475,7 @@ class VocabularyCommands:
         """
         upload = replace(upload, relations=tuple(sorted(set(upload.relations))))
         await self._check_owner(upload.name, sharing)
-        await self._check_follows(upload)
+        await self._check_follows(upload.name, upload.replaces)
         sha256 = await asyncio.to_thread(lambda: hashlib.sha256(upload.document).hexdigest())
         known = await self._known(upload, sha256, activate, dry_run=dry_run, sharing=sharing)
         if known is not None:
@@ -489,7 +493,7 @@ class VocabularyCommands:
             return await self._tried(upload, sha256, read, progress, sharing), False
         async with self.changing(sharing):
             await self._check_owner(upload.name, sharing)
-            await self._check_follows(upload)
+            await self._check_follows(upload.name, upload.replaces)
             known = await self._known(upload, sha256, activate, alone=True, sharing=sharing)
             if known is not None:  # the same document was sent twice, and the other request was faster
                 return known, False
@@ -519,13 +523,20 @@ class VocabularyCommands:
             return self._described(stored.report, upload.name, done.version, True) | told, True
 
     async def activate_ontology(
-        self, name: str, version: int | None, *, dry_run: bool = False, sharing: Sharing | None = None
+        self,
+        name: str,
+        version: int | None,
+        *,
+        replaces: Versions = None,
+        dry_run: bool = False,
+        sharing: Sharing | None = None,
     ) -> dict[str, Any]:
         """Activates a stored version; None activates the one before the active version. Returns the effect on the
-        subscriptions. `dry_run` only reports it. Raises `UnknownOntology`, `NothingBefore`, `OntologyShared`,
-        `SharingRefused`."""
+        subscriptions. `dry_run` only reports it. Raises `UnknownOntology`, `NothingBefore`, `VersionChanged`,
+        `OntologyShared`, `SharingRefused`."""
         if dry_run:
             await self._check_owner(name, sharing, there=True)
+            await self._check_follows(name, replaces)
             number = await self._number(name, version)
             ontology = await self.stored_ontology(name, number)
             prepared = await self.prepared(await asyncio.to_thread(self._with, ontology))
@@ -533,22 +544,25 @@ class VocabularyCommands:
             return {"version": number, **agreed, **await self.change_report(prepared)}
         async with self.changing(sharing):
             await self._check_owner(name, sharing, there=True)
+            await self._check_follows(name, replaces)
             number = await self._number(name, version)
             return {"version": number, **await self._activate(name, number, sharing)}
 
     async def delete_ontology(
-        self, name: str, *, dry_run: bool = False, sharing: Sharing | None = None
+        self, name: str, *, replaces: Versions = None, dry_run: bool = False, sharing: Sharing | None = None
     ) -> dict[str, Any]:
         """Deletes every version of an ontology. `dry_run` only reports the effect. Raises `UnknownOntology`,
-        `OntologyInUse`, `OntologyShared`."""
+        `OntologyInUse`, `VersionChanged`, `OntologyShared`."""
         if dry_run:
             await self._check_owner(name, sharing, there=True)
+            await self._check_follows(name, replaces)
             prepared = await self._without(name)
             await self.broker.read(lambda connection: check_unused(connection, name, prepared.dependents))
             agreed = await _agreed(sharing, name, None, deletes=True)
             return agreed | await self.change_report(prepared)
         async with self.changing(sharing):
             await self._check_owner(name, sharing, there=True)
+            await self._check_follows(name, replaces)
             prepared = await self._without(name, everywhere=True)
             agreed = await _agreed(sharing, name, None, deletes=True)
             done = await self.broker.submit(lambda group: remove_ontology(group, name, prepared))
@@ -742,14 +756,14 @@ class VocabularyCommands:
             if name in await self.broker.read(ontologies.own_names):
                 raise SharingRefused(f"the tenant default has an ontology {name!r} of its own: choose another name", 1)
 
-    async def _check_follows(self, upload: Upload) -> None:
-        """Raises `VersionChanged` if the active version is not the one that the upload must replace."""
-        if upload.replaces is None:
+    async def _check_follows(self, name: str, replaces: Versions) -> None:
+        """Raises `VersionChanged` if the active version is none of those that a change must find."""
+        if replaces is None:
             return
-        rows = await self.broker.read(lambda connection: ontologies.list_versions(connection, upload.name))
+        rows = await self.broker.read(lambda connection: ontologies.list_versions(connection, name))
         now = str(next((row.version for row in rows if row.active), rows[0].version)) if rows else ""
-        if upload.replaces != now and not (upload.replaces == "*" and now):
-            there = f"version {now} of {upload.name!r} is in force" if now else f"there is no ontology {upload.name!r}"
+        if now not in replaces and not ("*" in replaces and now):
+            there = f"version {now} of {name!r} is in force" if now else f"there is no ontology {name!r}"
             raise VersionChanged(f"{there}: read the active version, then send its ETag")
 
     async def _known(

@@ -200,6 +200,27 @@ def test_put_with_a_condition_never_replaces_what_was_not_seen(client: httpx.Cli
     assert conditional("y", FIRST, if_none_match="*").status_code == 201
 
 
+def test_a_version_that_was_not_seen_is_neither_replaced_nor_activated_nor_deleted(client: httpx.Client) -> None:
+    """`If-Match` of all changes of an ontology. It may have several tags, of which one must be that of the version."""
+    put(client, SECOND)
+    changes = (
+        ("POST", "/v1/ontologies/x/activate?version=1"),
+        ("POST", "/v1/ontologies/x/rollback"),
+        ("DELETE", "/v1/ontologies/x"),
+    )
+    for dry_run in (True, False):
+        for method, path in changes:
+            headers, params = {"If-Match": '"1", "77"'}, {"dry_run": dry_run}
+            refused = client.request(method, path, headers=headers, params=httpx.URL(path).params.merge(params))
+            assert (refused.status_code, problem_code(refused)) == (412, "precondition-failed"), (method, path)
+    seen = client.get("/v1/ontologies/x").headers["ETag"]
+    assert seen == '"2"'
+    both = TURTLE | {"If-Match": f'"1", {seen}'}
+    assert client.put("/v1/ontologies/x", content=FIRST.encode(), headers=both).json()["version"] == 1
+    assert client.delete("/v1/ontologies/x", headers={"If-Match": seen}).status_code == 412
+    assert client.delete("/v1/ontologies/x", headers={"If-Match": '"1"'}).status_code == 200
+
+
 def test_changes_at_one_time_are_done_one_after_the_other(tmp_path: Path) -> None:
     """Uploads, activations and declarations that arrive together all happen, each upon the one before: none undoes
     another that it did not know of."""

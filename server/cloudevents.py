@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
@@ -34,6 +33,7 @@ from kindcast.semantic.events import GRAPH_TYPES, JSON_LD, MOST_TOGETHER, RDF_TY
 from kindcast.semantic.language import parse, to_tree
 from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
+from kindcast.server.connectors.bindings import header_text
 from kindcast.server.security.keys import Repeatable
 from kindcast.server.strict_json import MalformedJson, TooDeepJson, decode
 from kindcast.server.worker_threads import run_to_the_end
@@ -82,13 +82,16 @@ class BadRequestMode(ValueError):
 
 
 def header_attributes(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Returns the attributes in ce-* headers, percent-decoded. Raises `BadRequestMode`."""
+    """Returns the attributes in ce-* headers, decoded. The values are as the framework gives them: a character for each
+    byte. Many clients send other characters as the bytes of UTF-8. Raises `BadRequestMode`."""
     found: dict[str, str] = {}
     for name, value in headers:
         if name.startswith("ce-"):
+            if name[3:] in found:
+                raise BadRequestMode(f"the header {name} occurs twice: send it once")
             try:
-                found[name[3:]] = unquote(value, errors="strict")
-            except UnicodeDecodeError:
+                found[name[3:]] = header_text(value.encode("latin-1").decode())
+            except UnicodeError:
                 raise BadRequestMode(f"the header {name} is not percent-encoded UTF-8") from None
     return found
 
@@ -489,7 +492,7 @@ class EventReader:
         members: dict[str, Any] = {}
         notes: tuple[Note, ...] = ()
         media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
-        if "data_base64" in value:
+        if value.get("data_base64") is not None:
             if value.get("data") is not None:
                 raise InvalidEvent(
                     [Problem("two-data", "an event must not have both data and data_base64", at_member("data_base64"))]

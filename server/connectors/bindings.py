@@ -7,6 +7,7 @@
 This module uses no client library and no connection. `Content` represents the message of any broker.
 """
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ __all__ = [
     "Binding",
     "Content",
     "Plain",
+    "header_text",
 ]
 
 STRUCTURED = "application/cloudevents+json"
@@ -128,13 +130,31 @@ class Binding:
             return msgspec.Raw(msgspec.json.encode(context | {"data_base64": b64encode(content.body).decode()}))
 
     def _read(self, value: str) -> str:
-        return unquote(value) if self.percent else value
+        if not self.percent:
+            return value
+        try:
+            return header_text(value)
+        except UnicodeDecodeError:
+            raise BadMessage(f"the header value {value[:100]!r} is not percent-encoded UTF-8") from None
 
     def _written(self, value: Any) -> str:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         return quote(text, safe=_VISIBLE) if self.percent else text
 
 
+def header_text(value: str) -> str:
+    """Returns the text in a header of HTTP or NATS. Senders of older versions of CloudEvents quote it, too. Raises
+    `UnicodeDecodeError`.
+
+    >>> header_text("Euro%20%E2%82%AC"), header_text('"Euro \\\\"%E2%82%AC\\\\""')
+    ('Euro €', 'Euro "€"')
+    """
+    quoted = _QUOTED.fullmatch(value)
+    return unquote(value if quoted is None else _ESCAPED.sub(r"\1", quoted[1]), errors="strict")
+
+
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 MQTT = Binding(("",))

@@ -81,6 +81,39 @@ def test_binary_header_values_are_percent_decoded() -> None:
     assert (event.source, event.type) == ("urn:a b", "新")
 
 
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        ('"Euro%20%E2%82%AC"', "Euro €"),
+        (r'"say \"hi\" \\ bye"', 'say "hi" \\ bye'),
+        ('""', None),
+        ('"open', '"open'),
+        ("café €".encode().decode("latin-1"), "café €"),
+    ],
+)
+def test_binary_header_values_may_be_quoted_or_raw_utf_8(header: str, text: str | None) -> None:
+    """Receivers must accept what senders of older versions of CloudEvents quote (section 3.1.3.2 of the HTTP binding).
+    Clients that do not encode send UTF-8."""
+    (event,) = read("application/json", {}, ce_id="1", ce_subject=header)
+    assert (event.event.context["subject"] if isinstance(event, DecodedEvent) else None) == text
+
+
+def test_binary_headers_that_cannot_be_read_are_refused() -> None:
+    """Bytes that are no UTF-8, encoded or not, and a header that occurs twice: no value is guessed."""
+    for value in ("%C3%28", "\xe9"):
+        with pytest.raises(BadRequestMode, match="ce-subject is not percent-encoded UTF-8"):
+            read("application/json", {}, ce_subject=value)
+    twice = [("ce-id", "1"), ("ce-subject", "a"), ("ce-subject", "b")]
+    with pytest.raises(BadRequestMode, match="ce-subject occurs twice"):
+        EventReader(max_events=1).read("application/json", twice, b"{}")
+
+
+def test_null_as_data_base64_is_no_data() -> None:
+    """Some libraries write every member that an event could have."""
+    event = one(STRUCTURED, EVENT | {"data_base64": None})
+    assert json.loads(event.body) == EVENT
+
+
 def test_binary_text_and_bytes_are_kept_as_they_are() -> None:
     """Text stays text, other content becomes base64; neither has attributes, which a note says."""
     text = one("text/plain", "grün", ce_id="1")

@@ -85,6 +85,15 @@ def test_bad_message_says_why(content: Content, word: str) -> None:
         MQTT.event(content, PLAIN)
 
 
+def test_headers_of_nats_may_be_quoted() -> None:
+    """The binding of NATS decodes them as that of HTTP does, and refuses what is no UTF-8."""
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
+    event = NATS.event(Content(b"", headers=headers | {"ce-subject": '"Euro%20%E2%82%AC"'}), PLAIN)
+    assert msgspec.json.decode(event)["subject"] == "Euro €"
+    with pytest.raises(BadMessage, match="not percent-encoded UTF-8"):
+        NATS.event(Content(b"", headers=headers | {"ce-subject": "%C3%28"}), PLAIN)
+
+
 def test_url_hides_its_password() -> None:
     """Wherever it may be shown."""
     url = parse_url("amqps://ann:s%40cret@host/shop")

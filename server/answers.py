@@ -8,11 +8,11 @@ may add members to answers, but never remove any.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, Self
 
 from typing_extensions import TypedDict
 
-__all__ = ["ANSWERS", "Bytes", "Lines", "Text"]
+__all__ = ["ANSWERS", "HEADERS", "LIMITS", "OF_ERRORS", "ROUTE_HEADERS", "Bytes", "Lines", "Stream", "Text"]
 
 Json = dict[str, Any]
 
@@ -1173,6 +1173,17 @@ class Bytes(str):
     """An answer that is bytes with this media type."""
 
 
+class Stream(str):
+    """An answer in server-sent events of these types."""
+
+    events: tuple[str, ...]
+
+    def __new__(cls, *events: str) -> Self:
+        made = super().__new__(cls, "text/event-stream")
+        made.events = events
+        return made
+
+
 _CHANGED: dict[int, Any] = {200: DeclarationChange, 201: DeclarationChange}
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -1343,7 +1354,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "POST /v1/check": {200: CheckedExpression},
     "GET /v1/shipped": {200: ShippedVocabularies},
     "GET /v1/shipped/{name}": {200: Text("text/turtle")},
-    "GET /v1/events/stream": {200: Text("text/event-stream")},
+    "GET /v1/events/stream": {200: Stream("events")},
     "GET /v1/events/recent": {200: RecentEvents},
     "GET /v1/series": {200: History},
     "GET /v1/subscriptions/{id}/attempts": {200: SentAttempts},
@@ -1365,7 +1376,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "POST /v1/subscriptions/{id}/replay": {200: Subscription},
     "GET /v1/subscriptions/{id}/events": {200: MessagePage},
     "POST /v1/subscriptions/{id}/ack": {200: Cursor},
-    "GET /v1/subscriptions/{id}/stream": {200: Text("text/event-stream"), 204: None},
+    "GET /v1/subscriptions/{id}/stream": {200: Stream("match", "expiring", "end"), 204: None},
     "GET /v1/dead-letters": {200: DeadLetters},
     "POST /v1/dead-letters/redrive": {200: Redriven},
     "OPTIONS /v1/cloudevents/subscriptions": {200: SubscriptionFeatures},
@@ -1405,3 +1416,48 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
     "GET /metrics": {200: Text("text/plain")},
 }
 """Method and path as in the OpenAPI document → status → type of the answer."""
+
+# ── the headers of answers ────────────────────────────────────────────────────────────────────────────────────────────
+
+HEADERS: Mapping[str, str] = {
+    "Allow": "The methods that the address supports, with 405.",
+    "ETag": "The tag of this state, for `If-Match`.",
+    "Link": 'The next page, if there is one: `<…>; rel="next"`.',
+    "Location": "The address of what was made.",
+    "Preference-Applied": "`respond-async`, if the request preferred it.",
+    "RateLimit": "What is left of the limits of the key and its tenant.",
+    "RateLimit-Policy": "The limits of the key and its tenant.",
+    "Retry-After": "In how many seconds the request may be sent again, with 429 and a temporary 503.",
+    "WWW-Authenticate": "How to send a key, with 401.",
+}
+"""The headers that answers may have, beside those of HTTP that all servers send, and what they hold."""
+
+LIMITS = ("RateLimit", "RateLimit-Policy")
+"""The headers of answers to requests that need a permission, if the key or its tenant has limits."""
+
+OF_ERRORS = (*LIMITS, "Allow", "Retry-After", "WWW-Authenticate")
+
+_OF_SUBSCRIPTION = "/v1/subscriptions/{id}"
+_OF_CLOUDEVENTS = "/v1/cloudevents/subscriptions"
+
+ROUTE_HEADERS: Mapping[str, tuple[str, ...]] = {
+    "PUT /v1/ontologies/{name}": ("Location", "Preference-Applied"),
+    "GET /v1/ontologies/{name}": ("ETag",),
+    "POST /v1/backtests": ("Location",),
+    "GET /v1/subscriptions": ("Link",),
+    "POST /v1/subscriptions": ("Location",),
+    **{
+        f"{method} {_OF_SUBSCRIPTION}{path}": ("ETag",)
+        for method, path in (
+            *(("GET", ""), ("PATCH", ""), ("DELETE", "")),
+            *(("POST", f"/{change}") for change in ("renew", "pause", "resume", "rotate-secret", "replay")),
+        )
+    },
+    f"GET {_OF_CLOUDEVENTS}": ("Link",),
+    f"POST {_OF_CLOUDEVENTS}": ("ETag", "Location"),
+    f"OPTIONS {_OF_CLOUDEVENTS}": ("Allow",),
+    f"GET {_OF_CLOUDEVENTS}/{{id}}": ("ETag",),
+    f"PUT {_OF_CLOUDEVENTS}/{{id}}": ("ETag",),
+    f"OPTIONS {_OF_CLOUDEVENTS}/{{id}}": ("Allow",),
+}
+"""The headers of successful answers of a route. Tests compare every answer of the application with this table."""

@@ -247,11 +247,7 @@ class AccessControl:
                 return self.ring.keys[session.key], session
         token = _bearer(headers)
         if token is None:
-            raise Problem(
-                "key-missing",
-                "this server needs a key: send it as Authorization: Bearer …",
-                headers={"WWW-Authenticate": 'Bearer realm="kindcast"'},
-            )
+            raise Problem("key-missing", "this server needs a key: send it as Authorization: Bearer …")
         key = self.ring.find(token)
         if key is None:
             raise wrong_key()

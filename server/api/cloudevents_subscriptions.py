@@ -26,6 +26,7 @@ from kindcast.server.api.requests import (
     body_schema,
     json_object,
     moment,
+    next_page,
     page_cursor,
     parse_page_cursor,
     reader_of,
@@ -136,9 +137,8 @@ async def list_all(
 
     rows = await broker.read(read)
     following = page_cursor(rows[limit - 1].number) if len(rows) > limit else None
-    url = request.url.include_query_params(cursor=following)
     told = [_shown(row) | _kept_back(caller, broker, row) | sink_for(caller, row) for row in rows[:limit]]
-    return answer(told, headers={"Link": f'<{url}>; rel="next"'} if following else {})
+    return answer(told, headers=next_page(request, following))
 
 
 @router.options("/{id}", summary="What a subscription supports")

@@ -14,10 +14,23 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from kindcast.server.answers import ANSWERS, Bytes, Lines, Message, ProblemDocument, Text
+from kindcast.server.answers import (
+    ANSWERS,
+    HEADERS,
+    LIMITS,
+    OF_ERRORS,
+    ROUTE_HEADERS,
+    Bytes,
+    Lines,
+    Message,
+    ProblemDocument,
+    Stream,
+    Text,
+)
 from kindcast.server.api.http_protocol import WEBSOCKET_PATH
 from kindcast.server.api.requests import answer
 from kindcast.server.delivery.receiving import CLOUDEVENTS
+from kindcast.server.security.permissions import Permission, needs_of
 
 __all__ = [
     "asyncapi_document",
@@ -27,17 +40,13 @@ __all__ = [
 
 JSON = "application/json"
 REFERENCES = "#/components/schemas/{model}"
-PLAIN = (Text, Lines, Bytes)
-SSE_TYPE = "text/event-stream"
-SSE = {
-    "type": "object",
-    "description": "One event of the stream. `data` of an event `match` is a message as JSON text.",
-    "properties": {
-        "id": {"type": "string"},
-        "event": {"enum": ["match", "end"]},
-        "data": {"type": "string"},
-        "retry": {"type": ["integer", "string"]},
-    },
+PLAIN = (Text, Lines, Bytes, Stream)
+TENANT = {
+    "name": "Kindcast-Tenant",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "The tenant in which the request acts, for keys and tokens of all tenants.",
 }
 REQUEST_FAULTS = "422"
 """The framework's own description of refused requests. It is removed, because all our errors are problem documents,
@@ -60,19 +69,68 @@ def _with_answers(document: dict[str, Any]) -> dict[str, Any]:
     schemas, definitions = _schemas()
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
+            route = f"{method.upper()} {path}"
             responses = operation["responses"]
             responses.pop(REQUEST_FAULTS, None)
-            for status, kind in ANSWERS.get(f"{method.upper()} {path}", {}).items():
+            for status, kind in ANSWERS.get(route, {}).items():
                 response = responses.setdefault(str(status), {"description": "Successful Response"})
                 if isinstance(kind, PLAIN):
-                    response["content"] = {str(kind): {"schema": SSE if kind == SSE_TYPE else {"type": "string"}}}
+                    response["content"] = {str(kind): {"schema": _plain_schema(kind)}}
                 elif kind is not None:
                     response["content"] = {JSON: {"schema": schemas[kind]}}
-    components = document.setdefault("components", {}).setdefault("schemas", {})
-    components.update(definitions)
+            _describe_headers(operation, route)
+    components = document.setdefault("components", {})
+    described = components.setdefault("schemas", {})
+    described.update(definitions)
     for unused in ("HTTPValidationError", "ValidationError"):
-        components.pop(unused, None)
+        described.pop(unused, None)
+    components["headers"] = {
+        name: {"description": words, "schema": {"type": "string"}} for name, words in HEADERS.items()
+    }
+    components["parameters"] = {"tenant": TENANT}
     return document
+
+
+def _plain_schema(kind: str) -> dict[str, Any]:
+    if not isinstance(kind, Stream):
+        return {"type": "string"}
+    return {
+        "type": "object",
+        "description": "One event of the stream. `data` is JSON as text.",
+        "properties": {
+            "id": {"type": "string"},
+            "event": {"enum": list(kind.events)},
+            "data": {"type": "string"},
+            "retry": {"type": ["integer", "string"]},
+        },
+    }
+
+
+def _describe_headers(operation: dict[str, Any], route: str) -> None:
+    """Adds the headers of the answers, and the header that every request with a key may have."""
+    needs = needs_of(*route.split(" ", 1))
+    with_key = needs is not None and Permission.PUBLIC not in needs
+    if with_key:
+        operation.setdefault("parameters", []).append({"$ref": "#/components/parameters/tenant"})
+    for status, response in operation["responses"].items():
+        names = OF_ERRORS if status == "default" else (*ROUTE_HEADERS.get(route, ()), *(LIMITS if with_key else ()))
+        if names:
+            response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+class CloudEvent(TypedDict, total=False):
+    """CloudEvents 1.0 in JSON, with any extension attributes. An attribute that is null is absent."""
+
+    specversion: Required[str]
+    id: Required[str]
+    source: Required[str]
+    type: Required[str]
+    time: str | None
+    subject: str | None
+    datacontenttype: str | None
+    dataschema: str | None
+    data: Any
+    data_base64: str | None
 
 
 @cache
@@ -83,7 +141,7 @@ def _schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
         for statuses in ANSWERS.values()
         for kind in statuses.values()
         if kind is not None and not isinstance(kind, PLAIN)
-    } | {ProblemDocument}
+    } | {ProblemDocument, CloudEvent}
     made, definitions = TypeAdapter.json_schemas(
         [(kind, "serialization", TypeAdapter(kind)) for kind in sorted(kinds, key=str)],
         ref_template=REFERENCES,
@@ -127,24 +185,10 @@ class NoticeMessage(TypedDict):
     """A notice of the server about the subscription: an event whose type begins with `io.kindcast.subscription.`. It
     has no cursor."""
 
-    event: "CloudEvent"
+    event: CloudEvent
     bindings: list[Any]
     subscription: str
     vocabulary_version: None
-
-
-class CloudEvent(TypedDict, total=False):
-    """CloudEvents 1.0 in JSON, with any extension attributes."""
-
-    specversion: Required[str]
-    id: Required[str]
-    source: Required[str]
-    type: Required[str]
-    time: str
-    subject: str
-    datacontenttype: str
-    dataschema: str
-    data: Any
 
 
 PAYLOADS = {

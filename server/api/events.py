@@ -83,13 +83,34 @@ TRACED = 1_000
 
 MAX_SEQUENCE = 2**62
 
+BINARY_MODE = {
+    "ce-specversion": "`1.0`: the request is an event in the binary mode of CloudEvents.",
+    "ce-id": "The id of the event.",
+    "ce-source": "The source of the event.",
+    "ce-type": "The type of the event.",
+    "ce-subject": "The subject of the event.",
+    "ce-time": "The time of the event, as RFC 3339 writes it.",
+}
+"""The headers of the binary mode. Every other `ce-…` is an extension attribute."""
+
+CLOUDEVENT = {"$ref": "#/components/schemas/CloudEvent"}
 EVENTS = {
+    "parameters": [
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "schema": {"type": "string"},
+            "description": f"{words} Percent-encoded.",
+        }
+        for name, words in BINARY_MODE.items()
+    ],
     "requestBody": {
         "required": False,  # an empty body is an event without data
         "content": {
             "application/json": {"schema": {"type": "object"}, "example": {"target": "laptop", "price": 350}},
-            "application/cloudevents+json": {"schema": {"type": "object"}},
-            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": {"type": "object"}}},
+            "application/cloudevents+json": {"schema": CLOUDEVENT},
+            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": CLOUDEVENT}},
             "application/x-ndjson": {"schema": {"type": "string"}},
             "application/ld+json": {"schema": {}},
             "text/turtle": {"schema": {"type": "string"}},
@@ -98,7 +119,7 @@ EVENTS = {
             "application/trig": {"schema": {"type": "string"}},
             "application/fhir+json": {"schema": {"type": "object"}},
         },
-    }
+    },
 }
 
 

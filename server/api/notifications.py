@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from kindcast.semantic import InvalidEvent, Position
 from kindcast.semantic import Problem as Fault
@@ -269,11 +269,15 @@ NOTIFICATION = {"type": "object"}
     openapi_extra=body_schema(NOTIFICATION),
 )
 async def take_ngsi_ld(
-    request: Request, broker: AppBroker, reader: AppEventReader, source: Source = None, verbose: Verbose = False
+    request: Request,
+    broker: AppBroker,
+    reader: AppEventReader,
+    source: Source = None,
+    verbose: Verbose = False,
+    link: Annotated[str | None, Header(description="The context, as NGSI-LD brokers send it.")] = None,
 ) -> Response:
     """Accepts one event for each entity in `data`, all or none. The context is that of the entity, of the notification,
     or of the header `Link`; NGSI-LD's core context is added. A notification that is sent again is a duplicate."""
-    link = request.headers.get("link")
     return await _taken(
         request,
         broker,

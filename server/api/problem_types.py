@@ -299,11 +299,17 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, respond)
 
 
+CHALLENGE = 'Bearer realm="kindcast"'
+"""What a 401 asks for, if it says nothing else. HTTP requires it of every 401."""
+
+
 async def respond(request: HTTPConnection, error: Exception) -> Response:
     """Returns the answer to an error, also for the handshake of a WebSocket."""
     problem = problem_of(error)
     if problem.status_code == 405 and (allowed := _allowed(request.url.path)):
         problem.headers = {**(problem.headers or {}), "Allow": ", ".join(allowed)}
+    if problem.status_code == 401:
+        problem.headers = {"WWW-Authenticate": CHALLENGE, **(problem.headers or {})}
     if problem.status_code == 500:
         method = request.scope.get("method", "WebSocket")
         _log.error("%s %s failed", method, request.url.path, exc_info=error)

@@ -40,6 +40,7 @@ __all__ = [
     "check_encoding",
     "json_object",
     "moment",
+    "next_page",
     "not_yet",
     "only_members",
     "page_cursor",
@@ -211,6 +212,15 @@ def page_cursor(number: int) -> str:
     7
     """
     return base64.urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
+
+
+def next_page(request: Request, cursor: str | None) -> dict[str, str]:
+    """Returns the header Link with the next page of a list, if there is one. Its address has no scheme and no server: a
+    proxy may have others, and a client must not follow it from https to http."""
+    if cursor is None:
+        return {}
+    url = request.url.include_query_params(cursor=cursor)
+    return {"Link": f'<{url.path}?{url.query}>; rel="next"'}
 
 
 def parse_page_cursor(cursor: str | None) -> int:

@@ -38,6 +38,7 @@ from kindcast.server.api.requests import (
     check_encoding,
     json_object,
     moment,
+    next_page,
     not_yet,
     page_cursor,
     parse_page_cursor,
@@ -539,10 +540,8 @@ async def list_all(
             break
         after = rows[-1].number
     following = page_cursor(listed[limit - 1][0]) if len(listed) > limit else None
-    headers = {}
-    if following is not None:
-        headers["Link"] = f'<{request.url.include_query_params(cursor=following)}>; rel="next"'
-    return answer({"subscriptions": [each for _, each in listed[:limit]], "cursor": following}, headers=headers)
+    told = {"subscriptions": [each for _, each in listed[:limit]], "cursor": following}
+    return answer(told, headers=next_page(request, following))
 
 
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)
@@ -563,7 +562,18 @@ async def export_with_secrets(request: Request, broker: AppBroker, caller: AppCa
     return StreamingResponse(_exported(broker, caller, secrets=True), media_type="application/x-ndjson")
 
 
-@router.post("/import", summary="Import subscriptions")
+LINES = {
+    "requestBody": {
+        "required": False,  # without lines, nothing is imported
+        "content": {
+            "application/x-ndjson": {"schema": {"type": "string"}},
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+@router.post("/import", summary="Import subscriptions", openapi_extra=LINES)
 async def import_lines(
     request: Request,
     broker: AppBroker,

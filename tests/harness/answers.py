@@ -1,6 +1,7 @@
 """Every answer of the application compared with its declared type (`kindcast.server.answers`), strictly: a member that
 the type lacks is a fault too, though clients must bear it."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -8,7 +9,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 
-from kindcast.server.answers import ANSWERS, ProblemDocument
+from kindcast.server.answers import ANSWERS, HEADERS, LIMITS, OF_ERRORS, ROUTE_HEADERS, ProblemDocument
 
 __all__ = ["check_answer", "faults_of"]
 
@@ -16,9 +17,14 @@ OPEN = "ProblemDocument"
 """Some problems have more members than all have."""
 
 
-def check_answer(method: str, path: str, status: int, content_type: str, body: bytes) -> None:
-    """Fails for an answer that is not of its type. `path`: as the OpenAPI document has it."""
-    found = faults_of(method, path, status, content_type, body)
+def check_answer(method: str, path: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    """Fails for an answer that is not of its type, or has a header that is not described. `path`: as the OpenAPI
+    document has it. `headers`: with any case of their names."""
+    found = faults_of(method, path, status, headers.get("content-type", ""), body)
+    described = OF_ERRORS if status >= 400 else (*LIMITS, *ROUTE_HEADERS.get(f"{method} {path}", ()))
+    if status == 401 and "WWW-Authenticate" not in headers:
+        found.append("a 401 says how to send a key, by WWW-Authenticate")
+    found += [f"the header {name} is not described" for name in HEADERS if name in headers and name not in described]
     assert not found, f"{method} {path} {status}: {found[:5]}"
 
 

@@ -98,7 +98,7 @@ class _Transport(httpx.BaseTransport):
         answer = await self._inner.handle_async_request(sent)
         content = await answer.aread()
         if (route := self._route) is not None and f"{request.method} {route}" in ANSWERS:
-            check_answer(request.method, route, answer.status_code, answer.headers.get("content-type", ""), content)
+            check_answer(request.method, route, answer.status_code, answer.headers, content)
         return httpx.Response(answer.status_code, headers=answer.headers, content=content)
 
     async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:

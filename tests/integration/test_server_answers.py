@@ -25,6 +25,32 @@ def test_every_route_has_its_types_and_every_type_its_route(app: FastAPI) -> Non
     assert documented == set(ANSWERS)
 
 
+def test_what_a_route_reads_and_sends_stands_in_the_document(app: FastAPI) -> None:
+    """So a generated client can send and read it. The harness compares the headers of all answers with the table."""
+    paths = app.openapi()["paths"]
+
+    def sent(method: str, path: str) -> set[str]:
+        given = paths[path][method].get("parameters", [])
+        return {each["name"].lower() for each in given if each.get("in") == "header"}
+
+    ontology, subscription = "/v1/ontologies/{name}", "/v1/subscriptions/{id}"
+    assert sent("put", ontology) == {"if-match", "if-none-match", "prefer"}
+    assert sent("delete", ontology) == {"if-match"}
+    assert sent("patch", subscription) == {"if-match", "kindcast-ticket"}
+    assert {"ce-id", "ce-source", "ce-specversion", "idempotency-key"} < sent("post", "/v1/events")
+    assert sent("post", "/v1/ngsi-ld/notifications") == {"link"}
+    tenant = {"$ref": "#/components/parameters/tenant"}
+    assert tenant in paths[ontology]["put"]["parameters"]
+    assert "parameters" not in paths["/healthz"]["get"]
+    assert {"ETag", "RateLimit"} <= set(paths[subscription]["get"]["responses"]["200"]["headers"])
+    assert {"Retry-After", "WWW-Authenticate"} <= set(paths["/healthz"]["get"]["responses"]["default"]["headers"])
+    assert "requestBody" in paths["/v1/subscriptions/import"]["post"]
+    event = app.openapi()["components"]["schemas"]["CloudEvent"]
+    assert event["required"] == ["specversion", "id", "source", "type"]
+    stream = paths[f"{subscription}/stream"]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    assert stream["properties"]["event"]["enum"] == ["match", "expiring", "end"]
+
+
 def test_every_answer_of_the_document_has_a_schema(app: FastAPI) -> None:
     for path, operations in app.openapi()["paths"].items():
         for method, operation in operations.items():
@@ -57,7 +83,11 @@ def _mixed(value: object) -> Iterator[object]:
 
 def test_every_reference_of_the_document_leads_somewhere(app: FastAPI) -> None:
     document = app.openapi()
-    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    known = {
+        f"#/components/{kind}/{name}"
+        for kind in ("schemas", "headers", "parameters")
+        for name in document["components"][kind]
+    }
     assert set(_references(document)) <= known
 
 
@@ -83,7 +113,7 @@ def test_answers_of_publishing(tmp_path: Path) -> None:
         ]
         assert [each.status_code for each in sent] == [202, 202, 202, 400]
         for each in sent:
-            check_answer("POST", "/v1/events", each.status_code, each.headers["content-type"], each.content)
+            check_answer("POST", "/v1/events", each.status_code, each.headers, each.content)
 
 
 def test_a_wrong_method_is_told_all_that_there_are(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def test_matrix_of_routes_and_roles(keyed: Keyed, role: Role | None) -> None:
             assert answer.status_code == 200, (method, path)
         elif role is None:
             assert (answer.status_code, problem_code(answer)) == (401, "key-missing"), (method, path)
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
             assert answer.headers["www-authenticate"].startswith("Bearer")
         elif needs & ROLES[role]:
             assert answer.status_code != 401, (method, path)
@@ -144,6 +145,7 @@ def test_wrong_keys_are_refused(keyed: Keyed, wrong: str) -> None:
     answer = keyed.client.get("/v1/subscriptions", headers=[(b"Authorization", wrong.encode("latin-1"))])
     assert answer.status_code == 401
     assert problem_code(answer) in ("key-wrong", "key-missing")
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
 
 
 def test_address_without_a_route(keyed: Keyed) -> None:

@@ -351,6 +351,7 @@ def test_list_pages_by_the_link_to_the_next(client: httpx.Client) -> None:
             link = page.links.get("next")
             assert (link is None) == (page.json()["cursor"] is None)
             url = link["url"] if link else ""
+            assert not url or url.startswith("/v1/subscriptions?limit=2"), "a proxy may have another name and scheme"
         assert seen == expected
     bad = client.get("/v1/subscriptions?cursor=nonsense!")
     assert (bad.status_code, problem_code(bad)) == (400, "invalid-cursor")

@@ -110,9 +110,13 @@ EVENTS = {
         "content": {
             "application/json": {"schema": {"type": "object"}, "example": {"target": "laptop", "price": 350}},
             "application/cloudevents+json": {"schema": CLOUDEVENT},
-            "application/cloudevents-batch+json": {"schema": {"type": "array", "items": CLOUDEVENT}},
+            # Without a schema: a generated client of Python fails for every body if one of several is an array or
+            # anything.
+            "application/cloudevents-batch+json": {
+                "example": [{"specversion": "1.0", "id": "1", "source": "/till/3", "type": "offer", "data": {}}]
+            },
             "application/x-ndjson": {"schema": {"type": "string"}},
-            "application/ld+json": {"schema": {}},
+            "application/ld+json": {"example": {"@context": {"price": "https://schema.org/price"}, "price": 350}},
             "text/turtle": {"schema": {"type": "string"}},
             "application/n-triples": {"schema": {"type": "string"}},
             "application/n-quads": {"schema": {"type": "string"}},

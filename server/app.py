@@ -1,6 +1,6 @@
 """The application factory: assembles the broker, the delivery and the routes.
 
-request ──▶ HostGuard ──▶ BodyLimit ──▶ Gate ──▶ route ──▶ broker, delivery      whatever goes wrong ──▶ problem_types
+request ─▶ HostGuard ─▶ HeadAsGet ─▶ BodyLimit ─▶ Gate ─▶ route ─▶ broker, delivery    what goes wrong ─▶ problem_types
         └─▶ PublishRoute: events, past the framework's middleware
 """
 
@@ -35,7 +35,7 @@ from kindcast.server.api import (
 from kindcast.server.api import jobs as job_routes
 from kindcast.server.api.access import Gate, describe_security, running_access
 from kindcast.server.api.descriptions import describe_answers
-from kindcast.server.api.request_guards import BodyLimit, HostGuard
+from kindcast.server.api.request_guards import BodyLimit, HeadAsGet, HostGuard
 from kindcast.server.settings import Settings
 from kindcast.server.tenants import running_tenants
 
@@ -82,6 +82,7 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=("*",),
             expose_headers=("ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After"),
         )
+    app.add_middleware(HeadAsGet)
     names = (settings.host, *settings.allowed_hosts)
     app.add_middleware(HostGuard, names=names, origins=settings.allowed_origins)
     framework = app.build_middleware_stack

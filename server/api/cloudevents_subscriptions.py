@@ -93,7 +93,7 @@ FEATURES = {
 @router.options("", summary="What this endpoint supports")
 async def features() -> Response:
     """Returns the supported dialects of filters, protocols and types of credentials."""
-    return answer(FEATURES, headers={"Allow": "GET, OPTIONS, POST"})
+    return answer(FEATURES, headers={"Allow": "GET, HEAD, OPTIONS, POST"})
 
 
 @router.post("", summary="Create a subscription", status_code=201, openapi_extra=body_schema(SUBSCRIPTION))
@@ -144,7 +144,7 @@ async def list_all(
 @router.options("/{id}", summary="What a subscription supports")
 async def features_of_one(id: Id) -> Response:
     """Returns the same as for the endpoint."""
-    return answer(FEATURES, headers={"Allow": "DELETE, GET, OPTIONS, PUT"})
+    return answer(FEATURES, headers={"Allow": "DELETE, GET, HEAD, OPTIONS, PUT"})
 
 
 @router.get("/{id}", summary="Retrieve a subscription")

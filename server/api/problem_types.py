@@ -50,6 +50,7 @@ __all__ = [
     "ProblemType",
     "as_document",
     "faults",
+    "has_head",
     "install",
     "problem_of",
     "respond",
@@ -321,7 +322,13 @@ def _allowed(path: str) -> list[str]:
     """Returns the methods of all routes for a path. A literal route hides routes with parameters."""
     answering = [each for each in _routes() if each[2].fullmatch(path)]
     exact = [each for each in answering if each[1] == path]
-    return sorted({method for method, _, _ in exact or answering})
+    methods = {method for method, _, _ in exact or answering}
+    return sorted(methods | ({"HEAD"} if "GET" in methods and has_head(path) else set()))
+
+
+def has_head(path: str) -> bool:
+    """Whether HEAD is answered as GET at a path that supports GET. A stream does not end, and uses up its token."""
+    return not path.endswith("/stream")
 
 
 @cache

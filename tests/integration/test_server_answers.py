@@ -121,12 +121,30 @@ def test_answers_of_publishing(tmp_path: Path) -> None:
             check_answer("POST", "/v1/events", each.status_code, each.headers, each.content)
 
 
+def test_head_is_answered_as_get_without_the_content(tmp_path: Path) -> None:
+    """With the same status and headers, as monitors ask. Not for streams, which do not end."""
+    with running_application(tmp_path) as client:
+        made = subscribe(client, "n exists")
+        subscribe(client, "m exists")
+        for path in ("/healthz", "/metrics", "/", "/openapi.json", "/v1/subscriptions?limit=1", "/v1/nothing"):
+            head, get = client.head(path), client.get(path)
+            assert head.content == b"", path
+            assert (head.status_code, head.headers.get("link")) == (get.status_code, get.headers.get("link")), path
+            assert head.headers["content-type"] == get.headers["content-type"], path
+        shown = f"/v1/subscriptions/{made['id']}"
+        assert client.head(shown).headers["etag"] == client.get(shown).headers["etag"]
+        for path in (f"{shown}/stream", "/v1/events/stream"):
+            refused = client.head(path)
+            assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
+        assert client.head("/v1/check").headers["allow"] == "POST"
+
+
 def test_a_wrong_method_is_told_all_that_there_are(tmp_path: Path) -> None:
     """Also those of other routes at the same address."""
     with running_application(tmp_path) as client:
         answer = client.post("/v1/attributes/price")
         assert answer.status_code == 405
-        assert answer.headers["allow"] == "DELETE, GET, PUT"
+        assert answer.headers["allow"] == "DELETE, GET, HEAD, PUT"
         assert client.patch("/v1/operators/retry").headers["allow"] == "POST"
 
 

@@ -42,7 +42,7 @@ def event(client: httpx.Client, **attributes: str) -> None:
 
 
 def test_discovery(client: httpx.Client) -> None:
-    for path, methods in ((PATH, "GET, OPTIONS, POST"), (f"{PATH}/x", "DELETE, GET, OPTIONS, PUT")):
+    for path, methods in ((PATH, "GET, HEAD, OPTIONS, POST"), (f"{PATH}/x", "DELETE, GET, HEAD, OPTIONS, PUT")):
         answer = client.options(path)
         assert (answer.status_code, answer.headers["allow"]) == (200, methods)
         assert set(answer.json()["dialects"]) > {"exact", "prefix", "suffix", "all", "any", "not"}

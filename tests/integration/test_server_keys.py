@@ -153,7 +153,7 @@ def test_address_without_a_route(keyed: Keyed) -> None:
     for headers, status in (({}, 401), (keyed.roles["publisher"], 404)):
         assert keyed.client.get("/v1/nothing", headers=headers).status_code == status
     answer = keyed.client.put("/v1/events", headers=keyed.roles["publisher"])
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -920,6 +920,13 @@ class WatchedEvent(TypedDict):
     event: Json | None
 
 
+class WatchedEvents(TypedDict):
+    """The events since the last message of the live tail. `skipped` is the number of those that are missing."""
+
+    events: list[WatchedEvent]
+    skipped: int
+
+
 class RecentEvents(TypedDict):
     events: list[WatchedEvent]
 

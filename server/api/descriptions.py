@@ -26,6 +26,7 @@ from kindcast.server.answers import (
     ProblemDocument,
     Stream,
     Text,
+    WatchedEvents,
 )
 from kindcast.server.api.http_protocol import WEBSOCKET_PATH
 from kindcast.server.api.requests import answer
@@ -153,6 +154,7 @@ router = APIRouter(tags=["health"])
 
 
 STREAM_PATH = "/v1/subscriptions/{id}/stream"
+TAIL_PATH = "/v1/events/stream"
 
 
 class Acknowledgement(TypedDict, total=False):
@@ -173,6 +175,10 @@ class Refused(TypedDict):
 
 class Ended(TypedDict):
     end: str
+
+
+class StreamEnded(TypedDict):
+    reason: str
 
 
 class Expiring(TypedDict):
@@ -201,7 +207,9 @@ PAYLOADS = {
     "refused": (Refused, JSON, "What was wrong with a frame of a reader"),
     "expiring": (Expiring, JSON, "The subscription ends soon"),
     "notice": (NoticeMessage, JSON, "A test, or the notice that a subscription ends in a day"),
-    "ended": (Ended, JSON, "Why the stream ends"),
+    "ended": (Ended, JSON, "Why the connection ends"),
+    "streamEnded": (StreamEnded, JSON, "Why the stream ends"),
+    "watched": (WatchedEvents, JSON, "Accepted events, with the subscriptions that got them"),
 }
 
 SIGNED = {
@@ -267,12 +275,13 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
         },
         "channels": {
             "events": _channel("/v1/events", "http", "event", "events"),
-            "stream": {**_channel(STREAM_PATH, "http", "match", "expiring", "ended"), "parameters": id_parameter},
+            "stream": {**_channel(STREAM_PATH, "http", "match", "expiring", "streamEnded"), "parameters": id_parameter},
+            "tail": _channel(TAIL_PATH, "http", "watched"),
             "websocket": {
                 **_channel(
                     WEBSOCKET_PATH,
                     "websocket",
-                    *("match", "acknowledgement", "acknowledged", "refused", "expiring", "ended"),
+                    *("match", "event", "acknowledgement", "acknowledged", "refused", "expiring", "ended"),
                 ),
                 "parameters": id_parameter,
                 "description": f"With the subprotocol `{CLOUDEVENTS}` each message is the event itself.",
@@ -284,13 +293,21 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
                 "events. If the subscription asks for batches, one request has several.",
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in SIGNED},
             },
+            "broker": {
+                "address": None,
+                "description": "The sink of a subscription at a message broker (MQTT, NATS, AMQP, Kafka). It receives "
+                "events by the binding of CloudEvents for its protocol, in structured or binary mode.",
+                "messages": {"event": {"$ref": "#/components/messages/event"}},
+            },
         },
         "operations": {
             "publish": _operation("receive", "events", "event", "events", http={"method": "POST"}),
-            "stream": _operation("send", "stream", "match", "expiring", "ended", http={"method": "GET"}),
-            "push": _operation("send", "websocket", "match", "acknowledged", "refused", "expiring", "ended"),
+            "stream": _operation("send", "stream", "match", "expiring", "streamEnded", http={"method": "GET"}),
+            "watch": _operation("send", "tail", "watched", http={"method": "GET"}),
+            "push": _operation("send", "websocket", "match", "event", "acknowledged", "refused", "expiring", "ended"),
             "acknowledge": _operation("receive", "websocket", "acknowledgement"),
             "deliver": _operation("send", "webhook", *SIGNED, http={"method": "POST"}),
+            "forward": _operation("send", "broker", "event"),
         },
         "components": {"schemas": definitions.get("$defs", {}), "messages": messages},
     }

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import httpx
 import pytest
 from cloudevents.v1.http import from_json
 from jsonschema import Draft7Validator, Draft202012Validator
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
-from tests.harness.application import publish, running_application, subscribe
+from tests.harness.application import publish, running_application, subscribe, ticket
 from tests.harness.receiver import running_receiver
+from tests.harness.server_thread import running_app
 
 SCHEMA = Path(__file__).resolve().parents[1] / "fixtures" / "asyncapi" / "3.0.0.json.gz"
 
@@ -107,6 +111,50 @@ def test_webhooks_are_as_described(
         if Draft202012Validator(messages[each]["payload"] | components).is_valid(got.message)
     }
     assert fits == {name}
+
+
+def test_what_travels_on_open_connections_is_described(tmp_path: Path) -> None:
+    """Frames of WebSockets and data of streams: each fits one message of its operation."""
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
+        document = client.get("/asyncapi.json").json()
+        made = subscribe(client, "n exists")
+        messages = f"/v1/subscriptions/{made['id']}"
+        socket = f"ws{address.removeprefix('http')}{messages}/ws"
+        told: dict[str, list[Any]] = {}
+        with client.stream("GET", "/v1/events/stream") as tail, client.stream("GET", f"{messages}/stream") as stream:
+            publish(client, n=1)
+            told["watch"] = list(islice(data_of(tail), 1))
+            with connect(socket) as frames, connect(socket, subprotocols=[Subprotocol("cloudevents.json")]) as bare:
+                told["push"] = [json.loads(bare.recv(timeout=30)), json.loads(frames.recv(timeout=30))]
+                for said in ({"ack": "1"}, {"ack": "1", "ticket": made["ticket"]}):
+                    frames.send(json.dumps(said))
+                    told["push"].append(json.loads(frames.recv(timeout=30)))
+                client.delete(messages, headers=ticket(made))
+                told["push"].append(json.loads(frames.recv(timeout=30)))
+            told["stream"] = list(data_of(stream))
+    assert names_of(told["watch"], "watch", document) == ["watched"]
+    assert names_of(told["stream"], "stream", document) == ["match", "streamEnded"]
+    assert names_of(told["push"], "push", document) == ["event", "match", "refused", "acknowledged", "ended"]
+
+
+def data_of(answer: httpx.Response) -> Iterator[Any]:
+    """The data of the events of a stream."""
+    return (json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: "))
+
+
+def names_of(told: list[Any], operation: str, document: dict[str, Any]) -> list[str]:
+    """The message of the operation that each of these is; fails if it is none or several."""
+    names = [each["$ref"].rpartition("/")[2] for each in document["operations"][operation]["messages"]]
+    payloads = {name: document["components"]["messages"][name]["payload"] for name in names}
+    found = []
+    for each in told:
+        (name,) = (
+            name
+            for name, payload in payloads.items()
+            if Draft202012Validator(payload | {"components": document["components"]}).is_valid(each)
+        )
+        found.append(name)
+    return found
 
 
 def references(value: Any) -> Iterator[str]:

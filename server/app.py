@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
 from kindcast.server import console, tracing
+from kindcast.server.answers import HEADERS
 from kindcast.server.api import (
     checks,
     cloudevents_subscriptions,
@@ -60,6 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
         description=DESCRIPTION,
         lifespan=_lifespan,
         redoc_url=None,
+        redirect_slashes=False,  # it would name this server as the proxy in front of it does not
         telemetry=tracing.telemetry(),
     )
     app.state.settings = settings
@@ -78,9 +80,9 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
-            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+            allow_methods=("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
             allow_headers=("*",),
-            expose_headers=("ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After"),
+            expose_headers=tuple(HEADERS),
         )
     app.add_middleware(HeadAsGet)
     names = (settings.host, *settings.allowed_hosts)

@@ -175,7 +175,9 @@ async def explain_verdict(
     only_members(body, ("event", "subscription"))
     for name in ("event", "subscription"):
         if name not in body:
-            raise Problem("invalid-request", f"`{name}` is missing", errors=[{"pointer": "", "detail": name}])
+            raise Problem(
+                "invalid-request", f"`{name}` is missing", errors=[{"pointer": f"/{name}", "detail": "this is missing"}]
+            )
     view = reader_of(caller, broker).view
     with event_at("/event"):
         document = reader.from_object(_without(body["event"], view, explained=True))

@@ -72,6 +72,13 @@ def test_every_route_refuses_other_methods_as_problems(client: httpx.Client) -> 
             assert answer.headers["allow"]
 
 
+def test_an_address_with_a_slash_too_many_is_a_problem(client: httpx.Client) -> None:
+    """With and without keys alike. A redirect would name this server as it is known behind its proxy, without TLS."""
+    for path in ("/v1/subscriptions/", "/v1/events/", "/console/"):
+        answer = client.post(path, json={})
+        assert (answer.status_code, problem_code(answer)) == (404, "not-found"), path
+
+
 def test_unknown_address_is_a_problem(client: httpx.Client) -> None:
     """404 tells where to look."""
     answer = client.get("/v2/events")

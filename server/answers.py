@@ -4,7 +4,7 @@ The OpenAPI document is made from these types (`kindcast.server.api.descriptions
 compare every answer of the application with them. A member that is not always present is `NotRequired`. Later versions
 may add members to answers, but never remove any.
 
-**To add a route:** its line in `ANSWERS`; a test fails otherwise.
+**To add a route:** its line in `ANSWERS`, and its headers in `ROUTE_HEADERS`; a test fails otherwise.
 """
 
 from collections.abc import Mapping

@@ -82,18 +82,26 @@ class BadRequestMode(ValueError):
 
 
 def header_attributes(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Returns the attributes in ce-* headers, decoded. The values are as the framework gives them: a character for each
-    byte. Many clients send other characters as the bytes of UTF-8. Raises `BadRequestMode`."""
+    """Returns the attributes in ce-* headers, decoded. Raises `BadRequestMode`."""
     found: dict[str, str] = {}
     for name, value in headers:
         if name.startswith("ce-"):
             if name[3:] in found:
                 raise BadRequestMode(f"the header {name} occurs twice: send it once")
             try:
-                found[name[3:]] = header_text(value.encode("latin-1").decode())
-            except UnicodeError:
+                found[name[3:]] = header_text(_unencoded(value))
+            except UnicodeDecodeError:
                 raise BadRequestMode(f"the header {name} is not percent-encoded UTF-8") from None
     return found
+
+
+def _unencoded(value: str) -> str:
+    """Returns the text of a header whose sender did not encode it. The framework gives a character for each byte, which
+    is right for senders of ISO 8859-1. Most send UTF-8."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        return value
 
 
 def checked_context(given: Mapping[str, Any], *, partial: bool = False) -> dict[str, Any]:

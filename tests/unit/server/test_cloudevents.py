@@ -89,20 +89,20 @@ def test_binary_header_values_are_percent_decoded() -> None:
         ('""', None),
         ('"open', '"open'),
         ("café €".encode().decode("latin-1"), "café €"),
+        ("caf\xe9", "café"),
     ],
 )
-def test_binary_header_values_may_be_quoted_or_raw_utf_8(header: str, text: str | None) -> None:
+def test_binary_header_values_may_be_quoted_or_raw(header: str, text: str | None) -> None:
     """Receivers must accept what senders of older versions of CloudEvents quote (section 3.1.3.2 of the HTTP binding).
-    Clients that do not encode send UTF-8."""
+    Libraries that do not encode send UTF-8, or ISO 8859-1 as HTTP once did."""
     (event,) = read("application/json", {}, ce_id="1", ce_subject=header)
     assert (event.event.context["subject"] if isinstance(event, DecodedEvent) else None) == text
 
 
 def test_binary_headers_that_cannot_be_read_are_refused() -> None:
-    """Bytes that are no UTF-8, encoded or not, and a header that occurs twice: no value is guessed."""
-    for value in ("%C3%28", "\xe9"):
-        with pytest.raises(BadRequestMode, match="ce-subject is not percent-encoded UTF-8"):
-            read("application/json", {}, ce_subject=value)
+    """Encoded bytes that are no UTF-8, and a header that occurs twice: no value is guessed."""
+    with pytest.raises(BadRequestMode, match="ce-subject is not percent-encoded UTF-8"):
+        read("application/json", {}, ce_subject="%C3%28")
     twice = [("ce-id", "1"), ("ce-subject", "a"), ("ce-subject", "b")]
     with pytest.raises(BadRequestMode, match="ce-subject occurs twice"):
         EventReader(max_events=1).read("application/json", twice, b"{}")

@@ -42,6 +42,9 @@ _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mqtt")
 TAKEN_OVER = "Session taken over"
 """The reason for which a broker closes a connection if another client connects with the same name."""
 
+FIRST_FAILURE = 0x80
+"""Reason codes of MQTT from this one on are failures."""
+
 _REFUSED = frozenset(["Bad user name or password", "Not authorized", "Unsupported protocol version", "Banned"])
 
 
@@ -53,6 +56,23 @@ def content_properties(content: Content) -> Properties:
     if content.headers:
         properties.UserProperty = list(content.headers.items())
     return properties
+
+
+class _Client(paho.Client):
+    """Says when the broker refuses a message with QoS 2. The library ignores the reason in the first answer of the
+    broker (PUBREC), and the second answer (PUBCOMP) confirms a message that the broker never took."""
+
+    def _handle_pubrec(self) -> MQTTErrorCode:
+        packet = bytes(self._in_packet["packet"])
+        reason = packet[2] if len(packet) > 2 else 0
+        if reason < FIRST_FAILURE:
+            return super()._handle_pubrec()
+        mid = int.from_bytes(packet[:2])
+        with self._out_message_mutex:
+            if mid not in self._out_messages:
+                return MQTTErrorCode.MQTT_ERR_SUCCESS
+            told = ReasonCode(PacketTypes.PUBREC, identifier=reason)
+            return self._do_on_publish(mid, told, Properties(PacketTypes.PUBREC))  # type: ignore[no-untyped-call]
 
 
 class Connection:
@@ -74,7 +94,7 @@ class Connection:
         self._early: dict[int, Any] = {}
         self.lost = asyncio.Event()
         self.failure: BrokerLost | BrokerRefused = BrokerLost("the connection broke")
-        self.client = paho.Client(
+        self.client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
             protocol=MQTTProtocolVersion.MQTTv5,
@@ -124,7 +144,7 @@ class Connection:
             reason, present = await asyncio.wait_for(self._connected, CONNECT_SECONDS)
         except (OSError, ValueError) as error:  # TimeoutError and ssl.SSLError are OSErrors
             raise BrokerLost(str(error) or "no answer") from error
-        _check(reason)
+        _check(reason, "the connection")
         return bool(present)
 
     async def subscribe(self, filters: Sequence[str]) -> None:
@@ -144,7 +164,7 @@ class Connection:
     async def publish(self, topic: str, content: Content, *, qos: int = 1, retain: bool = False) -> None:
         """Publishes a message. The broker has it when this returns. Raises `BrokerLost`, `BrokerRefused`."""
         sent = self.client.publish(topic, content.body, qos, retain, content_properties(content))
-        _check(await self._answered(sent.rc, sent.mid))
+        _check(await self._answered(sent.rc, sent.mid), f"a message to {topic}")
 
     async def _answered(self, result: MQTTErrorCode, mid: int | None) -> Any:
         if self.lost.is_set():
@@ -187,6 +207,11 @@ class Connection:
                 f"another connector reads with the group {self._client_id}, and MQTT allows only one: "
                 "give each its own --group"
             )
+        elif not self._connected.done():
+            self.failure = BrokerLost(
+                "the broker closed the connection without an answer: "
+                "does this port need TLS (mqtts://), or the broker a client certificate?"
+            )
         self.lost.set()
         for future in [self._connected, *self._answers.values()]:
             if not future.done():
@@ -199,11 +224,10 @@ class Connection:
             future.set_result(value)
 
 
-def _check(reason: ReasonCode) -> None:
+def _check(reason: ReasonCode, what: str) -> None:
     if reason.is_failure:
-        if str(reason) in _REFUSED:
-            raise BrokerRefused(f"the broker refuses: {reason}")
-        raise BrokerLost(str(reason))
+        told = f"the broker refuses {what}: {reason}"
+        raise BrokerRefused(told) if str(reason) in _REFUSED else BrokerLost(told)
 
 
 class MqttSource:

@@ -3,10 +3,10 @@ acknowledgements."""
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
-from typing import Any
+from typing import Any, TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -21,27 +21,80 @@ from kindcast.server.connectors.bindings import NATS, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
 
-__all__ = ["NatsSource", "connect", "is_too_large"]
+__all__ = ["NatsClient", "NatsSource", "connect", "is_too_large"]
 
 CONNECT_SECONDS = 10.0
 CONNECT_PAUSE_SECONDS = 0
+CLOSE_SECONDS = 2.0
 ACK_SECONDS = 20.0
 """NATS sends a message again after this time without an acknowledgement."""
 
 CONTENT_TYPE = "content-type"
 MESSAGE_ID = "Nats-Msg-Id"
 
+PERMISSIONS_ERR = "permissions violation"
+
+T = TypeVar("T")
+
 _AWAY = (NatsError, OSError, TimeoutError)
 
 
-async def connect(url: BrokerUrl, *, address: str | None = None) -> Client:
+class NatsClient(Client):
+    """The client of the library, with three additions. It sends no credentials without TLS if TLS was requested; the
+    library would leave the choice to the server. It says at once when the server refuses a permission; the library
+    waits for an answer that never comes. `close` ends also after a failed TLS handshake, where the library would wait
+    without end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._refusals: list[tuple[str, asyncio.Future[str]]] = []
+        self.first_error: Exception | None = None
+
+    async def note(self, error: Exception) -> None:
+        """Called by the library for each error of the connection."""
+        self.first_error = self.first_error or error
+        told = str(error).removeprefix("nats: ")
+        if PERMISSIONS_ERR in told:
+            for named, refusal in self._refusals:
+                if not refusal.done() and ("publish" not in told or named in told):
+                    refusal.set_result(told)
+
+    async def permitted(self, call: Coroutine[Any, Any, T], subject: str = "") -> T:
+        """Awaits a call that the server answers. Raises `BrokerRefused` if this user may not publish to `subject`, by
+        default any, or may not read the answer."""
+        asked = asyncio.ensure_future(call)
+        refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        named = f'"{subject.lower()}"' if subject else ""  # the library converts the server's words to lower case
+        entry = (named, refusal)
+        self._refusals.append(entry)
+        try:
+            await asyncio.wait((asked, refusal), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise BrokerRefused(f"NATS refuses: {refusal.result()}")
+            return asked.result()
+        finally:
+            asked.cancel()
+            self._refusals.remove(entry)
+
+    async def close(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await super().close()
+
+    def _connect_command(self) -> bytes:
+        if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
+            raise NatsError("the broker does not support TLS")
+        return super()._connect_command()
+
+
+async def connect(url: BrokerUrl, *, address: str | None = None) -> NatsClient:
     """Opens a connection that does not reconnect by itself and never uses another server than this one: the server list
     of a cluster is ignored. `address` is where to connect, if the host was resolved already. Raises `BrokerLost`,
     `BrokerRefused`."""
     host, port = url.hosts[0]
     place = address or host
     place = f"[{place}]" if ":" in place else place
-    client = _Client()
+    client = NatsClient()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await client.connect(
@@ -50,35 +103,23 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> Client:
                 password=url.password,
                 token=url.user if url.password is None else None,
                 tls=ssl.create_default_context() if url.tls else None,
-                tls_hostname=host if url.tls else None,
+                tls_hostname=host,  # servers may require TLS also at nats://
                 allow_reconnect=False,
                 connect_timeout=int(CONNECT_SECONDS),
                 max_reconnect_attempts=1,  # of the first connection; 0 means without end
                 reconnect_time_wait=CONNECT_PAUSE_SECONDS,
-                error_cb=_quiet,
+                error_cb=client.note,
             )
     except (NatsError, OSError, TimeoutError) as error:
         await client.close()
         if "authorization" in str(error).lower():
             raise BrokerRefused(f"the broker refuses: {error}") from error
-        raise BrokerLost(str(error) or "no answer") from error
+        cause = client.first_error or error  # the last one may be only that no server is left to try
+        raise BrokerLost(str(cause) or "no answer") from cause
     except BaseException:
         await client.close()
         raise
     return client
-
-
-class _Client(Client):
-    """Sends no credentials without TLS if TLS was requested. The library would leave the choice to the server."""
-
-    def _connect_command(self) -> bytes:
-        if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
-            raise NatsError("the broker does not support TLS")
-        return super()._connect_command()
-
-
-async def _quiet(error: Exception) -> None:
-    """Ignores errors, which are also raised by the calls."""
 
 
 def is_too_large(client: Client, body: bytes, headers: Mapping[str, str]) -> bool:
@@ -97,7 +138,7 @@ class NatsSource:
 
     def __init__(self, url: BrokerUrl, topics: Sequence[Topic], group: str, window: int, *, create: bool) -> None:
         self._url, self._topics, self._group, self._window, self._create = url, topics, group, window, create
-        self._client: Client | None = None
+        self._client: NatsClient | None = None
         self._jetstream: JetStreamContext | None = None
         self._consumers: list[JetStreamContext.PullSubscription] = []
 
@@ -106,7 +147,7 @@ class NatsSource:
         self._jetstream = self._client.jetstream(timeout=CONNECT_SECONDS)
         try:
             for number, topic in enumerate(self._topics):
-                self._consumers.append(await self._consumer(topic, number))
+                self._consumers.append(await self._client.permitted(self._consumer(topic, number)))
         except BadRequestError as error:
             raise BrokerRefused(f"NATS refuses: {error.description}") from error
         except _AWAY as error:
@@ -155,11 +196,12 @@ class NatsSource:
         return await self._jetstream.pull_subscribe(topic.filter, durable=name, stream=stream, config=config)
 
     async def read(self, limit: int, seconds: float) -> list[Received]:
+        assert self._client is not None
         found: list[Received] = []
         for consumer in self._consumers:
+            fetched = consumer.fetch(limit - len(found), timeout=seconds / len(self._consumers))
             try:
-                for message in await consumer.fetch(limit - len(found), timeout=seconds / len(self._consumers)):
-                    found.append(_received(message))
+                found += map(_received, await self._client.permitted(fetched))
             except (NatsTimeout, TimeoutError):
                 self._check()
             except _AWAY as error:
@@ -171,7 +213,7 @@ class NatsSource:
     async def acknowledge(self, messages: Sequence[Received]) -> None:
         assert self._client is not None
         try:
-            await asyncio.gather(*(message.handle.ack_sync(timeout=CONNECT_SECONDS) for message in messages))
+            await self._client.permitted(_acknowledge(messages))
         except _AWAY as error:
             raise BrokerLost(str(error) or type(error).__name__) from error
 
@@ -187,7 +229,7 @@ class NatsSource:
                 "raise max_payload of NATS, or leave --dead-letters out"
             )
         try:
-            await self._jetstream.publish(topic, message.content.body, headers=headers)
+            await self._client.permitted(self._jetstream.publish(topic, message.content.body, headers=headers))
         except NoStreamResponseError:
             raise BrokerRefused(
                 f"no stream of NATS holds the subject {topic}, so bad messages would be lost; "
@@ -205,6 +247,10 @@ class NatsSource:
     def _check(self) -> None:
         if self._client is None or not self._client.is_connected:
             raise BrokerLost("the connection broke")
+
+
+async def _acknowledge(messages: Sequence[Received]) -> None:
+    await asyncio.gather(*(message.handle.ack_sync(timeout=CONNECT_SECONDS) for message in messages))
 
 
 def _received(message: Msg) -> Received:

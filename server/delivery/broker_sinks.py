@@ -15,6 +15,7 @@ The libraries are the extra `connect`. They are imported when a subscription fir
 import asyncio
 import logging
 import re
+import ssl
 import threading
 import time
 import traceback
@@ -34,7 +35,7 @@ from kindcast.server.connectors.broker_url import SCHEMES, BrokerUrl, WrongUrl, 
 from kindcast.server.connectors.broker_url import Protocol as Name
 from kindcast.server.connectors.source import MISSING, BrokerLost, BrokerRefused
 from kindcast.server.delivery.message import EXPIRY_NOTICE
-from kindcast.server.delivery.webhook import Delivery, Outcome
+from kindcast.server.delivery.webhook import Delivery, Outcome, causes
 from kindcast.server.security.egress import (
     MAX_SINK_LENGTH,
     Resolver,
@@ -150,6 +151,17 @@ def _login(name: Name, credential: Mapping[str, Any]) -> tuple[str, str | None]:
     raise SinkRefused("sinkcredential must hold credentialtype PLAIN with identifier and secret")
 
 
+def _tls_words(error: BaseException) -> str | None:
+    """Returns what is wrong with the certificate or the TLS of a broker, as webhooks do; None if it is something else.
+    Other errors of the network are not told, because a subscriber could search a network by them."""
+    for cause in causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"the certificate of the broker is not trusted: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):
+            return f"the TLS handshake failed: {cause.reason or 'unknown reason'}"
+    return None
+
+
 class MessageRefused(BrokerRefused):
     """The broker cannot take this message. The text names only what the subscriber asked for, so it may be shown."""
 
@@ -208,8 +220,8 @@ class BrokerSender:
             detail = str(error)
         except BrokerRefused:
             detail = "the broker refuses the connection, the credentials or the message"
-        except BrokerLost:
-            detail = "no connection to the broker, or the connection broke"
+        except BrokerLost as error:
+            detail = _tls_words(error) or "no connection to the broker, or the connection broke"
         except Exception as error:
             # Error messages of the libraries contain URLs with passwords, so only the traceback is logged.
             places = "".join(traceback.format_tb(error.__traceback__))
@@ -317,7 +329,10 @@ class _MqttLink:
         if self._connection.lost.is_set():
             raise BrokerLost("the connection broke")
         qos, retain = int(settings.get("qos", 1)), bool(settings.get("retain", False))
-        await self._connection.publish(place, content, qos=qos, retain=retain)
+        try:
+            await self._connection.publish(place, content, qos=qos, retain=retain)
+        except BrokerRefused as error:
+            raise MessageRefused(f"the broker does not let this user send to {place}") from error
 
     async def close(self) -> None:
         await self._connection.close()
@@ -346,8 +361,11 @@ class _NatsLink:
             headers["Content-Type"] = content.content_type
         if is_too_large(self._client, content.body, headers):
             raise MessageRefused(f"{len(content.body):,} bytes and the headers are more than the broker allows")
+        publish = self._client.jetstream().publish(place, content.body, timeout=self._timeout, headers=headers)
         try:
-            await self._client.jetstream().publish(place, content.body, timeout=self._timeout, headers=headers)
+            await self._client.permitted(publish, place)
+        except BrokerRefused as error:
+            raise MessageRefused(f"the broker does not let this user send to {place}, or read its answer") from error
         except NoStreamResponseError as error:
             raise MessageRefused(f"there is no stream of JetStream for {place}") from error
         except APIError as error:  # for example because the stream is full

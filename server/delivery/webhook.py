@@ -14,7 +14,7 @@ import base64
 import logging
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from standardwebhooks import Webhook
 from kindcast.server.clock import CLOCK
 from kindcast.server.security.egress import Connections, Resolver, Sink, SinkRefused, check_sink
 
-__all__ = ["Delivery", "Outcome", "WebhookSender", "check_protocol"]
+__all__ = ["Delivery", "Outcome", "WebhookSender", "causes", "check_protocol"]
 
 log = logging.getLogger(__name__)
 
@@ -403,16 +403,24 @@ def _failure(detail: str) -> Outcome:
     return Outcome(kind="failed", at=CLOCK.now(), detail=detail)
 
 
-def _network_words(error: Exception) -> str:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields an error and those from which it was raised, each once: such a chain may be circular."""
+    seen: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None:
+    while cause is not None and cause not in seen:
+        seen.append(cause)
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _network_words(error: Exception) -> str:
+    for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"the certificate of the sink is not trusted: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
             return "the sink does not speak TLS: use http://, or the port that speaks it"
         if isinstance(cause, ssl.SSLError):
             return f"the TLS handshake failed: {cause.reason or 'unknown reason'}"
-        cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
         return "no connection to the sink"
     return "the sink closed the connection"

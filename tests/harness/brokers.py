@@ -136,8 +136,9 @@ def _running(broker: Broker) -> Iterator[Broker]:
 
 
 @contextmanager
-def running_mosquitto(folder: Path, secured: Secured | None = None) -> Iterator[Broker]:
-    """An MQTT broker that saves its sessions to disk every second. It always writes all: after each change is slow."""
+def running_mosquitto(folder: Path, secured: Secured | None = None, rights: str | None = None) -> Iterator[Broker]:
+    """An MQTT broker that saves its sessions to disk every second. It always writes all: after each change is slow.
+    `rights` are the lines of its file of access rights."""
     path = program("mosquitto", "mosquitto")
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -152,6 +153,10 @@ def running_mosquitto(folder: Path, secured: Secured | None = None) -> Iterator[
             capture_output=True,
         )
         access = f"password_file {users}\ncertfile {secured.certificate}\nkeyfile {secured.key}\n"
+    if rights is not None:
+        (folder / "rights").write_text(rights)
+        (folder / "rights").chmod(0o600)
+        access += f"acl_file {folder}/rights\n"
     (folder / "mosquitto.conf").write_text(
         f"listener {port} 127.0.0.1\n{access}persistence true\npersistence_location {folder}/\n"
         "autosave_interval 1\nmax_queued_messages 0\nmax_inflight_messages 0\n"
@@ -163,8 +168,8 @@ def running_mosquitto(folder: Path, secured: Secured | None = None) -> Iterator[
 
 
 @contextmanager
-def running_nats(folder: Path, secured: Secured | None = None) -> Iterator[Broker]:
-    """A NATS server with JetStream, on disk."""
+def running_nats(folder: Path, secured: Secured | None = None, settings: str | None = None) -> Iterator[Broker]:
+    """A NATS server with JetStream, on disk. `settings` are the lines of its file."""
     path = program("nats-server", "nats-server")
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -172,6 +177,9 @@ def running_nats(folder: Path, secured: Secured | None = None) -> Iterator[Broke
     if secured is not None:
         command += ["--tls", "--tlscert", str(secured.certificate), "--tlskey", str(secured.key)]
         command += ["--user", secured.user, "--pass", secured.password]
+    if settings is not None:
+        (folder / "nats.conf").write_text(settings)
+        command += ["-c", str(folder / "nats.conf")]
     with _running(Broker("nats" if secured is None else "tls", port, command, folder)) as broker:
         yield broker
 

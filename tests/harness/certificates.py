@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -16,11 +17,12 @@ from cryptography.hazmat.primitives.serialization import (
 
 __all__ = ["Authority"]
 
+LOCAL = (x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost"))
 LIFE = datetime.timedelta(days=1)
 
 
 class Authority:
-    """Signs certificates for 127.0.0.1 and localhost."""
+    """Signs certificates, by default for 127.0.0.1 and localhost."""
 
     def __init__(self, folder: Path) -> None:
         """Its own certificate is `file`."""
@@ -30,16 +32,15 @@ class Authority:
         self.file = folder / "authority.pem"
         self.file.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
 
-    def issue(self, folder: Path, *, passphrase: bytes | None = None) -> tuple[Path, Path]:
+    def issue(
+        self, folder: Path, *, passphrase: bytes | None = None, names: Sequence[x509.GeneralName] = LOCAL
+    ) -> tuple[Path, Path]:
         """The files of a certificate and its key, in place of those that are there."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a server of tests")])
-        names = x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-        )
-        made = self._builder(subject, key).add_extension(names, False).sign(self._key, hashes.SHA256())
+        made = self._builder(subject, key).add_extension(x509.SubjectAlternativeName(names), False)
         certificate, secret = folder / "server.pem", folder / "server.key"
-        certificate.write_bytes(made.public_bytes(Encoding.PEM))
+        certificate.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
         encryption = NoEncryption() if passphrase is None else BestAvailableEncryption(passphrase)
         secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
         return certificate, secret

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography import x509
 
 from kindcast import Client
 from kindcast.server.connectors.broker_url import parse_url
@@ -144,7 +145,8 @@ def test_source_and_sink_by_tls_and_password(tmp_path: Path, name: str, caplog: 
         def tried(url: str, credential: dict[str, str], **more: Any) -> Outcome:
             return send(name, url, sinkcredential=credential, allow_private=True, resolver=None, **more)
 
-        assert tried(sink, credential).kind == "failed", "the authority is not named"
+        told = "the certificate of the broker is not trusted: unable to get local issuer certificate"
+        assert tried(sink, credential, timeout=20.0).detail == told, "the authority is not named"
         patch.setenv("SSL_CERT_FILE", str(authority.file))
         reader = SinkReader(sink.replace("://", "://ann:hush%20hush@"), TOPIC)
         for url in (sink, sink.replace("127.0.0.1", "localhost")):
@@ -369,6 +371,54 @@ def test_message_that_the_broker_has_no_place_for_is_not_delivered(tmp_path: Pat
             assert says in str(outcome.detail)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("qos", [1, 2])
+def test_message_that_mosquitto_lets_nobody_send_is_not_delivered(tmp_path: Path, qos: int) -> None:
+    """The broker answers with a reason also with QoS 2, where a second answer follows."""
+    with running_mosquitto(tmp_path, rights="topic read #\ntopic write open\n") as broker:
+        settings = {"qos": qos}
+        assert send("MQTT", broker.url, place="open", settings=settings, allow_private=True).kind == "delivered"
+        outcome = send("MQTT", broker.url, place="closed", settings=settings, allow_private=True)
+        assert outcome.detail == "the broker does not let this user send to closed"
+
+
+RIGHTS = """
+authorization { users = [
+  {user: ann, password: hush, permissions: {publish: ["open", "$JS.API.>"], subscribe: ["_INBOX.>"]}}
+  {user: all, password: hush}
+  {user: bob, password: hush, permissions: {publish: [">"], subscribe: ["open"]}}
+] }
+"""
+
+
+@pytest.mark.slow
+def test_message_that_nats_does_not_let_a_user_send_is_not_delivered(tmp_path: Path) -> None:
+    """The attempt says so at once, although NATS does not answer the message itself."""
+    with running_nats(tmp_path, settings=RIGHTS) as broker:
+        SinkReader(broker.url.replace("://", "://all:hush@"), "open").close()
+        for user, place, says in (
+            ("ann", "open", ""),
+            ("ann", "closed", "the broker does not let this user send to closed, or read its answer"),
+            ("bob", "open", "the broker does not let this user send to open, or read its answer"),
+        ):
+            credential = {"credentialtype": "PLAIN", "identifier": user, "secret": "hush"}
+            outcome = send("NATS", broker.url, credential, place, allow_private=True, timeout=20.0)
+            assert outcome.detail == says
+
+
+@pytest.mark.slow
+def test_nats_that_requires_tls_of_a_plain_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server connects to an address, and the certificate is for the name in the URL."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue(tmp_path, names=[x509.DNSName("localhost")])
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    credential = {"credentialtype": "PLAIN", "identifier": "ann", "secret": "hush"}
+    with running_nats(tmp_path / "broker", Secured(certificate, key, "ann", "hush")) as broker:
+        SinkReader(broker.url.replace("://127.0.0.1", "://ann:hush@localhost"), TOPIC).close()
+        sink = broker.url.replace("tls://127.0.0.1", "nats://localhost")
+        assert send("NATS", sink, credential, allow_private=True, timeout=20.0).kind == "delivered"
+
+
 async def make_stream_of_short_messages(nats: Broker, subject: str) -> None:
     client = await connect(parse_url(nats.url))
     await client.jetstream().add_stream(name=subject, subjects=[subject], max_msg_size=100)
@@ -381,6 +431,7 @@ def send(
     sinkcredential: dict[str, str] | None = None,
     place: str = TOPIC,
     body: bytes = b'{"specversion":"1.0","id":"1","source":"s","type":"t"}',
+    settings: dict[str, Any] | None = None,
     **more: Any,
 ) -> Outcome:
     async def attempt() -> Outcome:
@@ -395,7 +446,7 @@ def send(
             secret="",
             message_id=secrets.token_hex(4),
             body=body,
-            protocolsettings={BROKER_PROTOCOLS[name].place: place},
+            protocolsettings={BROKER_PROTOCOLS[name].place: place, **(settings or {})},
             sinkcredential=sinkcredential or {},
         )
         try:

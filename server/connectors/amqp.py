@@ -17,6 +17,7 @@ from aiormq.exceptions import (
     AuthenticationError,
     ChannelAccessRefused,
     ChannelNotFoundEntity,
+    ChannelPreconditionFailed,
     InvalidFrameError,
     ProbableAuthenticationError,
 )
@@ -50,6 +51,9 @@ HEARTBEAT_SECONDS = 20
 AWAY = (AMQPError, aiormq.exceptions.AMQPException, OSError, TimeoutError, RuntimeError, StopAsyncIteration)
 """aio-pika raises RuntimeError for a closed connection or channel, and aiormq StopAsyncIteration for a connection that
 breaks while it is made."""
+
+_FORBIDDEN = (ChannelAccessRefused, ChannelPreconditionFailed)
+"""A permission is missing, or the queue has other properties."""
 
 
 @asynccontextmanager
@@ -137,7 +141,7 @@ class AmqpSource:
                     await queue.consume(partial(self._take, topic.filter))
             except ChannelNotFoundEntity:
                 raise BrokerRefused(f"there is no queue {topic.filter}; create one, or use --create") from None
-            except (ChannelAccessRefused, aiormq.exceptions.ChannelPreconditionFailed) as error:
+            except _FORBIDDEN as error:
                 raise BrokerRefused(f"the broker refuses: {error}") from error
         return True
 
@@ -180,6 +184,8 @@ class AmqpSource:
                 raise BrokerRefused(
                     f"the broker accepts no message for the queue {topic}: does the queue exist?"
                 ) from error
+            except _FORBIDDEN as error:
+                raise BrokerRefused(f"a bad message cannot be put aside: the broker refuses: {error}") from error
 
     async def close(self) -> None:
         if self._connection is not None:

@@ -79,6 +79,9 @@ class BrokerUrl:
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
 
+_ENCODE = "write such characters in a user or password as %2F for /, %40 for @, %3F for ?, %23 for # and %25 for %"
+
+
 def parse_url(url: str) -> BrokerUrl:
     """Parses a URL. Raises `WrongUrl`.
 
@@ -90,13 +93,15 @@ def parse_url(url: str) -> BrokerUrl:
     if not mark or known is None:
         raise WrongUrl(f"the URL of a broker must begin with {', '.join(f'{each}://' for each in SCHEMES)}")
     netloc, slash, path = rest.partition("/")
+    if "@" in path:  # else a part of the password would be taken for the path, and shown
+        raise WrongUrl(f"the path of a broker's URL must not contain @: {_ENCODE}")
     credentials, at, places = netloc.rpartition("@")
     user, colon, password = credentials.partition(":")
     hosts = tuple(_place(place, known) for place in places.split(","))
     if len(hosts) > 1 and known.protocol != "KAFKA":
         raise WrongUrl(f"a URL of {known.protocol} must name exactly one host")
     if "?" in rest or "#" in rest:
-        raise WrongUrl("the URL of a broker must not have a query or a fragment")
+        raise WrongUrl(f"the URL of a broker must not have a query or a fragment: {_ENCODE}")
     if known.protocol == "REDIS" and not re.fullmatch(r"[0-9]{0,4}", path):
         raise WrongUrl("the path of a Redis URL must be the number of a database")
     return BrokerUrl(
@@ -113,7 +118,7 @@ def _place(place: str, known: Scheme) -> tuple[str, int]:
         parts = urlsplit(f"//{place}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise WrongUrl("the host or the port of the broker's URL cannot be read") from None
+        raise WrongUrl(f"the host or the port of the broker's URL cannot be read: {_ENCODE}") from None
     if not host or parts.path:
         raise WrongUrl("the broker's URL names no host")
     return host, known.port if port is None else port

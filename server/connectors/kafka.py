@@ -5,6 +5,7 @@ The library is blocking and reconnects by itself. Its calls run in a worker thre
 """
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -54,6 +55,8 @@ def client_settings(url: BrokerUrl) -> dict[str, str | int | float | bool]:
         "log_level": 0,
         "security.protocol": ("SASL_" if url.user is not None else "") + ("SSL" if url.tls else "PLAINTEXT"),
     }
+    if authorities := os.environ.get("SSL_CERT_FILE"):  # librdkafka reads it only where the system has none
+        settings["ssl.ca.location"] = authorities
     if url.user is not None:
         settings |= {
             "sasl.mechanism": "PLAIN",
@@ -78,15 +81,17 @@ class KafkaSource:
         self._url, self._topics, self._group = url, topics, group
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
+        self._problem: KafkaError | None = None
 
     async def open(self) -> bool:
-        settings = client_settings(self._url) | {
+        settings: dict[str, Any] = client_settings(self._url) | {
             "group.id": self._group,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
             "session.timeout.ms": SESSION_MILLISECONDS,
             "queued.max.messages.kbytes": QUEUED_KILOBYTES,
+            "error_cb": self._note,
         }
         self._consumer = Consumer(settings)
         try:
@@ -96,8 +101,14 @@ class KafkaSource:
         try:  # the library reports a cluster that cannot be reached only later, and not to this thread
             await asyncio.to_thread(self._consumer.list_topics, timeout=CALL_SECONDS)
         except KafkaException as error:
-            raise trouble(error.args[0]) from error
+            await asyncio.to_thread(self._consumer.poll, 0)  # calls `_note`
+            raise trouble(self._problem or error.args[0]) from error
         return True
+
+    def _note(self, error: KafkaError) -> None:
+        """Stores why a broker cannot be reached. The calls only say that it cannot."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._problem = error
 
     async def read(self, limit: int, seconds: float) -> list[Received]:
         assert self._consumer is not None

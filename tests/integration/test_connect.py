@@ -4,10 +4,13 @@ import asyncio
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -228,6 +231,18 @@ def test_connect_mqtt_another_connector_with_the_same_group(tmp_path: Path) -> N
     assert "another connector reads with the group ours" in " ".join(connector.said().split())
 
 
+def test_connect_mqtt_without_tls_at_a_port_with_tls(server: ServerProcess, tmp_path: Path) -> None:
+    """mosquitto closes the connection without a reason."""
+    certificate, key = Authority(tmp_path).issue(tmp_path)
+    with running_mosquitto(tmp_path / "broker", Secured(certificate, key, "ann", "hush")) as broker:
+        url = broker.url.replace("mqtts://", "mqtt://ann:hush@")
+        connector = ConnectorProcess(tmp_path, url, server.url, "--topic", "a", "--wait", "1")
+        connector.start()
+        assert connector.wait() == 1
+    assert "does this port need TLS (mqtts://)" in " ".join(connector.said().split())
+    assert "hush" not in connector.said()
+
+
 def test_connect_damaged_state_is_named(mosquitto: Broker, tmp_path: Path) -> None:
     """A sentence with the file in place of a traceback."""
     options = ("--topic", "damaged", "--group", "damaged", "--wait", "0.1")
@@ -334,6 +349,58 @@ def test_connect_nats_group_with_another_subject_is_refused(
     assert "reads taken.* of the stream taken-0" in said[1]
     assert "choose another --group" in said[1]
     assert "choose another --group" in said[2]
+
+
+def test_connect_nats_certificate_that_is_not_trusted(server: ServerProcess, tmp_path: Path) -> None:
+    """The command says so. The library would wait without end for the closing of such a connection."""
+    certificate, key = Authority(tmp_path).issue(tmp_path)
+    with running_nats(tmp_path / "broker", Secured(certificate, key, "ann", "hush")) as broker:
+        url = broker.url.replace("://", "://ann:hush@")
+        connector = ConnectorProcess(tmp_path, url, server.url, "--topic", "a", "--wait", "1")
+        connector.start()
+        assert connector.wait() == 1
+    assert "certificate verify failed" in " ".join(connector.said().split())
+    assert "hush" not in connector.said()
+
+
+NATS_RIGHTS = """
+authorization { users = [
+  {user: all, password: hush}
+  {user: none, password: hush, permissions: {publish: ["other"], subscribe: ["_INBOX.>"]}}
+  {user: blind, password: hush, permissions: {
+    publish: {allow: ["$JS.API.STREAM.NAMES", "$JS.API.CONSUMER.>"], deny: ["$JS.API.CONSUMER.MSG.>"]}}}
+  {user: sure, password: hush, permissions: {
+    publish: ["$JS.API.STREAM.NAMES", "$JS.API.CONSUMER.>"], subscribe: ["_INBOX.>"]}}
+  {user: most, password: hush, permissions: {
+    publish: ["$JS.API.STREAM.NAMES", "$JS.API.CONSUMER.>", "$JS.ACK.>"], subscribe: ["_INBOX.>"]}}
+] }
+"""
+
+
+def test_connect_nats_missing_permissions_are_named(server: ServerProcess, tmp_path: Path) -> None:
+    """NATS does not answer such requests. The command names the permission and ends, and the user with the permissions
+    in the documentation reads."""
+    with running_nats(tmp_path / "broker", settings=NATS_RIGHTS) as broker:
+        broker.url = broker.url.replace("://", "://all:hush@")
+
+        def ran(user: str, *options: str) -> tuple[int, str]:
+            url = broker.url.replace("://all:", f"://{user}:")
+            more = ("--topic", "offers", "--source", "nats-rights", "--group", "g", "--wait", "1", *options)
+            connector = ConnectorProcess(tmp_path / user, url, server.url, *more)
+            connector.start()
+            return connector.wait(), " ".join(connector.said().split())
+
+        assert ran("all", "--create")[0] == 0
+        for number, user, status, says in (
+            (1, "none", 1, "NATS refuses: permissions violation for publish to"),
+            (2, "blind", 1, "$js.api.consumer.msg.next."),
+            (3, "sure", 1, "$js.ack."),
+            (4, "most", 0, "reading offers"),
+        ):
+            nats_publish(broker, ("offers", b'{"n": %d}' % number, None))
+            ended, said = ran(user)
+            assert (ended, says in said) == (status, True), said
+    assert [event["data"]["n"] for event in stored(server, "nats-rights")] == [1, 2, 3, 4]
 
 
 def test_connect_redis_every_form_becomes_an_event_once(server: ServerProcess, redis: Broker, tmp_path: Path) -> None:
@@ -557,6 +624,22 @@ def test_connect_amqp_without_the_queue_for_bad_messages(
     assert left.totals()["read"] == 2
 
 
+def test_connect_amqp_queue_for_bad_messages_that_is_refused(
+    server: ServerProcess, rabbitmq: Broker, tmp_path: Path
+) -> None:
+    """RabbitMQ keeps names that begin with `amq.` to itself. The command says so and ends, and does not read the bad
+    message again and again."""
+    options = ("--topic", "refused", "--create", "--wait", "1")
+    connector = ConnectorProcess(tmp_path, rabbitmq.url, server.url, *options, "--dead-letters", "amq.bad")
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    amqp_publish(rabbitmq, "refused", (Content(b"["), "1"))
+    connector.start()
+    assert connector.wait() == 1
+    said = " ".join(connector.said().split())
+    assert "a bad message cannot be put aside: the broker refuses: ACCESS_REFUSED" in said
+
+
 def test_connect_amqp_headers_with_types(server: ServerProcess, rabbitmq: Broker, tmp_path: Path) -> None:
     """A Boolean and a time of AMQP are written as CloudEvents writes them."""
     options = ("--topic", "typed", "--create", "--wait", "1")
@@ -699,6 +782,39 @@ def test_connect_kafka_large_bad_record_is_put_aside(
         assert connector.stop() == 0
     with running_connector(tmp_path / "b", kafka.url, server.url, "--topic", "large-bad") as aside:
         eventually(lambda: aside.totals().get("bad") == 1, aside.said())
+
+
+def test_connect_kafka_trusts_the_authorities_of_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the other protocols do. Without the variable the command says why it does not connect. What listens here is no
+    Kafka: it ends each connection after the handshake."""
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue(tmp_path))
+    trusted = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+                    if secured.recv(1):
+                        trusted.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=[listener], daemon=True)
+        thread.start()
+        url = f"kafkas://localhost:{listener.getsockname()[1]}"
+        connector = ConnectorProcess(tmp_path, url, "http://127.0.0.1:1", "--topic", "a", "--wait", "1")
+        connector.start()
+        assert connector.wait() == 1
+        assert "certificate verify failed" in " ".join(connector.said().split())
+        assert not trusted.is_set()
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        connector.start()
+        assert trusted.wait(PATIENCE_SECONDS)
+        assert connector.wait() == 1
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 def test_connect_without_the_libraries_names_the_extra(tmp_path: Path) -> None:

@@ -102,6 +102,15 @@ def test_url_hides_its_password() -> None:
     assert parse_url("kafka://a,b:1,[::1]:2").hosts == (("a", 9092), ("b", 1), ("::1", 2))
 
 
+@pytest.mark.parametrize(
+    "url", ["mqtt://ann:12/34@host", "nats://s3c/ret@host", "amqp://ann:p#w@host", "redis://:1/2@h"]
+)
+def test_url_with_a_password_that_is_not_encoded_says_how(url: str) -> None:
+    """The rest of the password is not taken for a path, which would be shown."""
+    with pytest.raises(broker_url.WrongUrl, match="%2F for /"):
+        parse_url(url)
+
+
 def test_topic_names_levels() -> None:
     """Where the filter holds."""
     topic = parse_topic("home/{room}/#", "MQTT")

@@ -55,7 +55,8 @@ def client_settings(url: BrokerUrl) -> dict[str, str | int | float | bool]:
         "log_level": 0,
         "security.protocol": ("SASL_" if url.user is not None else "") + ("SSL" if url.tls else "PLAINTEXT"),
     }
-    if authorities := os.environ.get("SSL_CERT_FILE"):  # librdkafka reads it only where the system has none
+    authorities = os.environ.get("SSL_CERT_FILE", "")  # librdkafka reads it only where the system has none
+    if url.tls and os.path.isfile(authorities):  # a file that is missing is ignored, as by the other protocols
         settings["ssl.ca.location"] = authorities
     if url.user is not None:
         settings |= {
@@ -93,7 +94,10 @@ class KafkaSource:
             "queued.max.messages.kbytes": QUEUED_KILOBYTES,
             "error_cb": self._note,
         }
-        self._consumer = Consumer(settings)
+        try:
+            self._consumer = Consumer(settings)
+        except KafkaException as error:  # for example because a file of certificates cannot be read
+            raise BrokerRefused(f"the client of Kafka cannot start: {error.args[0].str()}") from error
         try:
             self._consumer.subscribe([topic.filter for topic in self._topics])
         except KafkaException as error:

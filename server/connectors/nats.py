@@ -2,6 +2,7 @@
 acknowledgements."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,15 @@ from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
 
 __all__ = ["NatsClient", "NatsSource", "connect", "is_too_large"]
+
+
+def _matters(record: logging.LogRecord) -> bool:
+    """Whether a line of asyncio's log is not the one that it writes at the end of each connection with TLS, because of
+    how the library opens it."""
+    return "eof_received() has no effect" not in str(record.msg)
+
+
+logging.getLogger("asyncio").addFilter(_matters)
 
 CONNECT_SECONDS = 10.0
 CONNECT_PAUSE_SECONDS = 0

@@ -813,6 +813,11 @@ def test_connect_kafka_trusts_the_authorities_of_the_variable(tmp_path: Path, mo
         connector.start()
         assert trusted.wait(PATIENCE_SECONDS)
         assert connector.wait() == 1
+        authority.file.write_text("no certificate")
+        connector.start()
+        assert connector.wait() == 1
+        assert "the client of Kafka cannot start: " in " ".join(connector.said().split())
+        assert "Traceback" not in connector.said()
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
 

@@ -160,6 +160,7 @@ def test_source_and_sink_by_tls_and_password(tmp_path: Path, name: str, caplog: 
         if name != "NATS":  # whose servers say in plain text that they want TLS
             assert tried(plain, credential).kind == "failed"
     assert "hush" not in caplog.text
+    assert "eof_received" not in caplog.text
 
 
 @pytest.mark.slow

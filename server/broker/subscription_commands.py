@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import structs
@@ -45,6 +46,7 @@ from kindcast.server.errors import (
     UnknownSubscription,
 )
 from kindcast.server.operators.registry import Registry, operators_of
+from kindcast.server.security.egress import SinkRefused
 from kindcast.server.security.keys import Claim, check_ticket
 from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.permissions import EVERYBODY, Roles, RolesOf, check_visible, hidden_in
@@ -322,12 +324,13 @@ def update(
     If the sink, its settings or its credential change, failures are forgotten, and a disabled webhook is tried again. A
     `secret` among the values is used only if the subscription has none and gets a sink; an existing secret stays.
 
-    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, and `SubscriptionGone` if it has
-    expired.
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SinkMissing`, `SinkRefused`, and `SubscriptionGone`
+    if it has expired.
     """
     row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
     values = dict(values)
+    _check_secrets(row, values)
     of_sinks = ("protocol", "protocolsettings", "sinkcredential", "throttling")
     if values.get("sink", row.sink) is None and any(values.get(name) for name in of_sinks):
         raise SinkMissing
@@ -345,6 +348,25 @@ def update(
         subscriptions.change(group.connection, live.number, **values)
         group.touched.add(live.number)
     return _row(group, id)
+
+
+def _check_secrets(row: Row[Any], values: Mapping[str, Any]) -> None:
+    """A credential and headers were given for one server. Nobody may send them to another one by changing the sink.
+    Raises `SinkRefused`."""
+    sink = values.get("sink")
+    if sink is None or row.sink is None or _server(sink) == _server(row.sink):
+        return
+    secret = {"sinkcredential": row.sinkcredential, "protocolsettings": (row.protocolsettings or {}).get("headers")}
+    if kept := [name for name, value in secret.items() if value and name not in values]:
+        raise SinkRefused(
+            f"the new sink is at another server: give {' and '.join(kept)} too, or null. What was given for the "
+            "present server is not sent to another one"
+        )
+
+
+def _server(sink: str) -> tuple[str, str | None, int | None]:
+    url = urlsplit(sink)
+    return url.scheme, url.hostname, url.port
 
 
 def delete(group: Group, id: str, ticket: Claim | str | None, sweeper: Sweeper, tags: Tags = None) -> Row[Any]:

@@ -113,6 +113,24 @@ def test_subscribe_with_a_sink_answers_a_secret_and_hides_it_later(tmp_path: Pat
         assert (seen["protocol"], seen["protocolsettings"]["headers"]) == ("HTTP", {"X-Key": "(hidden)"})
 
 
+def test_secrets_of_a_sink_are_not_sent_to_another_server(tmp_path: Path) -> None:
+    """Whoever changes the sink to another server gives credential and headers again, or none."""
+    token = {"credentialtype": "ACCESSTOKEN", "accesstoken": "hush-1"}
+    headers = {"headers": {"X-Key": "hush-2"}}
+    with running_application(tmp_path, allow_private_sinks=True) as client:
+        here = {"sink": "http://127.0.0.1:9/hook", "sinkcredential": token, "protocolsettings": headers}
+        created = subscribe(client, "n = 1", **here)
+        url, ticket = f"/v1/subscriptions/{created['id']}", {"Kindcast-Ticket": created["ticket"]}
+        there = {"sink": "http://127.0.0.1:10/hook"}
+        for more in ({}, {"sinkcredential": None}, {"protocolsettings": None}):
+            answer = client.patch(url, json={**there, **more}, headers=ticket)
+            assert (answer.status_code, problem_code(answer)) == (422, "sink-refused")
+            assert "another server" in answer.json()["detail"]
+        assert client.patch(url, json={"sink": "http://127.0.0.1:9/other"}, headers=ticket).status_code == 200
+        given = {**there, "sinkcredential": token, "protocolsettings": None}
+        assert client.patch(url, json=given, headers=ticket).json()["sink"] == there["sink"]
+
+
 SINK = {"expression": "", "sink": "https://example.org/hook"}
 
 

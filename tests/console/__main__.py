@@ -7,7 +7,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from kindcast.server import history
+from kindcast.server import metrics
 from tests.console.journeys import JOURNEYS, pictures_in
 from tests.harness.browser import Browser, running_browser
 from tests.harness.server_thread import running_app
@@ -30,7 +30,7 @@ DOCS = {
 def main(folder: Path, *, for_docs: bool = False) -> None:
     """Runs all journeys in each form, and writes the pictures of each stop."""
     folder.mkdir(parents=True, exist_ok=True)
-    history.STEP_SECONDS = 0.5  # type: ignore[misc]  # so that Health has something to draw within a minute
+    metrics.STEP_SECONDS = 0.5  # so that Health has something to draw within a minute
     for scheme, width, height in FORMS[:1] if for_docs else FORMS:
         with tempfile.TemporaryDirectory() as temporary:
             data = Path(temporary) / "data"

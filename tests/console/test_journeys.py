@@ -7,6 +7,7 @@ Without a Chromium and its driver these tests skip, and say what to install.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from tests.console.__main__ import DOCS
 from tests.console.journeys import JOURNEYS, first_visit
 from tests.harness.browser import Browser, running_browser
 from tests.harness.server_thread import running_app
@@ -37,7 +39,9 @@ WIDTHS = """
         const there = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
         return there && !each.contains(there) && !there.contains(each) && !there.closest("#said");
     });
-    return [...wide, ...covered].map((each) => each.outerHTML.slice(0, 200))
+    const cut = [...document.querySelectorAll("td")].filter((each) => innerWidth <= 640  // rows are blocks there
+        && each.checkVisibility() && each.scrollWidth > each.clientWidth + 1);
+    return [...wide, ...covered, ...cut].map((each) => each.outerHTML.slice(0, 200))
         .concat(page.scrollWidth > page.clientWidth ? ["the page scrolls sideways"] : []);
 """
 
@@ -139,6 +143,14 @@ def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -
         browser.wait("document.body.dataset.loaded")
         refused = [each["message"] for each in browser.log("browser") if "frame-ancestors" in each["message"]]
         assert refused
+
+
+def test_pictures_of_the_docs_have_their_stops() -> None:
+    """`python -m tests.console` can start, and makes all pictures of the console in the docs."""
+    stops = re.findall(r'\bshot\("([^"]+)"\)', (REPOSITORY / "tests/console/journeys.py").read_text("utf-8"))
+    kept = {path.stem for path in (REPOSITORY / "docs/pictures").glob("console-*.webp")}
+    assert DOCS.keys() <= set(stops)
+    assert {f"console-{name}" for name in DOCS.values()} == kept
 
 
 def axe_faults(browser: Browser) -> Iterator[str]:

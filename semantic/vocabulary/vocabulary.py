@@ -663,8 +663,10 @@ class Vocabulary:
 
     @cached_property
     def roots(self) -> tuple[ConceptId, ...]:
-        """The concepts without parents. Computed once, by a walk over all concepts."""
-        return tuple(ConceptId(each) for each in range(len(self)) if not self.parents(ConceptId(each)))
+        """The concepts without parents: first those with children, because some ontologies have hundreds of roots that
+        are obsolete and alone. Computed once, by a walk over all concepts."""
+        found = [ConceptId(each) for each in range(len(self)) if not self.parents(ConceptId(each))]
+        return tuple(sorted(found, key=lambda each: not self.children(each)))
 
     def ancestors(self, concept: ConceptId) -> tuple[ConceptId, ...]:
         """Returns all concepts above `concept`, without `concept`."""

@@ -40,6 +40,9 @@ async def search(
     broker: AppBroker,
     q: Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="Part of a label, in any language.")],
     lang: Annotated[str | None, Query(max_length=35, description="Only labels of this language.")] = None,
+    labels: Annotated[
+        str | None, Query(max_length=35, description="The language of `label`; otherwise that of `lang`, or English.")
+    ] = None,
     limit: Limit = 20,
 ) -> Response:
     """Searches concepts with `q` in a label, best match first. If there is none, returns the most similar ones.
@@ -50,7 +53,7 @@ async def search(
         found = []
         for hit in vocabulary.search(q, lang=lang, limit=limit):
             concept = vocabulary.concept(hit["iri"])
-            label = hit["label"] if concept is None else vocabulary.label(concept, lang or "en")
+            label = hit["label"] if concept is None else vocabulary.label(concept, labels or lang or "en")
             found.append({"iri": hit["iri"], "label": label, "matched": hit["label"], "lang": hit["lang"]})
         return found
 
@@ -107,7 +110,7 @@ async def parents(
 
 @router.get("/roots", summary="The roots of the hierarchy")
 async def roots(broker: AppBroker, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None) -> Response:
-    """Lists the concepts without a broader concept."""
+    """Lists the concepts without a broader concept. Those with narrower concepts come first."""
     vocabulary, start = broker.vocabulary, parse_page_cursor(cursor)
 
     def look() -> dict[str, Any]:

@@ -30,6 +30,7 @@ from kindcast.server.api.requests import (
     AppCaller,
     AppEventReader,
     AppSettings,
+    Language,
     answer,
     check_encoding,
     moment,
@@ -322,6 +323,7 @@ async def trace(
     subscription: Annotated[
         str | None, Query(max_length=100, description="Also explain the result for this subscription.")
     ] = None,
+    lang: Language = "en",
 ) -> Response:
     """Returns when the event was accepted, which subscriptions it matched, what operators have not decided or could not
     decide, and every delivery attempt. With `subscription`, explains why it did or did not match, with the present
@@ -354,7 +356,7 @@ async def trace(
         body = event.body if view is None else view.explainable(event.body)
         if view is not None:
             recorded = replace(recorded, candidate=None)  # operators see the whole event
-        why = partial(_why, broker, reader, event, body, recorded)
+        why = partial(_why, broker, reader, event, body, recorded, lang)
         until = asyncio.get_running_loop().time() + settings.max_match_seconds
         content["explanation"] = await explained(late_matching.late_matchers, why, until)
     return answer(content)
@@ -454,12 +456,14 @@ def _recorded(connection: Connection, event: Row[Any], asked: Row[Any], shards: 
     return _Recorded(asked, got, candidate, read)
 
 
-def _why(broker: AppBroker, reader: EventReader, event: Row[Any], body: str, recorded: _Recorded) -> dict[str, Any]:
+def _why(
+    broker: AppBroker, reader: EventReader, event: Row[Any], body: str, recorded: _Recorded, language: str
+) -> dict[str, Any]:
     vocabulary, asked, got = broker.vocabulary, recorded.subscription, recorded.got
     published = arrived(reader.from_object(decode(body.encode())).event, event.accepted_at)
     operators = broker.state.operators.known
     compiled = restore_expression(asked.tree, vocabulary, operators)
-    said = explain(vocabulary, compiled, published, operators=operators.values())
+    said = explain(vocabulary, compiled, published, language=language, operators=operators.values())
     circumstances = [] if got else _not_decided(recorded)
     if asked.created_sequence >= event.sequence and not got and not circumstances:
         circumstances.append("the subscription was made after the event was accepted")

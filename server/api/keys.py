@@ -287,6 +287,7 @@ async def read_audit(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     who: Annotated[str | None, Query(max_length=300, description="Only requests of this caller: `key ID`.")] = None,
     since: Annotated[Moment | None, Query(description="Only entries since this time; RFC 3339.")] = None,
+    newest_first: Annotated[bool, Query(description="Newest entries first; otherwise oldest first.")] = False,
 ) -> Response:
     """Lists who changed what, from where and with which outcome, and which requests were refused, oldest first.
     Publishing is not listed but counted: see `/v1/usage`. The numbers of entries are cursors. For callers of one tenant
@@ -294,7 +295,9 @@ async def read_audit(
     seconds = max(_begin(access, caller), 0.0 if since is None else _seconds(since))
 
     def read() -> list[dict[str, Any]]:
-        return access.store.audited(tenant=_only(caller), after=after, limit=limit, who=who, since=seconds)
+        return access.store.audited(
+            tenant=_only(caller), after=after, limit=limit, who=who, since=seconds, newest_first=newest_first
+        )
 
     try:
         rows = await anyio.to_thread.run_sync(read)

@@ -452,11 +452,18 @@ class SystemStore:
         self.run(lambda connection: connection.execute(insert(audit), rows))
 
     def audited(
-        self, *, tenant: str | None, after: int, limit: int, who: str | None = None, since: float = 0.0
+        self,
+        *,
+        tenant: str | None,
+        after: int,
+        limit: int,
+        who: str | None = None,
+        since: float = 0.0,
+        newest_first: bool = False,
     ) -> list[dict[str, Any]]:
-        """Returns entries of the audit log in order. `tenant=None` stands for all tenants. To one tenant, numbers tell
-        nothing about the entries of others: `after` and the numbers of the entries are hidden ones. Raises LookupError
-        if `after` is no number of this list."""
+        """Returns entries of the audit log, from its begin or, with `newest_first`, from its end if `after` is 0.
+        `tenant=None` stands for all tenants. To one tenant, numbers tell nothing about the entries of others: `after`
+        and the numbers of the entries are hidden ones. Raises LookupError if `after` is no number of this list."""
 
         def read(connection: Connection) -> list[dict[str, Any]]:
             hidden = None if tenant is None else _HiddenNumbers(_secret(connection, AUDIT_NUMBERS), tenant)
@@ -465,12 +472,15 @@ class SystemStore:
                 begin = hidden.revealed(after)
                 if begin > (connection.execute(select(func.max(audit.c.number))).scalar() or begin):
                     raise LookupError(after)
-            query = select(audit).where(audit.c.number > begin, audit.c.at >= since)
+            query = select(audit).where(audit.c.at >= since)
+            if begin:
+                query = query.where(audit.c.number < begin if newest_first else audit.c.number > begin)
             if tenant is not None:
                 query = query.where(audit.c.tenant == tenant)
             if who is not None:
                 query = query.where(audit.c.who == who)
-            rows = [dict(row._mapping) for row in connection.execute(query.order_by(audit.c.number).limit(limit))]
+            order = audit.c.number.desc() if newest_first else audit.c.number
+            rows = [dict(row._mapping) for row in connection.execute(query.order_by(order).limit(limit))]
             return rows if hidden is None else [row | {"number": hidden.hidden(row["number"])} for row in rows]
 
         return self.run(read)

@@ -106,6 +106,27 @@ def test_roots_parents_and_around_agree_with_the_hierarchy(client: httpx.Client)
     assert {tuple(edge) for edge in around["edges"]} == expected
 
 
+def test_search_and_explanations_are_in_the_language_of_the_interface(client: httpx.Client) -> None:
+    """Also where the word that was found, or published, is of another language."""
+    found = client.get("/v1/concepts", params={"q": "hard disk", "labels": "de"}).json()["concepts"][0]
+    assert (found["label"], found["matched"], found["lang"]) == ("Festplatte", "Hard disk", "en")
+    subscription = client.get("/v1/subscriptions").json()["subscriptions"][0]["id"]
+    asked = {"subscription": subscription, "lang": "de"}
+    told = client.get("/v1/events/1/trace", params=asked).json()["explanation"]
+    path = told["clauses"][0]["predicates"][0]["values"][0]["path"]
+    assert path[:2] == ["Desktop-PC", "Personalcomputer"]
+
+
+def test_roots_with_something_beneath_them_come_first(tmp_path: Path) -> None:
+    """The first page of roots is not full of those that are alone."""
+    alone = "".join(f"<urn:r:{each}> a <http://www.w3.org/2002/07/owl#Class> .\n" for each in range(5))
+    with running_application(tmp_path) as client:
+        document = f"{alone}<urn:r:low> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <urn:r:top> .\n"
+        client.put("/v1/ontologies/roots?format=ttl", content=document).raise_for_status()
+        told = client.get("/v1/concepts/roots?limit=2").json()
+    assert (told["concepts"][0]["iri"], told["count"]) == ("urn:r:top", 6)
+
+
 def test_usage_counts_what_is_beneath_and_nothing_else(client: httpx.Client) -> None:
     """Subscriptions and events of narrower kinds count for a concept; those of others do not."""
     device = client.get("/v1/concepts/usage?term=Device").json()

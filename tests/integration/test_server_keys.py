@@ -352,6 +352,15 @@ def test_audit_log_names_the_key_that_was_sent_for_another_tenant(keyed: Keyed) 
     told = [each["action"] for each in entries["ours"] if (each["who"], each["outcome"]) == (f"key {made['id']}", 403)]
     assert told == ["GET /v1/subscriptions", "GET /v1/session", "POST /v1/session"]
     assert "other-tenant" not in str(entries["theirs"])
+    for headers in (keyed.admin, logs["ours"]):  # page by page from the newest, also with hidden numbers
+        oldest = client.get("/v1/audit?limit=1000", headers=headers).json()["entries"]
+        newest, after = [], "0"
+        while page := client.get(f"/v1/audit?limit=2&newest_first=true&after={after}", headers=headers).json():
+            newest += page["entries"]
+            if not page["entries"]:
+                break
+            after = page["cursor"]
+        assert newest == oldest[::-1]
     every = client.get("/v1/audit?limit=1000&who=nobody%20known", headers=keyed.admin).json()["entries"]
     assert [(each["action"], each["outcome"]) for each in every][-1] == ("GET /v1/session", 401)
 

@@ -102,11 +102,11 @@ async function audit(parameters) {
   const found = h("div", {});
   let entries = [], after = null, full = true;
   async function more() {
-    const told = await get("audit?" + query({ limit: 1000, since, who, after }));
+    const told = await get("audit?" + query({ limit: 1000, newest_first: true, since, who, after }));
     entries = [...entries, ...told.entries];
     after = told.cursor;
     full = told.entries.length === 1000;
-    fill(found, entries.length ? table([t("when"), t("Who"), t("Tenant"), t("Request"), { text: t("status"), number: true }, t("Address"), t("detail")], entries.slice().reverse().map((each) => [
+    fill(found, entries.length ? table([t("when"), t("Who"), t("Tenant"), t("Request"), { text: t("status"), number: true }, t("Address"), t("detail")], entries.map((each) => [
       when(each.at), h("code", {}, each.who), each.tenant, h("code", {}, each.action), tag(String(each.outcome), each.outcome < 400 ? "good" : "bad"), each.address, each.detail]))
       : empty(state.session.needs_key ? t("Nothing was changed or refused in this time.") : t("Changes are logged by key, and this server has no keys yet. Make the first one on the page Keys.")),
     full && button(t("More"), more));

@@ -51,7 +51,7 @@ function signIn() {
   return [h("h1", {}, t("Sign in")), h("div", { class: "narrow" }, card(form), h("p", { class: "quiet" }, t("You have no key? An administrator makes one on the page Access, or with this command in the data folder:")), h("pre", {}, "kindcast key create --role subscriber --data DIR"))];
 }
 
-let showing = 0;
+let showing = 0, writer = null;  // `writer` has begun the draft
 export async function show() {
   const [path, parameters] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = (path || "start").split("/");
@@ -75,6 +75,8 @@ export async function show() {
       document.body.dataset.page = "sign-in";
       return;
     }
+    if (writer !== null && writer !== state.session.who) state.draft = "";  // somebody else has signed in here
+    writer = state.session.who;
     if (!opens(page)) { fill(main, h("h1", {}, NAMES()[page]), note("warn", t("Your key has the role {0}, which may not see this page.", state.session.role))); return; }
     const module = await PAGES[page][1]();
     if (mine !== showing) return;

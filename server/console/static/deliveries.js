@@ -1,5 +1,5 @@
 // Deliveries: every subscription's state, its attempts, dead letters, and what can be done about it.
-import { button, call, card, empty, every, field, figure, fill, get, h, how, link, list, may, note, number, query, renew, say, select, state, status, t, table, tag, testButton, tickets, when, withTicket } from "./dom.js";
+import { button, call, card, dataOf, empty, every, field, figure, fill, get, h, how, link, list, may, nameOf, note, number, outcome, query, renew, say, select, state, status, t, table, tag, testButton, tickets, when, withTicket } from "./dom.js";
 
 export const page = (rest, parameters) => (rest[0] ? one(rest[0]) : all(parameters));
 const short = (canonical) => (canonical ?? "").replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
@@ -10,7 +10,7 @@ async function all(parameters) {
   const filter = select({ "": t("every state"), active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") }, wanted, (event) => (location.hash = "#/deliveries?" + query({ status: event.target.value })));
   return [h("h1", {}, t("Deliveries")), card(h("div", { class: "row top" }, field(t("State"), filter)),
     found.subscriptions.length ? table([t("Subscription"), t("State"), t("What it asks"), { text: t("sent"), number: true }, { text: t("failed"), number: true }, t("last success"), t("last error")], found.subscriptions.map((each) => [
-      link(each.metadata?.name || each.id, "#/deliveries/" + each.id), status(each.status), h("code", {}, each.expression ?? short(each.canonical)), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), each.last_error ?? ""]))
+      link(nameOf(each), "#/deliveries/" + each.id), status(each.status), h("code", {}, each.expression ?? short(each.canonical)), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), each.last_error ?? ""]))
       : empty(wanted ? t("No subscription is in this state.") : t("Nobody has subscribed yet."), !wanted && may("subscribe") && link(t("Write a subscription"), "#/subscribe", "button")),
     found.cursor && link(t("More"), "#/deliveries?" + query({ status: wanted, cursor: found.cursor }), "button"), how("v1/subscriptions", "kindcast subscriptions"))];
 }
@@ -37,7 +37,7 @@ async function one(id) {
     turn.id = "turn";
     renew(frame,
       h("p", {}, link("← " + t("All deliveries"), "#/deliveries")),
-      h("h1", {}, it.metadata?.name || it.id, " ", status(it.status)),
+      h("h1", {}, nameOf(it), " ", status(it.status)),
       diagnosis(it, dead.dead_letters.length),
       h("div", { class: "figures" }, ofIt(t("wait for delivery"), number(it.pending)), it.pending > 0 && ofIt(t("the oldest waits for"), h("span", { "data-age": true }, lasting((Date.now() - new Date(it.pending_since)) / 1000))), it.sink && ofIt(t("attempts"), number(it.times_sent)), it.sink && ofIt(t("of them failed"), number(it.times_failed)),
         figure(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : ""), "v1/dead-letters?subscription=" + id, "kindcast dead-letters"), it.discarded > 0 && ofIt(t("deleted before delivery"), number(it.discarded)), it.waiting_for_operators > 0 && ofIt(t("wait for operators"), number(it.waiting_for_operators))),
@@ -58,8 +58,8 @@ async function one(id) {
           })), h("p", { class: "small quiet" }, t("Without a time: everything that is still kept.")),
           how(`v1/subscriptions/${id}/replay`, `kindcast subscriptions replay ${id} --since 2026-01-31T08:00:00Z`, "POST", '{"since": "2026-01-31T08:00:00Z"}'),
           may("receive") && h("p", {}, link(t("Watch its events"), "#/live?subscription=" + id)))),
-      it.sink && card(h("h2", {}, t("Attempts")), attempts.attempts.length ? table([t("Event"), { text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], attempts.attempts.map((each) => [link("#" + each.sequence, `#/live?event=${each.sequence}&subscription=${id}`), String(each.attempt), when(each.at), tag(each.outcome, each.outcome === "delivered" ? "good" : "bad"), `${each.status_code ?? ""} ${each.detail}`])) : empty(t("Nothing was sent yet.")), how(`v1/subscriptions/${id}/attempts`)),
-      dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, JSON.stringify(each.event.data ?? each.event).slice(0, 200)), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
+      it.sink && card(h("h2", {}, t("Attempts")), attempts.attempts.length ? table([t("Event"), { text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], attempts.attempts.map((each) => [link("#" + each.sequence, `#/live?event=${each.sequence}&subscription=${id}`), String(each.attempt), when(each.at), tag(outcome(each.outcome), each.outcome === "delivered" ? "good" : "bad"), `${each.status_code ?? ""} ${each.detail}`])) : empty(t("Nothing was sent yet.")), how(`v1/subscriptions/${id}/attempts`)),
+      dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, dataOf(each.event).slice(0, 200)), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
   }
   await draw();
   every(5000, async () => { if (!writing()) await draw(); });

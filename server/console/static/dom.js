@@ -87,7 +87,8 @@ export async function call(method, path, body, headers = {}) {
   let found = text;
   if ((answer.headers.get("content-type") || "").includes("json")) { try { found = JSON.parse(text); } catch { /* no JSON after all */ } }
   if (answer.ok) return found;
-  const problem = new Problem(answer.status, typeof found === "object" ? found : { detail: text.slice(0, 300) || answer.statusText });
+  // The server refuses with a document. Anything else comes from a proxy: pages for readers that are no text for a note.
+  const problem = new Problem(answer.status, typeof found === "object" ? found : { detail: t("A proxy answered in place of the server: {0}", `HTTP ${answer.status} ${answer.statusText}`.trim()) });
   if (problem.code === "key-missing") { state.signedOut(); problem.message = t("The session has ended: sign in again."); }
   throw problem;
 }
@@ -145,10 +146,12 @@ export const atEnd = (cleanup) => state.cleanups.push(cleanup);
 // Draws a page again and again. While this fails, the page says so: what it shows is no longer true.
 export function every(milliseconds, work) {
   const lost = note("bad");
-  let over = false;
+  let over = false, works = false;
   const timer = setInterval(async () => {
-    if (document.hidden) return;
+    if (document.hidden || works) return;  // while an answer is slow, no further questions wait behind it
+    works = true;
     try { await work(); lost.remove(); } catch (error) { if (!over) document.getElementById("said").append(fill(lost, error.message)); }
+    works = false;
   }, milliseconds);
   atEnd(() => { over = true; clearInterval(timer); lost.remove(); });
 }
@@ -166,7 +169,7 @@ export const withTicket = (id) => (tickets.of(id) ? { "Kindcast-Ticket": tickets
 // Sends a test message to the sink of a subscription, and says what became of it.
 export const testButton = (id) => button(t("Send a test message"), async () => {
   const told = await call("POST", `subscriptions/${id}/test`, undefined, withTicket(id));
-  say(`${t("Test message")}: ${told.outcome} (${[told.status_code ?? "–", told.detail].filter(Boolean).join(" ")}, ${number(told.seconds * 1000)} ms)`, told.outcome === "delivered" ? "good" : "bad");
+  say(`${t("Test message")}: ${outcome(told.outcome)} (${[told.status_code ?? "–", told.detail].filter(Boolean).join(" ")}, ${number(told.seconds * 1000)} ms)`, told.outcome === "delivered" ? "good" : "bad");
 });
 
 // ── parts of pages ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,10 +203,10 @@ export const empty = (text, ...what) => h("div", { class: "empty" }, h("p", {}, 
 export function quoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
-// How to get the same elsewhere: over HTTP and on the command line.
+// How to get the same elsewhere: over HTTP and on the command line. A proxy may serve the console under a path of its own.
 export function how(path, command, method = "GET", body) {
   const key = state.session.needs_key ? ' -H "Authorization: Bearer $KINDCAST_KEY"' : "";
-  const address = quoted(`${location.origin}/${path}`);
+  const address = quoted(new URL(path, document.baseURI).href);
   const line = method === "GET" ? `curl${key} ${address}`
     : `curl${key} -X ${method} ${address}` + (body ? ` \\\n  -H 'Content-Type: application/json' -d ${quoted(body)}` : "");
   return h("details", { class: "how" }, h("summary", {}, t("The same over HTTP and on the command line")), h("pre", {}, line + (command ? "\n" + command : "")));
@@ -231,6 +234,9 @@ export function field(name, input, help) {
 export const select = (options, chosen, onchange) => h("select", { onchange }, Object.entries(options).map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
 export const STATUS_TONES = { active: "good", paused: "warn", failing: "warn", disabled_by_failures: "bad", expired: "" };
 export const status = (value) => tag({ active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") }[value] ?? value, STATUS_TONES[value]);
+export const outcome = (value) => ({ delivered: t("delivered"), failed: t("failed"), gone: t("the sink wants no more") }[value] ?? value);
+export const nameOf = (subscription) => (typeof subscription.metadata?.name === "string" && subscription.metadata.name) || subscription.id;  // metadata may be anything
+export const dataOf = (event) => JSON.stringify(event.data ?? event);  // an event may have none
 export const conceptLink = (iri, label) => link(label, "#/vocabulary?" + query({ term: iri }));
 export function later(milliseconds, work) {
   let timer;

@@ -1,5 +1,5 @@
 // Live: events with their matches; a click tells why, or why not, and what became of the delivery.
-import { atEnd, button, card, empty, events, explanation, field, fill, get, h, how, link, list, may, note, number, query, state, status, t, table, tag, when } from "./dom.js";
+import { button, card, dataOf, empty, events, explanation, field, fill, get, h, how, link, list, may, nameOf, note, number, outcome, query, state, t, table, tag, when } from "./dom.js";
 
 const ROWS = 200;
 
@@ -10,15 +10,15 @@ export async function page(rest, parameters) {
   const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" }), same = h("div", {});
   const filter = h("input", { type: "search", oninput: () => draw() }), only = h("input", { type: "checkbox", onchange: () => draw() });
   const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => connect() });
-  const followed = h("select", { onchange: () => connect() }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === asked }, each.metadata?.name ? `${each.metadata.name} (${each.id})` : each.id)));
+  const followed = h("select", { onchange: () => connect() }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === asked }, nameOf(each) === each.id ? each.id : `${nameOf(each)} (${each.id})`)));
   let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
 
-  const data = (each) => (each.event ? JSON.stringify(each.event.data ?? each.event) : may("see-payloads") ? t("(a large event)") : `${each.source} ${each.type}`);
+  const data = (each) => (each.event ? dataOf(each.event) : may("see-payloads") ? t("(a large event)") : `${each.source} ${each.type}`);
   const ofSource = (each) => !source.value || each.source === source.value;  // a stream of a subscription has every source
   const fits = (each) => ofSource(each) && (!only.checked || each.matched !== 0)  /* null: not told to this role */ && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
   function row(each) {
     return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => open(each.sequence) },
-      h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString(state.language)), h("span", { class: "code" }, data(each).slice(0, 300)), each.matched == null ? null : each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
+      h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString(state.language)), h("span", { class: "code" }, data(each).slice(0, 300)), each.retracts ? tag(t("withdraws event {0}", each.retracts), "warn") : each.matched == null ? null : each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
   }
   function draw() {
     if (drawing) return;
@@ -40,7 +40,7 @@ export async function page(rest, parameters) {
     seen = []; held = []; skipped = 0;
     fill(same, followed.value ? how(`v1/subscriptions/${followed.value}/stream`, `kindcast listen ${followed.value}`) : how("v1/events/stream" + (source.value && "?" + query({ source: source.value })), "kindcast events"));
     if (followed.value) {
-      stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, event: message.event }]), (last) => stored(followed.value, last));
+      stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, retracts: message.retracted?.sequence, event: message.event }]), (last) => stored(followed.value, last));
     } else if (may("see-events")) {
       const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(message.events, message.skipped));
       recent().then((some) => { if (stream === connected) { const there = new Set(seen.map((each) => each.sequence)); seen = [...seen, ...some.filter((each) => ofSource(each) && !there.has(each.sequence))].slice(0, ROWS); draw(); } });
@@ -85,16 +85,16 @@ async function trace(sequence, subscription, subscriptions) {
   const why = h("div", {});
   const ask = async (id) => {
     if (!id) return;
-    try { const answer = await get(`events/${sequence}/trace?` + query({ subscription: id })); fill(why, explanation(answer.explanation)); } catch (error) { fill(why, note("bad", error.message)); }
+    try { const answer = await get(`events/${sequence}/trace?` + query({ subscription: id, lang: state.language })); fill(why, explanation(answer.explanation)); } catch (error) { fill(why, note("bad", error.message)); }
   };
   const other = h("input", { type: "text", list: "subscriptions", value: chosen, autocomplete: "off" });
   if (chosen && may("explain")) await ask(chosen);
   return [
     card(h("h2", { tabindex: "-1" }, t("Event {0}", sequence)), list([[t("source"), told.event.source], [t("type"), told.event.type], [t("accepted"), when(told.accepted_at)], [t("subscriptions that got it"), told.matched == null ? "–" : number(told.matched)]]), h("pre", {}, JSON.stringify(told.event.data ?? told.event, null, 2)), told.notes.map((each) => note("warn", each.detail)), how(`v1/events/${sequence}/trace`, `kindcast trace ${sequence}`)),
     may("explain") && card(h("h2", {}, t("Why, or why not")), h("form", { class: "row top", onsubmit: (event) => { event.preventDefault(); ask(other.value.trim()); } }, field(t("Subscription"), other), h("button", { type: "submit" }, t("Explain"))),
-      h("datalist", { id: "subscriptions" }, subscriptions.map((each) => h("option", { value: each.id }, each.metadata?.name ?? each.expression ?? each.canonical))), chosen ? null : h("p", { class: "quiet" }, t("Nobody got it. Name a subscription to see why it did not.")), why),
-    told.undecided.length > 0 && card(h("h2", {}, t("Not yet decided")), table([t("Subscription"), t("state"), t("reason")], told.undecided.map((each) => [each.subscription, each.state, each.reason]))),
+      h("datalist", { id: "subscriptions" }, subscriptions.map((each) => h("option", { value: each.id }, nameOf(each) === each.id ? each.expression ?? each.canonical : nameOf(each)))), chosen ? null : h("p", { class: "quiet" }, t("Nobody got it. Name a subscription to see why it did not.")), why),
+    told.undecided.length > 0 && card(h("h2", {}, t("Not yet decided")), table([t("Subscription"), t("state"), t("reason")], told.undecided.map((each) => [each.subscription, each.state === "given_up" ? t("given up") : t("waiting"), each.reason]))),
     told.deliveries.length > 0 && card(h("h2", {}, t("Deliveries")), told.deliveries.map((each) => h("div", {}, h("div", { class: "row" }, link(each.subscription, "#/deliveries/" + each.subscription), tag(each.state === "delivered" ? t("delivered") : t("pending"), each.state === "delivered" ? "good" : "warn"), h("span", { class: "quiet" }, each.by === "webhook" ? t("by webhook") : t("by pull or stream")), each.late && tag(t("late"), "warn")),
-      each.attempts.length > 0 && table([{ text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], each.attempts.map((one) => [String(one.attempt), when(one.at), one.outcome, `${one.status_code ?? ""} ${one.detail}`]))))),
+      each.attempts.length > 0 && table([{ text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], each.attempts.map((one) => [String(one.attempt), when(one.at), outcome(one.outcome), `${one.status_code ?? ""} ${one.detail}`]))))),
   ];
 }

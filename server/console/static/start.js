@@ -1,5 +1,5 @@
 // The first visit: a vocabulary, a subscription and events in three clicks. Later: what there is.
-import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, note, number, quoted, refocus, state, status, t, tickets } from "./dom.js";
+import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, nameOf, note, number, query, quoted, refocus, state, status, t, tickets } from "./dom.js";
 
 const SAMPLES = {
   shop: {
@@ -76,6 +76,7 @@ function first(vocabularies, progress) {
   }
   async function send() {
     const answer = await call("POST", "events", SAMPLES[chosen].events.map((event) => JSON.stringify(event)).join("\n"), { "Content-Type": "application/x-ndjson" });
+    for (const event of answer.events) event.matched ??= await matches(event.sequence);
     keep("first", { name: chosen, subscription, done: true });
     fill(found, h("section", { class: "card" }, h("h2", { tabindex: "-1" }, t("{0} of {1} events matched", answer.events.filter((event) => event.matched).length, answer.accepted)),
       answer.events.map((event, place) => h("div", { class: "row" },
@@ -86,6 +87,8 @@ function first(vocabularies, progress) {
       how("v1/events", `kindcast publish ${quoted(JSON.stringify(SAMPLES[chosen].events[0]))}`, "POST", JSON.stringify(SAMPLES[chosen].events[0]))));
     found.querySelector("h2").focus();
   }
+  // Shards match after the answer. What they will find is what the explanation says.
+  const matches = async (sequence) => (await get(`events/${sequence}/trace?` + query({ subscription }))).explanation.matches;
   draw();
   return frame;
 }
@@ -104,7 +107,7 @@ async function overview(vocabularies) {
     h("div", { class: "columns" },
       card(h("h2", {}, t("Vocabularies")), vocabularies.ontologies.length ? h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts)))))) : h("p", {}, t("There is no vocabulary yet."))),
       card(h("h2", {}, t("Newest subscriptions")), newest.subscriptions.length
-        ? h("ul", { class: "plain" }, newest.subscriptions.map((each) => h("li", { class: "row" }, status(each.status), link(each.metadata?.name || each.id, "#/deliveries/" + each.id), h("code", {}, each.expression ?? each.canonical))))
+        ? h("ul", { class: "plain" }, newest.subscriptions.map((each) => h("li", { class: "row" }, status(each.status), link(nameOf(each), "#/deliveries/" + each.id), h("code", {}, each.expression ?? each.canonical))))
         : h("p", {}, t("Nobody has subscribed yet."), " ", may("subscribe") && link(t("Write a subscription"), "#/subscribe")))),
     may("publish") && card(h("h2", {}, t("Send an event")), publish()),
   ];
@@ -116,7 +119,7 @@ function publish() {
   return h("div", {}, text, h("div", { class: "row" }, button(t("Send"), async () => {
     fill(found);
     const answer = await call("POST", "events", text.value);
-    fill(found, answer.events.map((event) => note("good", t("Accepted as number {0}; subscriptions that got it: {1}", event.sequence, event.matched), " ", may("see-events", "explain") && link(t("Follow it"), "#/live?event=" + event.sequence))),
+    fill(found, answer.events.map((event) => note("good", event.matched == null ? t("Accepted as number {0}; it is matched after this answer.", event.sequence) : t("Accepted as number {0}; subscriptions that got it: {1}", event.sequence, event.matched), " ", may("see-events", "explain") && link(t("Follow it"), "#/live?event=" + event.sequence))),
       answer.events.flatMap((event) => event.notes ?? []).map((each) => note("warn", each.detail)));
   }, "first")), found);
 }

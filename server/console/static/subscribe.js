@@ -1,5 +1,5 @@
 // Subscribe: an editor with completion and marks, plain words, the past, a live test, and the subscription itself.
-import { button, call, card, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, refocus, say, select, state, t, table, tag, testButton, tickets, when } from "./dom.js";
+import { button, call, card, dataOf, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, refocus, say, select, state, t, table, tag, testButton, tickets, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const vocabularies = await get("ontologies");
@@ -48,7 +48,7 @@ export async function page(rest, parameters) {
   const check = later(140, async () => {
     const mine = ++asked, value = text.value;
     let told;
-    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: text.selectionStart }); } catch (error) { fill(said, note("bad", error.message)); return; }
+    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: text.selectionStart }); } catch (error) { if (mine === asked) fill(said, note("bad", error.message)); return; }
     if (mine !== asked) return;
     valid = told.valid && value.trim() !== "";
     create.disabled = !valid;
@@ -83,7 +83,13 @@ export async function page(rest, parameters) {
     } catch (error) { if (mine === asked) fill(past, note("warn", error.message)); }
   });
   const ask = async (expression, since) => job(await call("POST", "backtests", { expression, since }), undefined, "backtests/");
-  const changed = () => { state.draft = text.value; grow(); mark([]); check(); };
+  const changed = () => {
+    state.draft = text.value;
+    if (text.value !== start && location.hash !== "#/subscribe") history.replaceState(null, "", "#/subscribe");  // now the draft counts, not the concept in the address
+    grow();
+    mark([]);
+    check();
+  };
 
   text.addEventListener("input", changed);
   text.addEventListener("click", check);
@@ -103,15 +109,16 @@ export async function page(rest, parameters) {
     test.textContent = t("Stop");
     let waiting = [], asks = false;
     const following = source = events("events/stream", "events", async (told) => {
-      waiting = [...waiting, ...told.events.filter((each) => each.event)].slice(-3);
+      waiting = [...waiting, ...told.events].slice(-3);
       if (asks) return;
       asks = true;
       while (source === following && waiting.length) {
         const each = waiting.shift();
         try {
-          const answer = await call("POST", "explain?index=false&lang=" + state.language, { event: each.event, subscription: text.value });
+          const event = each.event ?? (await get(`events/${each.sequence}/trace`)).event;  // the stream has no large ones
+          const answer = await call("POST", "explain?index=false&lang=" + state.language, { event, subscription: text.value });
           if (live.firstElementChild !== rows) fill(live, rows);  // no hint and no mistake is left
-          rows.prepend(h("li", {}, h("details", {}, h("summary", {}, answer.matches ? "✓ " + t("matches") : answer.matches === null ? "? " + t("not yet decided") : "✗ " + t("does not match"), " #" + each.sequence, " ", h("code", {}, JSON.stringify(each.event.data).slice(0, 120))), explanation(answer))));
+          rows.prepend(h("li", {}, h("details", {}, h("summary", {}, answer.matches ? "✓ " + t("matches") : answer.matches === null ? "? " + t("not yet decided") : "✗ " + t("does not match"), " #" + each.sequence, " ", h("code", {}, dataOf(event).slice(0, 120))), explanation(answer))));
           while (rows.childElementCount > 10) rows.lastElementChild.remove();
         } catch (error) { fill(live, note("bad", error.message), rows); }
         await new Promise((resolve) => setTimeout(resolve, 250));

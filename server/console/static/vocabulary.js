@@ -33,7 +33,7 @@ async function browse(parameters) {
     const mine = ++asked;
     if (!text) { fill(results); return; }
     let answer;
-    try { answer = await get("concepts?" + query({ q: text, limit: 20 })); } catch (error) { if (mine === asked) fill(results, note("bad", error.message)); return; }
+    try { answer = await get("concepts?" + query({ q: text, limit: 20, labels: state.language })); } catch (error) { if (mine === asked) fill(results, note("bad", error.message)); return; }
     if (mine !== asked) return;
     fill(results, answer.concepts.length ? answer.concepts.map((each) => h("button", { type: "button", onclick: () => open(each.iri) },
       h("span", {}, each.label), each.matched && each.matched !== each.label && h("span", { class: "quiet small" }, each.matched, each.lang ? ` (${each.lang})` : ""))) : h("p", { class: "quiet" }, t("Nothing is called so.")));
@@ -91,16 +91,16 @@ function tree(roots, open) {
   });
   element.append(...roots.concepts.map((each) => node(each, 1)));
   if (element.firstElementChild) element.firstElementChild.tabIndex = 0;
-  // Opens what is on the way from a root to a concept, and marks the concept there.
+  // Opens what is on the way from a root to a concept, and marks the concept there. What is beyond the first page of roots
+  // or of children is added.
   async function reveal(way) {
     let place = element, item = null;
-    for (const iri of way) {
-      item = [...place.children].find((each) => each.dataset.iri === iri);
-      if (!item) break;
-      if (iri !== way.at(-1)) { await item.unfold(true); place = item.querySelector('[role="group"]'); }
+    for (const [level, each] of way.entries()) {
+      item = [...place.children].find((other) => other.dataset.iri === each.iri);
+      if (!item) { item = node(each, level + 1); place.insertBefore(item, place.querySelector(':scope > [role="none"]')); }
+      if (each !== way.at(-1)) { await item.unfold(true); place = item.querySelector('[role="group"]'); }
     }
     element.querySelectorAll('[aria-selected="true"]').forEach((each) => each.setAttribute("aria-selected", "false"));
-    if (!item) return;
     item.setAttribute("aria-selected", "true");
     const box = item.firstElementChild.getBoundingClientRect(), frame = element.getBoundingClientRect();
     if (box.top < frame.top || box.bottom > frame.bottom) element.scrollTop += box.top - frame.top - frame.height / 3;
@@ -111,8 +111,8 @@ function tree(roots, open) {
 async function concept(iri) {
   const [around, usage] = await Promise.all([get("concepts/around?" + query({ term: iri, lang: state.language })), get("concepts/usage?" + query({ term: iri, lang: state.language }))]);
   const it = around.concept;
-  const way = [it.iri];
-  for (let node = 0, up; (up = around.edges.find(([low, high]) => low === node && high !== 0)) && way.length < 60; node = up[1]) way.unshift(around.nodes[up[1]].iri);
+  const way = [around.nodes[0]];
+  for (let node = 0, up; (up = around.edges.find(([low, high]) => low === node && high !== 0)) && way.length < 60; node = up[1]) way.unshift(around.nodes[up[1]]);
   const names = (all) => h("ul", { class: "plain" }, all.map((each) => h("li", {}, each.value, " ", each.lang && h("span", { class: "quiet small", lang: "en" }, each.lang))));
   return [[
     card(h("h2", {}, it.label, " ", it.deprecated && tag(t("deprecated"), "warn")), h("p", { class: "small" }, h("code", {}, it.iri)), it.definition && h("p", {}, it.definition), picture(around),
@@ -148,8 +148,10 @@ function picture(around) {
   lines.forEach((nodes, row) => nodes.forEach((node, column) => place.set(node, [((column + 0.5) * width) / nodes.length, row * step + 24])));
   const box = Math.min(168, width / Math.max(...lines.map((nodes) => nodes.length)) - 12);
   // In one line or two; what does not fit is in the title.
-  const wide = (text) => [...text].reduce((sum, c) => sum + (c > "\u2e7f" ? 2 : 1), 0), room = Math.floor(box / 8);
-  const clipped = (text) => { if (wide(text) <= room) return text; let kept = ""; for (const c of text) { if (wide(kept + c) > room - 1) break; kept += c; } return kept + "…"; };
+  const pen = document.createElement("canvas").getContext("2d"), room = box - 12;
+  pen.font = "600 13px " + getComputedStyle(document.body).fontFamily;
+  const wide = (text) => pen.measureText(text).width;
+  const clipped = (text) => { if (wide(text) <= room) return text; let kept = ""; for (const c of text) { if (wide(kept + c + "…") > room) break; kept += c; } return kept + "…"; };
   function inLines(text) {
     if (wide(text) <= room) return [text];
     const words = text.split(" ");
@@ -173,6 +175,8 @@ function picture(around) {
 // ── upload ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const TYPES = { ttl: "text/turtle", owl: "application/rdf+xml", rdf: "application/rdf+xml", xml: "application/rdf+xml", nt: "application/n-triples", jsonld: "application/ld+json", json: "application/ld+json", obo: "text/obo", ofn: "text/owl-functional", owx: "application/owl+xml", nq: "application/n-quads", trig: "application/trig", tsv: "text/tab-separated-values" };
+
+const STAGES = () => ({ unpack: t("Unpacking"), parse: t("Reading statements"), extract: t("Finding concepts"), relations: t("Following relations"), reason: t("Reasoning"), encode: t("Storing"), decode: t("Storing"), wait: t("Waiting"), build: t("Building the hierarchy"), compile: t("Compiling subscriptions") });
 
 async function upload() {
   const picker = h("input", { type: "file", accept: [...Object.keys(TYPES), "gz"].map((each) => `.${each}`).join(","), onchange: () => picker.files[0] && take(picker.files[0]) });
@@ -198,7 +202,7 @@ async function upload() {
     try {
       const begun = await call("PUT", `ontologies/${encodeURIComponent(name.value)}?` + query({ activate: now.checked, format: extension in TYPES ? null : extension }), file, { "Content-Type": TYPES[extension] ?? "application/octet-stream", Prefer: "respond-async" });
       const report = begun.status === "running" || begun.status === "done" ? await job(begun, (progress) => {
-        stage.textContent = `${progress.stage} ${progress.total ? `${number(progress.done)} / ${number(progress.total)}` : ""}`;
+        stage.textContent = `${STAGES()[progress.stage] ?? progress.stage} ${progress.total ? `${number(progress.done)} / ${number(progress.total)}` : ""}`;
         if (progress.total) { bar.max = progress.total; bar.value = progress.done; }
       }) : begun;
       fill(found, note("good", now.checked ? t("Version {0} of {1} is in force.", report.version, report.name) : t("Version {0} of {1} is stored, and not in force yet.", report.version, report.name), " ", link(t("See what it would change"), "#/vocabulary/versions?" + query({ name: report.name, to: report.version }))),

@@ -181,6 +181,12 @@ const TEXTS = [
   ["subscriptions that got it", "Abonnements, die es bekamen", "收到它的订阅"],
   ["subscriptions: {0}", "Abonnements: {0}", "订阅：{0}"],
   ["{0} is declared.", "{0} ist deklariert.", "{0} 已声明。"],
+  ["A proxy answered in place of the server: {0}", "Statt des Servers hat ein Proxy geantwortet: {0}", "代理代替服务器作了应答：{0}"],
+  ["Accepted as number {0}; it is matched after this answer.", "Als Nummer {0} angenommen; abgeglichen wird es nach dieser Antwort.", "已接受，编号 {0}；在此应答之后进行匹配。"],
+  ["given up", "aufgegeben", "已放弃"], ["waiting", "wartet", "等待中"], ["the sink wants no more", "das Ziel will nichts mehr", "接收方不再接收"],
+  ["half open: one call is tried", "halb offen: ein Aufruf wird versucht", "半开：正在试一次调用"], ["open: no calls", "offen: keine Aufrufe", "断开：不调用"],
+  ["Unpacking", "Entpacken", "解压"], ["Reading statements", "Aussagen lesen", "读取陈述"], ["Finding concepts", "Begriffe finden", "查找概念"], ["Following relations", "Beziehungen verfolgen", "追踪关系"], ["Reasoning", "Schlussfolgern", "推理"], ["Storing", "Speichern", "存储"], ["Waiting", "Warten", "等待"], ["Building the hierarchy", "Hierarchie aufbauen", "构建层次"], ["Compiling subscriptions", "Abonnements übersetzen", "编译订阅"],
+  ["withdraws event {0}", "zieht Ereignis {0} zurück", "撤回事件 {0}"],
   ["Send a test message", "Testnachricht senden", "发送测试消息"],
   ["Test message", "Testnachricht", "测试消息"],
 ];

@@ -143,6 +143,8 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
         f"<urn:k:{each}> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <urn:k:Top> .\n" for each in range(501)
     )
     httpx.put(f"{address}/v1/ontologies/wide?format=nt", content=wide).raise_for_status()
+    browser.open(f"{address}/console#/vocabulary/constructor")  # is no part
+    browser.see("Hierarchy")
     browser.open(f"{address}/console#/vocabulary?of=many")
     browser.click("Top", "[role=treeitem] .node")
     browser.see("500 of 501 are shown")
@@ -405,6 +407,11 @@ def health(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console#/health")
     browser.see("Events a second", "ready", "Operators")
     shot("health")
+    _hold(browser, "v1/subscriptions")
+    browser.run("location.hash = '#/deliveries'")
+    browser.wait("document.querySelector('main[aria-busy=true] h1').innerText === 'Health'")  # not yet the new page
+    _let_go(browser)
+    browser.wait("document.querySelector('main:not([aria-busy]) h1').innerText === 'Deliveries'")
 
 
 def operators(browser: Browser, address: str, shot: Shot) -> None:

@@ -64,6 +64,7 @@ export async function show() {
   document.getElementById("skip").textContent = t("Skip to the content");
   header(page);
   const main = document.getElementById("main");
+  main.setAttribute("aria-busy", "true");  // what it shows is still the page before
   try {
     state.session = await get("session");
     if (mine !== showing) return;
@@ -86,6 +87,8 @@ export async function show() {
     if (mine !== showing) return;
     fill(main, h("h1", {}, t("This did not work")), h("p", {}, error.message), button(t("Try again"), show));
     if (error.status === undefined) console.error(error);
+  } finally {
+    if (mine === showing) main.removeAttribute("aria-busy");
   }
   document.body.dataset.page = page;
 }

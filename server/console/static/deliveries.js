@@ -22,7 +22,7 @@ async function one(id) {
     if (ticket.value) tickets.put(id, ticket.value); else tickets.drop(id);
   } });
   const writing = () => document.activeElement === since || (document.activeElement === ticket && ticket.value !== (tickets.of(id) ?? ""));
-  const since = h("input", { type: "datetime-local", step: "1" });
+  const since = h("input", { type: "datetime-local", step: "1", max: "9999-12-31T23:59:59" });
   let before = "";
   async function draw() {
     const [it, attempts, dead] = await Promise.all([get("subscriptions/" + id), get(`subscriptions/${id}/attempts?limit=50`), get("dead-letters?" + query({ subscription: id, limit: 50 }))]);

@@ -28,7 +28,7 @@ export async function page() {
 function first(vocabularies, progress) {
   const loaded = vocabularies.ontologies.map((each) => each.name);
   const frame = h("div", {}), found = h("div", { "aria-live": "polite" });
-  let chosen = loaded.find((name) => name in SAMPLES) ?? null;
+  let chosen = loaded.find((name) => Object.hasOwn(SAMPLES, name)) ?? null;
   let subscription = chosen && progress.name === chosen ? progress.subscription : null;
   const step = (title, done, ...content) => h("li", { class: "card" }, h("h2", {}, title), ...content, done && h("p", {}, note("good", done)));
 

@@ -4,7 +4,7 @@ import { button, call, card, conceptLink, empty, failed, field, fill, get, h, ho
 export async function page(rest, parameters) {
   const changes = may("change-vocabulary");
   const parts = { browse: [t("Browse"), browse], ...(changes && { upload: [t("Upload"), upload] }), versions: [t("Versions"), versions], ...(changes && { unknown: [t("Unknown terms"), unknown] }) };
-  const part = rest[0] in parts ? rest[0] : "browse";
+  const part = Object.hasOwn(parts, rest[0] ?? "") ? rest[0] : "browse";
   const tabs = h("ul", { class: "tabs" }, Object.entries(parts).map(([name, [text]]) => h("li", {}, h("a", { href: name === "browse" ? "#/vocabulary" : "#/vocabulary/" + name, "aria-current": name === part && "page" }, text))));
   return [h("h1", {}, t("Vocabulary")), h("nav", { "aria-label": t("Vocabulary") }, tabs), await parts[part][1](parameters)];
 }
@@ -200,7 +200,7 @@ async function upload() {
     fill(found, bar, stage);
     const extension = file.name.replace(/\.gz$/, "").split(".").pop().toLowerCase();
     try {
-      const begun = await call("PUT", `ontologies/${encodeURIComponent(name.value)}?` + query({ activate: now.checked, format: extension in TYPES ? null : extension }), file, { "Content-Type": TYPES[extension] ?? "application/octet-stream", Prefer: "respond-async" });
+      const begun = await call("PUT", `ontologies/${encodeURIComponent(name.value)}?` + query({ activate: now.checked, format: Object.hasOwn(TYPES, extension) ? null : extension }), file, { "Content-Type": TYPES[extension] ?? "application/octet-stream", Prefer: "respond-async" });
       const report = begun.status === "running" || begun.status === "done" ? await job(begun, (progress) => {
         stage.textContent = `${STAGES()[progress.stage] ?? progress.stage} ${progress.total ? `${number(progress.done)} / ${number(progress.total)}` : ""}`;
         if (progress.total) { bar.max = progress.total; bar.value = progress.done; }

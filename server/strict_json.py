@@ -16,6 +16,16 @@ _BOM = b"\xef\xbb\xbf"
 _LONE_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
 """An escaped character that is no character without the one after it."""
 
+_MANY = 310
+"""No double is as large as an integer with so many digits."""
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_ZEROS = b"0" * _MANY
+_RUN = re.compile(rb"[0-9]{%d,}+" % _MANY)
+_NO_INTEGER = re.compile(rb"[.eE][+-]?$")
+"""The end of what is before the digits of a fraction or an exponent."""
+_SMALL = 1 << 16
+"""Texts of fewer bytes are not searched for long integers, because the parser reads those in a millisecond."""
+
 
 class MalformedJson(ValueError):
     """The data is not JSON. The message says what is wrong and at which byte."""
@@ -31,6 +41,7 @@ class TooDeepJson(MalformedJson):
 
 def decode(data: bytes) -> Any:
     """Returns the value of a JSON text in UTF-8. Raises `MalformedJson`."""
+    _check_integers(data)
     try:
         return msgspec.json.decode(data.removeprefix(_BOM))
     except msgspec.ValidationError as error:  # "Number out of range"
@@ -47,6 +58,20 @@ def decode(data: bytes) -> Any:
         raise MalformedJson(f"the text is not UTF-8 ({error.reason})") from None
     except RecursionError:
         raise TooDeepJson("the JSON is nested too deeply") from None
+
+
+def _check_integers(data: bytes) -> None:
+    """Raises `MalformedJson` for an integer that is certainly too large. To read an integer and to write it again take
+    time that is quadratic in its digits, and no other thread runs meanwhile."""
+    if len(data) < _SMALL or _ZEROS not in data.translate(_DIGITS):
+        return
+    end, in_string = 0, False
+    for run in _RUN.finditer(data):
+        between = data[end : run.start()].replace(b"\\\\", b"").replace(b'\\"', b"")
+        in_string ^= between.count(b'"') % 2 == 1
+        end = run.end()
+        if not in_string and not _NO_INTEGER.search(between[-2:]) and data[end : end + 1] not in (b".", b"e", b"E"):
+            raise MalformedJson(f"a number is too large for a double (byte {run.start()})")
 
 
 def depth_within(value: Any, limit: int) -> bool:

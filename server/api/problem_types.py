@@ -314,6 +314,10 @@ async def respond(request: HTTPConnection, error: Exception) -> Response:
     if problem.status_code == 500:
         method = request.scope.get("method", "WebSocket")
         _log.error("%s %s failed", method, request.url.path, exc_info=error)
+    else:
+        # A frame of the traceback may refer to the error again, in the list of results that it was raised from. Then
+        # the frames, with the body of the request, would stay in memory until the next run of the garbage collector.
+        error.__traceback__ = None
     document = as_document(problem) | {"instance": request.url.path}
     return Response(msgspec.json.encode(document), problem.status_code, problem.headers, MEDIA_TYPE)
 

@@ -1,10 +1,13 @@
 """What a client can do to the server by what it sends, or does not: on real sockets."""
 
+import gc
+import resource
 import select
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -177,6 +180,44 @@ def test_unfinished_bodies_hold_bounded_memory(server: str) -> None:
         assert answer_of(first).startswith(b"HTTP/1.1 503 ")
         second.sendall(b" " * 9_998 + b"{}")
         assert second.recv(100).startswith(b"HTTP/1.1 202 ")
+
+
+def resident_bytes() -> int:
+    """The memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_refused_bodies_leave_no_memory_in_use(tmp_path: Path) -> None:
+    """Neither the body of a refused event nor what was read of it waits for the garbage collector."""
+    body = b'{"text": "' + b"a" * 8_000_000 + b'", "price": 1e999}'
+    with running_app(tmp_path) as url, httpx.Client(base_url=url) as client:
+        send = partial(client.post, "/v1/events", content=body, headers={"Content-Type": "application/json"})
+        assert problem_code(send()) == "malformed-json"
+        before = resident_bytes()
+        gc.disable()
+        try:
+            for _ in range(20):
+                send()
+            assert resident_bytes() - before < 10 * len(body)
+        finally:
+            gc.enable()
+
+
+def test_integer_of_many_digits_is_refused_unread(server: str) -> None:
+    """Python reads such an integer in quadratic time. Digits in texts, fractions and exponents are no integers."""
+    digits = b"7" * 4_000
+    said = [
+        b'{"a": [' + b",".join([digits] * 20) + b"]}",
+        b'{"text": "\\\\", "a": ' + digits * 17 + b"}",
+        b'{"text": "\\" ' + digits * 17 + b'", "a": -' + digits + b"}",
+    ]
+    for body in said:
+        refused = httpx.post(f"{server}/v1/events", content=body, headers={"Content-Type": "application/json"})
+        assert problem_code(refused) == "malformed-json", refused.text
+        assert "too large for a double (byte " in refused.json()["detail"]
+    fine = b'{"text": "\\\\\\" ' + digits * 17 + b'", "b": 0.' + digits + b', "c": ' + digits + b"e-4000}"
+    taken = httpx.post(f"{server}/v1/events", content=fine, headers={"Content-Type": "application/json"})
+    assert taken.status_code == 202, taken.text
 
 
 def test_refused_body_closes_the_connection_and_is_told(server: str) -> None:

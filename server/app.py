@@ -47,6 +47,9 @@ every event about it or anything beneath it, whatever synonym, language or unit 
 
 Errors are `application/problem+json` (RFC 9457)."""
 
+SMALL_BODY = 1 << 16
+"""The limit of a body about keys, tenants or a session. To sign in needs no key, so it must cost little."""
+
 PROBLEM = {
     "description": "An error",
     "content": {problem_types.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
@@ -73,9 +76,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.openapi = lambda: describe_security(described(), app.state.access)  # type: ignore[method-assign]
     # The middleware that is added last runs first.
     app.add_middleware(Gate)
-    app.add_middleware(
-        BodyLimit, default=settings.max_body_bytes, prefixes={"/v1/ontologies/": settings.max_ontology_bytes}
-    )
+    small = dict.fromkeys(("/v1/session", "/v1/keys", "/v1/tenants"), min(SMALL_BODY, settings.max_body_bytes))
+    prefixes = {"/v1/ontologies/": settings.max_ontology_bytes} | small
+    app.add_middleware(BodyLimit, default=settings.max_body_bytes, prefixes=prefixes)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,

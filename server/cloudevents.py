@@ -35,7 +35,7 @@ from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import FHIR
 from kindcast.server.connectors.bindings import header_text
 from kindcast.server.security.keys import Repeatable
-from kindcast.server.strict_json import MalformedJson, TooDeepJson, decode
+from kindcast.server.strict_json import MalformedJson, TooDeepJson, decode, numbered_lines
 from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = [
@@ -299,7 +299,7 @@ class EventReader:
     thread."""
 
     def __init__(self, *, max_events: int) -> None:
-        self._max_events = max_events
+        self.max_events = max_events
         # Ids are a prefix of this process and a counter: unique, and adjacent in the index if they are close in time.
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
@@ -430,7 +430,7 @@ class EventReader:
     def _lines(self, body: bytes, given: Mapping[str, str], prefix: str | None) -> Decoded:
         if "id" in given:
             raise BadRequestMode("ce-id would give every line the same id: put the id into each line, or leave it out")
-        numbered = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
+        numbered = list(itertools.islice(numbered_lines(body), self.max_events + 1))
         self.check_count(len(numbered))
         plain = _Plain(checked_context({**DEFAULTS, **given}, partial=True)) if given else _PLAIN
         events: list[DecodedEvent | InvalidEvent] = []
@@ -571,8 +571,8 @@ class EventReader:
 
     def check_count(self, count: int) -> None:
         """Raises `TooManyEvents` if there are more events than a request may have."""
-        if count > self._max_events:
-            raise TooManyEvents(f"the request holds {count:,} events; send at most {self._max_events:,} at a time")
+        if count > self.max_events:
+            raise TooManyEvents(f"the request holds more than {self.max_events:,} events: send fewer at a time")
 
 
 def digest_of(body: str | bytes, without: Collection[str] = NOT_DIGESTED) -> str | None:

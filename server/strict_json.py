@@ -5,12 +5,12 @@ again from the parsed value, so later readers cannot interpret it differently.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-__all__ = ["MalformedJson", "TooDeepJson", "decode", "depth_within"]
+__all__ = ["MalformedJson", "TooDeepJson", "decode", "depth_within", "numbered_lines"]
 
 _BOM = b"\xef\xbb\xbf"
 _LONE_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
@@ -23,6 +23,7 @@ _ZEROS = b"0" * _MANY
 _RUN = re.compile(rb"[0-9]{%d,}+" % _MANY)
 _NO_INTEGER = re.compile(rb"[.eE][+-]?$")
 """The end of what is before the digits of a fraction or an exponent."""
+_LINE = re.compile(rb"\S[^\n]*")
 _SMALL = 1 << 16
 """Texts of fewer bytes are not searched for long integers, because the parser reads those in a millisecond."""
 
@@ -72,6 +73,20 @@ def _check_integers(data: bytes) -> None:
         end = run.end()
         if not in_string and not _NO_INTEGER.search(between[-2:]) and data[end : end + 1] not in (b".", b"e", b"E"):
             raise MalformedJson(f"a number is too large for a double (byte {run.start()})")
+
+
+def numbered_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields the lines of NDJSON with their numbers, from 1, without the white space before them. Leaves out blank
+    lines. One line after the other, because a body may have millions.
+
+    >>> list(numbered_lines(b'\\n{}\\n\\n 1'))
+    [(2, b'{}'), (4, b'1')]
+    """
+    number, counted = 1, 0
+    for line in _LINE.finditer(body):
+        number += body.count(b"\n", counted, line.start())
+        counted = line.start()
+        yield number, line[0]
 
 
 def depth_within(value: Any, limit: int) -> bool:

@@ -5,6 +5,7 @@ Each change makes a new version of the vocabulary. `?dry_run=true` reports its e
 nothing.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -223,7 +224,8 @@ async def put_synonyms(
     word and its root word per line. All tables are used together."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
-        return await _put(broker, "synonyms", name, read_table(await request.body(), media_type), dry_run)
+        table = await asyncio.to_thread(read_table, await request.body(), media_type)
+        return await _put(broker, "synonyms", name, table, dry_run)
     return await _put(broker, "synonyms", name, await json_object(request, settings), dry_run)
 
 
@@ -254,7 +256,8 @@ async def put_rates(request: Request, broker: AppBroker, settings: AppSettings, 
     Currencies that the table connects can be compared. No rate is assumed."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
-        return await _put(broker, "rates", THE_RATES, read_rate_table(await request.body(), media_type), dry_run)
+        table = await asyncio.to_thread(read_rate_table, await request.body(), media_type)
+        return await _put(broker, "rates", THE_RATES, table, dry_run)
     return await _put(broker, "rates", THE_RATES, await json_object(request, settings), dry_run)
 
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -26,6 +27,7 @@ from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
 from kindcast.server.api.request_guards import BodyLimit, host_check
 from kindcast.server.api.requests import (
+    LARGE_BODY,
     AppBroker,
     AppCaller,
     AppEventReader,
@@ -61,15 +63,11 @@ from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.matches import had_by
 from kindcast.server.store.shards import find_place
-from kindcast.server.strict_json import MalformedJson, decode, depth_within
+from kindcast.server.strict_json import MalformedJson, decode, depth_within, numbered_lines
 
 __all__ = ["PublishRoute", "matched_by", "matches_router", "router"]
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
-
-LARGE_BODY = 1 << 16
-"""A body of at least this many bytes is read in a worker thread, because reading it would block the event loop for
-milliseconds."""
 
 PUBLISH_PATH = "/v1/events"
 VERBOSE = {b"": True, b"verbose=true": True, b"verbose=false": False}
@@ -577,7 +575,7 @@ async def accept_matches(
     `matches`, or NDJSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     check_encoding(request.headers.get("content-encoding"))
-    items = await asyncio.to_thread(_match_items, kind, await request.body())
+    items = await asyncio.to_thread(_match_items, kind, await request.body(), reader.max_events + 1)
     reader.check_count(len(items))
     found, refused, single = await asyncio.to_thread(_read_matches, reader, items, settings.max_json_depth)
     if sum(len(each.wanted) for each in found) > MOST_MATCHES:
@@ -611,12 +609,11 @@ async def accept_matches(
     return answer(content, 202)
 
 
-def _match_items(kind: str, body: bytes) -> list[tuple[int | None, bytes | Any]]:
-    """Returns the items of a request, each with its line number if there are lines. Lines are not decoded yet. Raises
-    `Problem`, `MalformedJson`."""
+def _match_items(kind: str, body: bytes, most: int) -> list[tuple[int | None, bytes | Any]]:
+    """Returns the items of a request, each with its line number if there are lines. Lines are not decoded yet, and at
+    most `most` are read. Raises `Problem`, `MalformedJson`."""
     if kind in LINES:
-        numbered = enumerate(body.split(b"\n"), 1)
-        return [(number, line) for number, line in numbered if line and not line.isspace()]
+        return list(islice(numbered_lines(body), most))
     if kind != "application/json":
         raise Problem(
             "unsupported-media-type", f"send application/json or application/x-ndjson, not {kind or 'nothing'}"

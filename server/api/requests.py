@@ -1,5 +1,6 @@
 """Helpers that all routes share: access to the application's parts, strict JSON, times and cursors as text."""
 
+import asyncio
 import base64
 import binascii
 import re
@@ -25,6 +26,7 @@ from kindcast.server.strict_json import decode, depth_within
 
 __all__ = [
     "CUT",
+    "LARGE_BODY",
     "PRINTABLE",
     "SUBSCRIPTION_ID",
     "AppBroker",
@@ -51,6 +53,11 @@ __all__ = [
 ]
 
 JSON = "application/json"
+
+LARGE_BODY = 1 << 16
+"""A body of at least this many bytes is read in a worker thread, because reading it would block the event loop for
+milliseconds."""
+
 SUBSCRIPTION_ID = re.compile(r"sub_[0-9a-f]{16}")
 """The ids that servers give to subscriptions. No expression looks like this."""
 
@@ -136,11 +143,17 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON and not media_type.endswith("+json"):
         raise Problem("unsupported-media-type", f"send {JSON}, not {media_type or 'a body without Content-Type'}")
+    if len(body) < LARGE_BODY:
+        return _object(body, settings.max_json_depth)
+    return await asyncio.to_thread(_object, body, settings.max_json_depth)
+
+
+def _object(body: bytes, depth: int) -> dict[str, Any]:
     value = decode(body)
     if not isinstance(value, dict):
         raise Problem("malformed-request", "the body must be a JSON object")
-    if not depth_within(value, settings.max_json_depth):
-        raise Problem("too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
+    if not depth_within(value, depth):
+        raise Problem("too-deep", f"the JSON is nested deeper than {depth} levels")
     return value
 
 

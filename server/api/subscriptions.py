@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -62,7 +63,7 @@ from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
 from kindcast.server.store.deliveries import count_undelivered, position_before, waits_since
-from kindcast.server.strict_json import MalformedJson, decode, depth_within
+from kindcast.server.strict_json import MalformedJson, decode, depth_within, numbered_lines
 
 __all__ = [
     "HIDDEN",
@@ -586,8 +587,8 @@ async def import_lines(
     the same lines can be sent again: subscriptions that exist already are not created twice."""
     repeatable = read_key(idempotency_key, caller)
     check_encoding(request.headers.get("content-encoding"))
-    lines = (await request.body()).split(b"\n")
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line and not line.isspace()]
+    body = await request.body()
+    numbered = list(islice(numbered_lines(body), settings.max_events_per_request + 1))
     if len(numbered) > settings.max_events_per_request:
         raise Problem("too-many-lines", f"send at most {settings.max_events_per_request:,} lines at a time")
     created, rejected = [], []

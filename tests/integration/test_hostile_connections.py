@@ -4,8 +4,11 @@ import gc
 import resource
 import select
 import socket
+import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,7 +19,7 @@ import httpx
 import msgspec
 import pytest
 
-from kindcast.server.api import health
+from kindcast.server.api import health, requests
 from tests.harness.application import problem_code
 from tests.harness.server_process import ServerProcess
 from tests.harness.server_thread import running_app
@@ -218,6 +221,44 @@ def test_integer_of_many_digits_is_refused_unread(server: str) -> None:
     fine = b'{"text": "\\\\\\" ' + digits * 17 + b'", "b": 0.' + digits + b', "c": ' + digits + b"e-4000}"
     taken = httpx.post(f"{server}/v1/events", content=fine, headers={"Content-Type": "application/json"})
     assert taken.status_code == 202, taken.text
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/matches", "/v1/subscriptions/import"])
+def test_lines_beyond_the_limit_are_not_taken_apart(tmp_path: Path, path: str) -> None:
+    body = b"x\n" * 1_000_000
+    with running_app(tmp_path) as url:
+        tracemalloc.start()
+        try:
+            refused = httpx.post(url + path, content=body, headers={"Content-Type": "application/x-ndjson"})
+            assert tracemalloc.get_traced_memory()[1] < 10 * len(body)
+        finally:
+            tracemalloc.stop()
+    assert refused.status_code == 413
+    assert "10,000" in refused.json()["detail"]
+
+
+def test_large_object_is_read_beside_other_requests(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop answers others while a thread reads the body."""
+    reading, served = threading.Event(), threading.Event()
+
+    def decode(data: bytes) -> Any:
+        reading.set()
+        assert served.wait(PATIENCE_SECONDS)
+        return msgspec.json.decode(data)
+
+    monkeypatch.setattr(requests, "decode", decode)
+    with ThreadPoolExecutor() as threads:
+        checked = threads.submit(httpx.post, f"{server}/v1/check", json={"expression": "a = 1", "b": "x" * 70_000})
+        assert reading.wait(PATIENCE_SECONDS)
+        assert is_alive(server)
+        served.set()
+        assert checked.result(PATIENCE_SECONDS).status_code == 422
+
+
+@pytest.mark.parametrize("path", ["/v1/session", "/v1/keys", "/v1/tenants"])
+def test_requests_about_keys_are_small(server: str, path: str) -> None:
+    refused = httpx.post(server + path, json={"key": "x" * 70_000})
+    assert problem_code(refused) == "body-too-large"
 
 
 def test_refused_body_closes_the_connection_and_is_told(server: str) -> None:

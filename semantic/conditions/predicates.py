@@ -21,10 +21,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
 from kindcast.semantic.conditions.normal_form import Atom, normal_form
+from kindcast.semantic.conditions.pairs import Pairs, equal_pairs, extremes
 from kindcast.semantic.model import (
     AttributeRef,
     Between,
@@ -63,7 +65,7 @@ from kindcast.semantic.units.kinds import (
     parse_version,
     period_of,
 )
-from kindcast.semantic.units.patterns import compile_pattern, fold
+from kindcast.semantic.units.patterns import LONG, compile_pattern, fold, worked_within
 from kindcast.semantic.vocabulary.attributes import Enumeration
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
@@ -520,6 +522,15 @@ def _interval(low: float, high: float, *, open_low: bool, open_high: bool) -> In
     )
 
 
+FEW_PAIRS = 16
+"""So many pairs of values of two attributes are compared without choosing among them."""
+FEW_ELEMENTS = 64
+"""With at most so many elements in all its arrays, an event is asked without a budget."""
+ELEMENT_STEPS = 1_000
+PAIR_STEPS = 1_000
+"""What it costs to ask an element and to compare two values, in the steps of a search of a text: 5 µs."""
+
+
 class AtomEvaluator:
     """Evaluates one atom on events under one vocabulary. The cost of `holds` is linear in the values of its attribute.
 
@@ -553,23 +564,24 @@ class AtomEvaluator:
             return (predicate.attribute in event.attributes) == predicate.present
         if isinstance(predicate, SomeOf):
             elements = event.elements.get(predicate.attribute, ())
-            return bool(elements) and any(self._element(each) for each in elements) != self.atom.negated
+            if not elements:
+                return False
+            return self._in_time(event, lambda: any(map(self._element, elements))) != self.atom.negated
         values = values_of(event, getattr(predicate, "attribute", ""))
         if isinstance(predicate, EveryOf):
             elements = event.elements.get(predicate.attribute, ())
             if not values and not elements:
                 return False
-            return self._every_element(elements, values) != self.atom.negated
+            return self._in_time(event, lambda: self._every_element(elements, values)) != self.atom.negated
         if not values or self._checks == ():
             return False
         if self._each is not None:
             if self._each._checks == ():
                 return False
-            return all(self._each._of_value(value, event) for value in values) != self.atom.negated
+            return self._each._of_all(values, event) != self.atom.negated
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
             others = values_of(event, predicate.operand.name)
-            found = any(self._compare(predicate, left, right) for left in values for right in others)
-            return bool(others) and found != self.atom.negated
+            return bool(others) and self._some_pair(predicate, values, others) != self.atom.negated
         return any(map(self.satisfied_by, values)) != self.atom.negated
 
     @property
@@ -578,13 +590,53 @@ class AtomEvaluator:
         assert self._each is not None
         return self._each
 
-    def _of_value(self, value: Value, event: CanonicalEvent) -> bool:
-        """Returns whether the atom would hold if `value` were the only value of the attribute."""
-        predicate = self.atom.predicate
-        if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
-            others = values_of(event, predicate.operand.name)
-            return bool(others) and any(self._compare(predicate, value, other) for other in others) != self.atom.negated
-        return self.satisfied_by(value) != self.atom.negated
+    def _of_all(self, values: tuple[Value, ...], event: CanonicalEvent) -> bool:
+        """Returns whether the atom would hold for each of `values` if it were the only value of the attribute."""
+        predicate, negated = self.atom.predicate, self.atom.negated
+        if not isinstance(predicate, Comparison) or not isinstance(predicate.operand, AttributeRef):
+            return all(self.satisfied_by(value) != negated for value in values)
+        others = values_of(event, predicate.operand.name)
+        if not others:
+            return False
+        pairs = self._pairs(predicate, values, others, each=True)
+
+        def all_hold() -> bool:
+            return all(any(self._compare(predicate, left, right) for right in near) != negated for left, near in pairs)
+
+        return worked_within(PAIR_STEPS * sum(len(near) for _, near in pairs), all_hold)
+
+    def _some_pair(self, predicate: Comparison, lefts: tuple[Value, ...], rights: tuple[Value, ...]) -> bool:
+        if len(lefts) * len(rights) <= FEW_PAIRS:
+            return any(self._compare(predicate, left, right) for left in lefts for right in rights)
+        pairs = self._pairs(predicate, lefts, rights)
+
+        def one_holds() -> bool:
+            return any(self._compare(predicate, left, right) for left, near in pairs for right in near)
+
+        return worked_within(PAIR_STEPS * sum(len(near) for _, near in pairs), one_holds)
+
+    def _pairs(
+        self, predicate: Comparison, lefts: tuple[Value, ...], rights: tuple[Value, ...], *, each: bool = False
+    ) -> Pairs:
+        """Returns the pairs of values that decide the comparison; with `each`, that decide it for each of `lefts`."""
+        names = predicate.attribute, getattr(predicate.operand, "name", "")
+        declared = [self._declared_as(name) for name in names]
+        if any(read_as(name, self._vocabulary) for name in declared):
+            return [(left, rights) for left in lefts]
+        left_dates, right_dates = (partial(self._dates, name) for name in names)
+        if predicate.order == "=":
+            return equal_pairs(lefts, rights, left_dates, right_dates)
+        if any(enumeration_of(name, self._vocabulary) for name in declared):
+            return [(left, rights) for left in lefts]
+        near = extremes(rights, right_dates, partial(self._is_numeric, names[1]))
+        decisive = lefts if each else extremes(lefts, left_dates, partial(self._is_numeric, names[0]))
+        return [(left, near) for left in decisive]
+
+    def _in_time(self, event: CanonicalEvent, work: Callable[[], bool]) -> bool:
+        """Returns `work()`, which asks the elements of an array. If the event has many elements, the budget for
+        searches includes it."""
+        count = 0 if self._array else sum(map(len, event.elements.values()))
+        return work() if count <= FEW_ELEMENTS else worked_within(ELEMENT_STEPS * count, work)
 
     def _every_element(self, elements: tuple[CanonicalEvent, ...], values: tuple[Value, ...]) -> bool:
         """Returns whether there are elements, all elements satisfy the condition, and there are no other scalars (rule
@@ -677,6 +729,8 @@ class AtomEvaluator:
             text, root = value.text, value.root_word
             if text is None:
                 return False
+            if len(text) >= LONG:
+                return worked_within(len(text), lambda: any(map(of_text, value.texts)))
             return (
                 of_text(text) or (root is not None and root != text and of_text(root)) or any(map(of_text, value.also))
             )

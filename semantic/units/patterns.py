@@ -8,6 +8,7 @@ pattern's size times the text's length. Patterns and texts are compared in NFC, 
 import re
 import time
 import unicodedata
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
 
@@ -15,7 +16,17 @@ import re2
 
 from kindcast.semantic.errors import InvalidPattern
 
-__all__ = ["Pattern", "SearchBudget", "TooCostlyNow", "check_size", "compile_pattern", "fold", "searching_within"]
+__all__ = [
+    "LONG",
+    "Pattern",
+    "SearchBudget",
+    "TooCostlyNow",
+    "check_size",
+    "compile_pattern",
+    "fold",
+    "searching_within",
+    "worked_within",
+]
 
 LONGEST = 1_000
 """Characters of a pattern; people write patterns of some dozens."""
@@ -57,11 +68,14 @@ class SearchBudget:
 
     def search(self, pattern: "Pattern", text: str) -> bool:
         """`pattern.found_in(text)`. Raises `TooCostlyNow`."""
-        steps = pattern.states * len(text)
+        return self.spend(pattern.states * len(text), lambda: pattern.found_in(text))
+
+    def spend(self, steps: int, work: Callable[[], bool]) -> bool:
+        """`work()`, which takes at most `steps`. Raises `TooCostlyNow`."""
         if steps > STEPS or self._left <= 0.0:
             raise TooCostlyNow(steps)
         began = time.perf_counter()
-        found = pattern.found_in(text)
+        found = work()
         self._left -= time.perf_counter() - began
         return found
 
@@ -83,6 +97,12 @@ class searching_within:  # noqa: N801, used like a function
 
     def __exit__(self, *raised: object) -> None:
         _budget.reset(self._before)
+
+
+def worked_within(steps: int, work: Callable[[], bool]) -> bool:
+    """`work()`, which takes at most `steps`. Raises `TooCostlyNow` under a budget that does not allow it."""
+    budget = _budget.get()
+    return work() if budget is None else budget.spend(steps, work)
 
 
 class Pattern:
@@ -172,7 +192,8 @@ def fold(text: str) -> str:
 
 
 LONG = 10_000
-"""Characters of a text that is folded once for all who ask, one after the other."""
+"""Characters of a text that is folded once for all who ask, one after the other, and that is searched within the budget
+whatever is searched for."""
 
 
 def _fold(text: str) -> str:

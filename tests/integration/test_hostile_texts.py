@@ -47,6 +47,49 @@ def test_costly_search_is_decided_late_and_holds_up_nobody(tmp_path: Path) -> No
         assert client.get(f"/v1/subscriptions/{missing}/events").json()["events"] == []
 
 
+def test_two_attributes_with_thousands_of_values_hold_up_nobody(tmp_path: Path) -> None:
+    """An order is decided by the least and the greatest values, equality by what values have in common. Versions have
+    an order of their own: too many pairs of them are compared later."""
+    with running_application(tmp_path) as client:
+        put = client.put("/v1/attributes/older", json={"kind": "version"})
+        assert put.status_code == 201, put.text
+        expressions = ("low < high", "low = high", "every low < high", "not low >= high")
+        wanted = [subscribe(client, each)["id"] for each in expressions]
+        data = {"low": [f"a{each}" for each in range(4_000)], "high": [f"b{each}" for each in range(4_000)]}
+        answer = client.post("/v1/match", json={"event": data}, timeout=PATIENCE_SECONDS).json()
+        assert {each["subscription"] for each in answer["matches"]} == {wanted[0], *wanted[2:]}
+        late = subscribe(client, "older < newer")["id"]
+        versions = {
+            "older": [f"2.{each}" for each in range(200)],
+            "newer": [f"1.{each}" for each in range(199)] + ["3.1"],
+        }
+        told = client.post("/v1/events", json=versions).json()
+        assert (told["matched"], told["events"][0]["undecided"]) == (0, 1)
+        page = client.get(f"/v1/subscriptions/{late}/events", params={"wait": 20}).json()
+        assert [message["late"] for message in page["events"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("expression", "data"),
+    [
+        ("some items (a < b and c > {})", {"items": [{"a": 1, "b": 0, "c": each} for each in range(1_999)]}),
+        ("every items (a < b or c >= 0 or c > {})", {"items": [{"a": 1, "b": 0, "c": each} for each in range(1_999)]}),
+        ('text contains "aaaaaz{}"', {"text": "a" * 3_000_000}),
+    ],
+    ids=["some", "every", "contains"],
+)
+def test_large_events_for_many_subscriptions_are_decided_later(
+    tmp_path: Path, expression: str, data: dict[str, object]
+) -> None:
+    """Each test takes little time, and all together hold up nobody."""
+    expressions = [expression.format(each) for each in range(100)]
+    with running_application(tmp_path) as client:
+        for each in expressions:
+            subscribe(client, each)
+        told = client.post("/v1/events", json=data).json()
+        assert told["events"][0]["undecided"] > 0
+
+
 def test_preview_of_a_costly_search_is_decided_too(tmp_path: Path) -> None:
     """`/v1/match` asks beside the writer, as for operators."""
     with running_application(tmp_path) as client:

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import pickle
+import random
 from itertools import pairwise
 from typing import Any
 
@@ -383,3 +384,39 @@ def test_tables_of_matches_are_cut_and_joined() -> None:
     assert MatchTable.joined([plain, plain]).bindings is None
     for chosen in ([0], [1, 2], [0, 2], [], [0, 1, 2]):
         assert told(one.rows(chosen)) == [told(one)[number] for number in chosen]
+
+
+def test_many_values_of_two_attributes_compare_as_their_pairs_do() -> None:
+    """Not every pair is compared, and the result is that of all pairs. Some attributes are declared, so that durations
+    are quantities, dates are date-times, and texts are versions or members of an enumeration."""
+    attributes = {
+        "a": {},
+        "length": {"kind": "number", "unit": "h"},
+        "made": {"kind": "instant"},
+        "at": {"kind": "instant"},
+        "grade": {"enum": ["abc", "zz", "Abc"], "order": [["abc", "zz", "Abc"]]},
+        "level": {"kind": "version"},
+    }
+    vocabulary = Vocabulary.from_ontologies([], attributes=attributes)
+    published = ["5 kg", "6 kg", "<7 kg", ">2 kg", {"value": 5, "unit": "kg"}, "3 m", 3, 3.5, True, False, "3"]
+    published += ["PT2H", "PT3H", "7200 s", "2 h", "P1W", "2026-01-31", "2026-01", "2026", "2026-01-31T05:00:00Z"]
+    published += ["2026-01-30T23:00:00-06:00", "abc", "Abc", "zz", "2.0", "1.10", "9 USD"]
+    chosen = random.Random(7)
+    names = [(one, other) for one in ("a", "length", "made", "grade", "level") for other in ("b", "at")]
+    orders = ["=", "<", "<=", ">", ">="]
+    for one, other in names:
+        some, every = Matcher(vocabulary), Matcher(vocabulary)
+        some.add_many((order, f"{one} {order} {other}") for order in orders)
+        every.add_many((order, f"every {one} {order} {other}") for order in orders)
+
+        def found(
+            matcher: Matcher, lefts: list[Any], rights: list[Any], one: str = one, other: str = other
+        ) -> set[str]:
+            return {match.subscription for match in matcher.match({one: lefts, other: rights})}
+
+        alone = {(repr(left), repr(right)): found(some, [left], [right]) for left in published for right in published}
+        for _ in range(20):
+            lefts, rights = chosen.sample(published, 6), chosen.sample(published, 6)
+            each = [set().union(*(alone[repr(left), repr(right)] for right in rights)) for left in lefts]
+            assert found(some, lefts, rights) == set().union(*each), (one, other, lefts, rights)
+            assert found(every, lefts, rights) == set.intersection(*each), (one, other, lefts, rights)

@@ -478,7 +478,7 @@ class _Teller:
             reason = self._reason(atom, text, attribute, verdict, values)
         except TooCostlyNow:
             verdict, values = None, []
-            reason = f"{text}: undecided, because the search of the text takes too long for an explanation"
+            reason = f"{text}: undecided, because it takes too long to decide for an explanation"
         told = {"text": text, "attribute": attribute, "negated": atom.negated, "verdict": verdict}
         name = (aggregate_of(attribute) or ("", attribute))[1]
         known = self._vocabulary.attributes.described(name, self._language) if name else None

@@ -471,7 +471,7 @@ def parts_of(
 DEFERRED = Failure("waiting", "its operators were not called yet")
 """The reason for an undecided candidate if operators are called elsewhere."""
 
-NOT_SEARCHED = Failure("waiting", "a text predicate takes too long to be evaluated at once")
+NOT_SEARCHED = Failure("waiting", "a predicate about long texts or many values takes too long to be evaluated at once")
 """The reason for an undecided candidate with long texts or large patterns."""
 
 SEARCH_SECONDS = 0.05

@@ -47,7 +47,7 @@ from kindcast.server.api.subscriptions import (
     sink_for,
 )
 from kindcast.server.broker import Broker
-from kindcast.server.broker.subscription_commands import entity_tag
+from kindcast.server.broker.subscription_commands import entity_tag, same_server
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import DIALECTS, SEMANTIC_DIALECT
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
@@ -176,6 +176,7 @@ async def update(
         if (body.get(name) or None) != present.get(name):
             raise _bad(f"{name} cannot be changed: make a new subscription", f"/{name}")
     change = {name: body.get(name) for name in ("sink", "protocol", "protocolsettings", "sinkcredential")}
+    hides = _hides(change["protocolsettings"])
     change["protocolsettings"] = _unhidden(change["protocolsettings"], row.protocolsettings)
     format = (row.protocolsettings or {}).get("format")
     if format is not None and body["protocol"] == DEFAULT_PROTOCOL:  # members that are not given stay
@@ -184,9 +185,11 @@ async def update(
         del change["sinkcredential"]
     try:
         values = await asyncio.to_thread(read_change, change, settings, row)
+        if hides and not same_server(values["sink"], row.sink):
+            del values["protocolsettings"]  # the stored headers are for the present server: the broker refuses this
+        row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
     except (Problem, RequestValidationError, SinkRefused) as error:
         raise _bad_request(error) from None
-    row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
     return answer(_shown(row) | _kept_back(ticket, broker, row), headers={"ETag": f'"{entity_tag(row)}"'})
 
 
@@ -242,6 +245,11 @@ def _shown(row: Row[Any]) -> dict[str, Any]:
         "expires_at": moment(row.expires_at),
     }
     return {name: value for name, value in told.items() if value is not None}
+
+
+def _hides(settings: Mapping[str, Any] | None) -> bool:
+    headers = (settings or {}).get("headers")
+    return isinstance(headers, dict) and HIDDEN in headers.values()
 
 
 def _unhidden(settings: Mapping[str, Any] | None, stored: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -64,6 +64,7 @@ __all__ = [
     "entity_tag",
     "is_flagged",
     "notes_of",
+    "same_server",
 ]
 
 Tags = Collection[str] | None
@@ -354,7 +355,7 @@ def _check_secrets(row: Row[Any], values: Mapping[str, Any]) -> None:
     """A credential and headers were given for one server. Nobody may send them to another one by changing the sink.
     Raises `SinkRefused`."""
     sink = values.get("sink")
-    if sink is None or row.sink is None or _server(sink) == _server(row.sink):
+    if sink is None or row.sink is None or same_server(sink, row.sink):
         return
     secret = {"sinkcredential": row.sinkcredential, "protocolsettings": (row.protocolsettings or {}).get("headers")}
     if kept := [name for name, value in secret.items() if value and name not in values]:
@@ -364,9 +365,10 @@ def _check_secrets(row: Row[Any], values: Mapping[str, Any]) -> None:
         )
 
 
-def _server(sink: str) -> tuple[str, str | None, int | None]:
-    url = urlsplit(sink)
-    return url.scheme, url.hostname, url.port
+def same_server(sink: str, other: str) -> bool:
+    """Whether two sinks have the same scheme, host and port."""
+    one, two = urlsplit(sink), urlsplit(other)
+    return (one.scheme, one.hostname, one.port) == (two.scheme, two.hostname, two.port)
 
 
 def delete(group: Group, id: str, ticket: Claim | str | None, sweeper: Sweeper, tags: Tags = None) -> Row[Any]:

@@ -511,6 +511,7 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes = 0
         self._begun = False  # whether a part of the next head has arrived
         self._closing = False
+        self._running: RequestResponseCycle | None = None  # with pipelined requests, an earlier one than `current`
         self._writing = _Writing(limits.now)
         self.address = ""
         """The address of the client."""
@@ -538,6 +539,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        self._end_running()
         self._limits.release(self)
         self._limits.leave(self)
         super().connection_lost(exc)
@@ -646,16 +648,17 @@ class HttpConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if self._closing:
             return
-        if self.current is None or self.current.response_complete:
+        if self.current is None or self.current.response_complete or self.phase == "body":
             self.refuse(
                 _Refusal(
                     "malformed-request",
-                    "this is not a request of HTTP/1.1: the method is unknown, or the first line or a header is wrong",
+                    "this is not a request of HTTP/1.1: the method is unknown, or the first line, a header or a chunk "
+                    "of the body is wrong",
                 )
             )
         else:  # this answer would be sent in the middle of another
             self._closing = True
-            self.pipeline.clear()
+            self._end_running()
             self.transport.close()
 
     # ── limits ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -679,16 +682,25 @@ class HttpConnection(HttpToolsProtocol):
             return
         self._closing = True
         self._limits.release(self)
-        self.pipeline.clear()
-        begun = self.current is not None and self.current.response_started and not self.current.response_complete
+        running = self._running
+        begun = running is not None and running.response_started and not running.response_complete
         if not begun and self.phase != "idle":
             self.transport.write(refusal.as_bytes())
-        if self.current is not None and not self.current.response_complete:
-            self.current.disconnected = True
-            self.current.message_event.set()
+        self._end_running()
         self.flow.resume_writing()
         _close_soon(self.loop, self.transport)
         self._limits.leave(self)
+
+    def _end_running(self) -> None:
+        """Tells the application that the client has left. Its answer is not sent, and pipelined requests do not run."""
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _refuse_head(self, what: str) -> None:
         most = f"{self._limits.header_bytes:,} bytes and {self._limits.headers} headers"

@@ -115,8 +115,9 @@ def test_head_beyond_a_limit_is_refused(server: str, head: bytes) -> None:
         b"FOO /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /healthz HTTP/9.9\r\nHost: localhost\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
     ],
-    ids=["method", "version", "header"],
+    ids=["method", "version", "header", "chunk"],
 )
 def test_what_is_no_http_is_answered_with_a_problem(server: str, sent: bytes) -> None:
     """A problem document like any other, and the end of the connection."""
@@ -314,6 +315,38 @@ def test_requests_that_wait_for_each_other_are_bounded(server: str) -> None:
     said = asked(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2_000)
     assert said.count(b"200 OK") < 100
     assert is_alive(server)
+
+
+def test_connection_with_too_many_requests_leaves_no_error_in_the_log(
+    server: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends while one of them is running. Otherwise a stranger could fill the disk with tracebacks."""
+    for _ in range(20):
+        asked(server, b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40)
+    assert is_alive(server)
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
+
+
+def test_stream_ends_with_its_connection_if_another_request_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server notices that the client has left, and that is no error."""
+    with running_app(tmp_path, stream_ping_seconds=0.1) as url:
+        admin = {"Authorization": f"Bearer {httpx.post(f'{url}/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        made = httpx.post(f"{url}/v1/subscriptions", json={"expression": "a = 1"}, headers=admin).json()
+        asked_for = {"role": "subscriber", "limits": {"connections": 1}}
+        key = httpx.post(f"{url}/v1/keys", json=asked_for, headers=admin).json()["key"]
+        waiting = f"GET /v1/subscriptions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+        with connection(url) as client:
+            client.sendall(waiting.replace(b"subscriptions", f"subscriptions/{made['id']}/stream".encode()))
+            assert b" 200 OK" in client.recv(1_000)
+            client.sendall(waiting)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        own = {"Authorization": f"Bearer {key}"}
+        while httpx.get(f"{url}/v1/subscriptions", headers=own).status_code == 429:
+            assert time.monotonic() < deadline, "the stream still counts"
+            time.sleep(0.05)
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
 
 
 def test_newest_connection_is_served_when_there_are_too_many(server: str) -> None:

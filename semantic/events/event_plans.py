@@ -701,7 +701,7 @@ class EventPlans:
             return NOTHING
         cell = self._read(member.attributes, value, None)
         if len(value) <= LONGEST:
-            self._count(1)
+            self._count(_places(cell))
             member.texts[value] = cell
         return cell
 
@@ -715,7 +715,7 @@ class EventPlans:
         if cell is None:
             cell = self._read(member.attributes, value, unit)
             if unit is None or len(unit) <= LONGEST:
-                self._count(1)
+                self._count(_places(cell))
                 member.cells[key] = cell
         return cell
 
@@ -872,6 +872,11 @@ def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copy(each) if isinstance(each, dict | list) else each for key, each in value.items()}
     return [_copy(each) for each in value] if isinstance(value, list) else value
+
+
+def _places(cell: Cell) -> int:
+    """Returns how many cached values a cell counts as: several if an ambiguous text means very many concepts."""
+    return 1 + sum(map(len, cell.values())) // 8
 
 
 def _merge(several: dict[ColumnId, dict[Key, None]], cell: Cell) -> None:

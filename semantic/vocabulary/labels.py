@@ -69,6 +69,8 @@ class Resolution:
     replaced: tuple[tuple[str, str], ...] = ()
     iris: tuple[str, ...] = field(default=(), compare=False)
     set_aside: tuple[ConceptId, ...] = ()
+    preferred: "Resolution | None" = field(default=None, compare=False)
+    """The meaning without the individuals, if they have the same name as one class or SKOS concept."""
 
     def only(self, concept: ConceptId, names: frozenset[str], set_aside: tuple[ConceptId, ...] = ()) -> "Resolution":
         """Returns the resolution restricted to one of its candidates, which has these `names`."""
@@ -97,11 +99,13 @@ class TermIndex:
         concept_of: Mapping[str, ConceptId],
         prefixes: Iterable[tuple[str, str]],
         replacement: Callable[[str], tuple[str, ...]],
+        prefer: Callable[[Resolution], Resolution | None],
         context_prefixes: Iterable[tuple[str, str]] = (),
         aliases: Aliases | None = None,
     ) -> None:
         """`concept_of` has all names, including main forms of aliases. `replacement` returns the names that replace a
-        deprecated one. `prefixes` are those of ontologies, `context_prefixes` those of JSON-LD contexts."""
+        deprecated one. `prefer` returns `Resolution.preferred`. `prefixes` are those of ontologies, `context_prefixes`
+        those of JSON-LD contexts."""
         self._concept_of = concept_of
         self._aliases = aliases or Aliases()
         records = list(records)
@@ -110,6 +114,7 @@ class TermIndex:
         for iri in sorted(self._stated) if self._aliases else ():
             self._by_main.setdefault(self._aliases.main(iri), []).append(iri)
         self._replacement = replacement
+        self._prefer = prefer
         self._labels = _Table()
         self._folded = _Table()
         self._synonyms = _Table()
@@ -122,10 +127,13 @@ class TermIndex:
         self._local = _Table()
         for iri in concept_of:
             self._local.put(local_name(iri), iri)
+        for table in (self._labels, self._folded, self._synonyms, self._local):
+            table.complete()
         self._prefixes = _by_prefix(prefixes)
         self._context_prefixes = _by_prefix(context_prefixes)
         own = ((local_name(namespace.rstrip("/#")), namespace) for namespace in self._prefixes.get("", ()))
         self._own_prefixes = _by_prefix(pair for pair in own if pair[0] not in self._prefixes)
+        self._ambiguous: dict[tuple[Level, str], Resolution] = {}
 
     def resolve(self, term: str, *, is_iri: bool = False, asked: bool = False) -> Resolution:
         """Returns what `term` may mean. With `is_iri` it is read only as an IRI. With `asked` a person wrote it, and it
@@ -139,12 +147,12 @@ class TermIndex:
             return self._resolution(found, "short")
         text = unicodedata.normalize("NFC", term)
         if hit := self._labels.get(text):
-            return self._resolution(hit, "label")
+            return self._of_label(hit, "label", text)
         fold = folded(text)
         if hit := self._folded.get(fold):
-            return self._resolution(hit, "folded")
+            return self._of_label(hit, "folded", fold)
         if hit := self._synonyms.get(fold):
-            return self._resolution(hit, "synonym")
+            return self._of_label(hit, "synonym", fold)
         return self.aliased(term)
 
     def spelt_otherwise(self, text: str) -> Resolution:
@@ -215,6 +223,16 @@ class TermIndex:
         ]
         return filter(CURIE.fullmatch, sorted(found, key=lambda curie: (len(curie), curie)))
 
+    def _of_label(self, iris: tuple[str, ...], level: Level, text: str) -> Resolution:
+        """Returns the meaning of a label. That of an ambiguous one is computed once: if very many names have the label,
+        each of its spellings would otherwise take their time and their memory."""
+        if len(iris) == 1:
+            return self._resolution(iris, level)
+        found = self._ambiguous.get((level, text))
+        if found is None:
+            found = self._ambiguous[level, text] = self._resolution(iris, level)
+        return found
+
     def _resolution(self, iris: tuple[str, ...], level: Level) -> Resolution:
         named: dict[str, None] = {}
         replaced: list[tuple[str, str]] = []
@@ -222,8 +240,9 @@ class TermIndex:
             successors = self._replacement(iri)
             replaced.extend((iri, successor) for successor in successors)
             named.update(dict.fromkeys(successors or (iri,)))
-        candidates = {self._concept_of[iri] for iri in named}
-        return Resolution(tuple(sorted(candidates)), level, tuple(replaced), tuple(named))
+        candidates = sorted({self._concept_of[iri] for iri in named})
+        found = Resolution(tuple(candidates), level, tuple(replaced), tuple(named))
+        return replace(found, preferred=self._prefer(found)) if len(candidates) > 1 else found
 
 
 def _by_prefix(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -239,18 +258,21 @@ class _Table:
 
     def __init__(self) -> None:
         self._found: dict[str, str | tuple[str, ...]] = {}
+        self._several: dict[str, dict[str, None]] = {}  # tuples would take quadratic time if all names have one text
 
     def put(self, text: str, iri: str) -> None:
         if not text:
             return
-        old = self._found.get(text)
-        if old is None:
-            self._found[text] = iri
-        elif isinstance(old, str):
-            if old != iri:
-                self._found[text] = (old, iri)
-        elif iri not in old:
-            self._found[text] = (*old, iri)
+        old = self._found.setdefault(text, iri)
+        if isinstance(old, str) and old != iri:
+            several = self._several.setdefault(text, {})
+            several[old] = several[iri] = None
+
+    def complete(self) -> None:
+        """Called once, after the last `put`."""
+        for text, iris in self._several.items():
+            self._found[text] = tuple(iris)
+        self._several.clear()
 
     def shared(self) -> Iterator[str]:
         """Yields the texts with several IRIs."""

@@ -16,7 +16,7 @@ import hashlib
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, combinations
 from pathlib import Path
@@ -237,6 +237,7 @@ class Vocabulary:
             self._hierarchy.concept_of,
             {pair for each in self._ontologies for pair in each.prefixes},
             self._successors,
+            self._prefer,
             set(compact_prefixes(self._contexts.values())),
             self._aliases,
         )
@@ -496,17 +497,30 @@ class Vocabulary:
         if not found.candidates and not is_iri and self._aliases.spelt:
             found = self._terms.spelt_otherwise(term)
         if len(found.candidates) > 1:
-            kept = [each for each in found.candidates if any(self.isa(each, upper) for upper in within)]
+            kept = (
+                [each for each in found.candidates if any(self.isa(each, upper) for upper in within)] if within else []
+            )
             if len(kept) == 1:
                 return found.only(kept[0], frozenset(self.iris(kept[0])))
-            kinds = [{record.kind for record in self._records(each)} - {"retired"} for each in found.candidates]
-            classes = [
-                each for each, kind in zip(found.candidates, kinds, strict=True) if not kind.isdisjoint(_CLASSES)
-            ]
-            if len(classes) == 1 and kinds.count({"individual"}) == len(kinds) - 1:
-                others = tuple(each for each in found.candidates if each != classes[0])
-                return found.only(classes[0], frozenset(self.iris(classes[0])), others)
+            return found.preferred or found
         return found
+
+    def _prefer(self, found: Resolution) -> Resolution | None:
+        """Returns the resolution without individuals, if they have the same name as one class or SKOS concept."""
+        preferred = None
+        for each in found.candidates:
+            kinds = {record.kind for record in self._records(each)} - {"retired"}
+            if kinds.isdisjoint(_CLASSES):
+                if kinds != {"individual"}:
+                    return None
+            elif preferred is not None:
+                return None
+            else:
+                preferred = each
+        if preferred is None:
+            return None
+        others = tuple(each for each in found.candidates if each != preferred)
+        return found.only(preferred, frozenset(self.iris(preferred)), others)
 
     def readings(self, text: str) -> tuple[ConceptId, ...]:
         """Returns the concepts that a published string may mean. One dict access for cached strings."""
@@ -801,7 +815,7 @@ def notes_on_term(attribute: str, term: str, found: Resolution, vocabulary: Voca
         detail = f"{term!r} is read as another spelling of {vocabulary.label(found.candidates[0])!r}"
         yield Note("other-spelling", attribute, detail)
     if found.set_aside:
-        others = _named([vocabulary.iri(concept) for concept in found.set_aside])
+        others = _named(found.set_aside, vocabulary.iri)
         detail = (
             f"{term!r} is read as the class {vocabulary.iri(found.candidates[0])}; individuals have the same "
             f"name: {others}"
@@ -819,7 +833,7 @@ def notes_on_event_term(
             yield unknown_term(attribute, published, vocabulary)
         return
     if len(found.candidates) > 1:
-        labels = _named([vocabulary.label(concept) for concept in found.candidates])
+        labels = _named(found.candidates, vocabulary.label)
         yield Note("ambiguous-term", attribute, f"{published!r} may mean {labels}: it counts as all of them")
     yield from notes_on_term(attribute, published, found, vocabulary)
 
@@ -834,9 +848,9 @@ def unknown_term(attribute: str, published: str, vocabulary: Vocabulary) -> Note
     return Note("unknown-term", attribute, f"{published!r} is not a known concept, so it is a string{near}")
 
 
-def _named(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+def _named(concepts: Sequence[ConceptId], name: Callable[[ConceptId], str]) -> str:
+    more = f" and {len(concepts) - NAMED} more" if len(concepts) > NAMED else ""
+    return ", ".join(map(name, concepts[:NAMED])) + more
 
 
 _SHARED: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()

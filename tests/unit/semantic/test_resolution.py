@@ -1,5 +1,7 @@
 """Names in expressions become IRIs and canonical attribute names, or clear problems."""
 
+import tracemalloc
+
 import pytest
 
 from kindcast import InvalidSubscription, Matcher, Vocabulary
@@ -231,3 +233,18 @@ def test_labels_of_another_name_of_a_concept_mean_it(said: str) -> None:
         matcher.add("same", "x is jay")
         for word in ("jay", "i"):
             assert [match.subscription for match in matcher.match({"x": word})] == ["above", "same"]
+
+
+def test_spellings_of_a_label_of_very_many_concepts_share_their_memory() -> None:
+    """A publisher could otherwise fill the memory: each spelling would have its own list of the concepts."""
+    classes = "".join(f':C{number} a owl:Class ; rdfs:label "same" .\n' for number in range(5_000))
+    matcher = Matcher(Vocabulary.from_bytes(PREFIXES + classes.encode() + b":Other a owl:Class .", format="turtle"))
+    matcher.add("other", "not kind isa Other")
+    assert matcher.match({"kind": "same"})
+    tracemalloc.start()
+    try:
+        for blanks in range(1, 190):
+            assert matcher.match({"kind": " " * blanks + "same"})
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()

@@ -807,6 +807,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         elif not self.transport.is_closing():
             self._fail(1009, "a message has too many fragments")
 
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
+            self.frames = []
+            if not self.transport.is_closing():
+                self._fail(1007, "a message is not in UTF-8")  # uvicorn would log a traceback
+        else:
+            super().send_receive_event_to_app()
+
     def check(self, now: float) -> None:
         """Closes the connection if its client is too slow."""
         self._writing.check(self.transport, now, self._limits.settings.write_seconds)
@@ -891,6 +899,14 @@ def _close_soon(loop: asyncio.AbstractEventLoop, transport: Any) -> None:
     if inner.can_write_eof():
         inner.write_eof()
     loop.call_later(LINGER_SECONDS, inner.abort)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _since(connection: Connection) -> float:

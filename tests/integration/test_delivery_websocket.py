@@ -211,6 +211,19 @@ def test_too_many_fragments_and_too_large_a_frame_close_it(client: httpx.Client)
         assert closed.value.rcvd.code == 1009
 
 
+def test_a_message_that_is_not_utf8_closes_it_and_is_no_error_of_the_server(
+    client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = subscribe(client)
+    with opened(client, made["id"]) as connection:
+        connection.send(b"\xff", text=True)
+        with pytest.raises(ConnectionClosed) as closed:
+            connection.recv(timeout=PATIENCE)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1007
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
+
+
 def ping_for_ever(deaf: socket.socket) -> None:
     """Asks for answers without taking any, until the other side has enough."""
     while True:

@@ -71,7 +71,10 @@ def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
             raise InvalidDeclaration(f"the synonym table must map texts to texts, but it has {word!r} → {root!r}")
         table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
     table = {word: root for word, root in table.items() if word != root}
-    return {word: _end(word, table) for word in table}
+    ends: dict[str, str] = {}
+    for word in table:
+        _follow(word, table, ends)
+    return {word: ends[word] for word in table}
 
 
 def read_table(data: bytes, content_type: str = "application/json") -> dict[str, str]:
@@ -180,15 +183,16 @@ def _clash(word: str, root: str, table: Mapping[str, str]) -> str | None:
     return f"{word[:40]!r} has two root words, {known[:40]!r} and {root[:40]!r}"
 
 
-def _end(word: str, table: Mapping[str, str]) -> str:
-    seen = {word}
-    root = table[word]
-    while root in table:
-        if root in seen:
+def _follow(word: str, table: Mapping[str, str], ends: dict[str, str]) -> None:
+    """Adds the end of the chain of a word to `ends`, and of each word on it: so all chains together cost linear time.
+    Raises InvalidDeclaration for a cycle."""
+    chain: dict[str, None] = {}
+    while word in table and word not in ends:
+        chain[word] = None
+        word = table[word]
+        if word in chain:
             raise InvalidDeclaration(f"the synonym table has a cycle: it leads from {word!r} back to {word!r}")
-        seen.add(root)
-        root = table[root]
-    return root
+    ends.update(dict.fromkeys(chain, ends.get(word, word)))
 
 
 def _escaped(name: str) -> str:

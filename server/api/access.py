@@ -400,9 +400,11 @@ def services_of(request: HTTPConnection) -> "TenantServices":
 
 
 def count_events(request: Request, number: int) -> None:
-    """Counts published events in the usage and limits of the caller."""
+    """Counts published events in the usage and limits of the caller. Raises `LimitReached`."""
     caller = caller_of(request)
     if caller is not ANYBODY:
+        for meter in caller.meters:
+            meter.check_events()
         access: AccessControl = request.app.state.access
         access.usage.count(caller, events=number)
         for meter in caller.meters:

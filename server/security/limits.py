@@ -6,7 +6,8 @@
     matches an event                        an event that has more is refused before it is stored: see the broker
 
 A request is admitted while each bucket has anything left. Its cost is charged when it is known. So a bucket may go
-below zero by one request, and then the wait is longer.
+below zero by one request, and then the wait is longer. Events are checked once more when they are charged, because
+requests at the same time are all admitted before. Bytes may go below zero by all requests at one time.
 """
 
 import math
@@ -125,9 +126,21 @@ class Meter:
             detail = f"this {self.whose} has {int(most):,} running requests, which is its limit"
             raise LimitReached(detail, {"RateLimit-Policy": policy, "RateLimit": state, "Retry-After": "1"})
         for each in self._buckets:
-            if (publishes or each.unit != "events") and each.look() < 1.0:
-                detail = f"this {self.whose} may use {each.rate:g} {each.unit} a second: try again in {each.wait()} s"
-                raise LimitReached(detail, self.fields() | {"Retry-After": str(each.wait())})
+            if publishes or each.unit != "events":
+                self._check_rate(each)
+
+    def check_events(self) -> None:
+        """Raises `LimitReached` if the limit of events is reached: many requests may have been admitted before the
+        events of one of them were charged."""
+        for each in self._buckets:
+            if each.unit == "events":
+                self._check_rate(each)
+
+    def _check_rate(self, bucket: _Bucket) -> None:
+        if bucket.look() < 1.0:
+            wait = bucket.wait()
+            detail = f"this {self.whose} may use {bucket.rate:g} {bucket.unit} a second: try again in {wait} s"
+            raise LimitReached(detail, self.fields() | {"Retry-After": str(wait)})
 
     def take(self, unit: str, amount: int) -> None:
         """Charges an amount."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import Any, get_args
 
 import httpx
@@ -832,6 +833,36 @@ def test_rate_limits_are_answered_429(keyed: Keyed) -> None:
     assert int(second.headers["retry-after"]) > 10
     assert keyed.client.post("/v1/match", json={"event": {}}, headers=slow).status_code == 200
     assert keyed.client.post("/v1/events", json={}, headers=keyed.roles["publisher"]).status_code == 202
+
+
+def test_requests_at_the_same_time_do_not_get_around_the_limit_of_events(tmp_path: Path) -> None:
+    """All were admitted before any of them said how many events it has."""
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, timeout=30.0) as client:
+        keyed = Keyed(client)
+        made = keyed.make("publisher", limits={"events_per_second": 0.01, "connections": 10})
+        headers = {"Authorization": f"Bearer {made['key']}", "Content-Type": "application/x-ndjson"}
+        admitted = Event()
+
+        def body() -> Iterator[bytes]:
+            yield b'{"a": 1}\n'
+            assert admitted.wait(30.0)
+            yield b'{"a": 2}\n'
+
+        def send(_: int) -> int:
+            return httpx.post(f"{address}/v1/events", content=body(), headers=headers, timeout=30.0).status_code
+
+        def running() -> int:
+            listed = client.get("/v1/keys", headers=keyed.admin).json()["keys"]
+            return int(next(each["used"]["connections"] for each in listed if each["id"] == made["id"]))
+
+        with ThreadPoolExecutor(6) as threads:
+            answers = [threads.submit(send, number) for number in range(6)]
+            deadline = time.monotonic() + 30.0
+            while running() < 6 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            admitted.set()
+            statuses = Counter(each.result() for each in answers)
+    assert statuses == {202: 1, 429: 5}
 
 
 def test_limits_of_bytes_requests_and_subscriptions(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from kindcast import Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.units.measure import read_rate_table
 from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
-from kindcast.semantic.vocabulary.synonyms import read_table
+from kindcast.semantic.vocabulary.synonyms import read_table, root_words
 
 OFFER = {"properties": {"price": {"type": "number", "x-kindcast-unit": "USD"}}}
 
@@ -185,3 +185,9 @@ def test_table_of_rates_that_makes_no_sense_is_refused(data: bytes) -> None:
     """No table, contradictions, too much."""
     with pytest.raises(InvalidDeclaration):
         read_rate_table(data)
+
+
+def test_long_chain_of_synonyms_costs_linear_time() -> None:
+    """Following the whole chain from each word would be noticed, for it takes many minutes."""
+    table = {f"w{number}": f"w{number + 1}" for number in range(100_000)}
+    assert set(root_words(table).values()) == {"w100000"}

@@ -6,14 +6,14 @@ value is compared with the values that have something in common with it, and wit
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import chain
 
 from kindcast.semantic.model import Value
 
 __all__ = ["Pairs", "equal_pairs", "extremes"]
 
-Pairs = list[tuple[Value, Sequence[Value]]]
-"""Values of one attribute, each with values of the other."""
+Pairs = list[tuple[Value, Sequence[Sequence[Value]]]]
+"""Values of one attribute, each with groups of values of the other. Groups are shared, because there may be millions of
+pairs."""
 
 Span = tuple[float, float]
 
@@ -53,10 +53,7 @@ def equal_pairs(
             wide.append(right)
         for key in _shared(right, right_dates):
             having.setdefault(key, []).append(right)
-    return [
-        (left, [*chain.from_iterable(having.get(key, ()) for key in _shared(left, left_dates)), *wide])
-        for left in lefts
-    ]
+    return [(left, [wide, *(having[key] for key in _shared(left, left_dates) if key in having)]) for left in lefts]
 
 
 def _shared(value: Value, dates: Callable[[Value], Span | None]) -> Iterator[Hashable]:

@@ -528,7 +528,7 @@ FEW_ELEMENTS = 64
 """With at most so many elements in all its arrays, an event is asked without a budget."""
 ELEMENT_STEPS = 1_000
 PAIR_STEPS = 1_000
-"""What it costs to ask an element and to compare two values, in the steps of a search of a text: 5 µs."""
+"""What it costs to ask an element, to choose a value and to compare two, in the steps of a search of a text: 5 µs."""
 
 
 class AtomEvaluator:
@@ -601,9 +601,12 @@ class AtomEvaluator:
         pairs = self._pairs(predicate, values, others, each=True)
 
         def all_hold() -> bool:
-            return all(any(self._compare(predicate, left, right) for right in near) != negated for left, near in pairs)
+            return all(
+                any(self._compare(predicate, left, right) for near in groups for right in near) != negated
+                for left, groups in pairs
+            )
 
-        return worked_within(PAIR_STEPS * sum(len(near) for _, near in pairs), all_hold)
+        return worked_within(_steps(pairs), all_hold)
 
     def _some_pair(self, predicate: Comparison, lefts: tuple[Value, ...], rights: tuple[Value, ...]) -> bool:
         if len(lefts) * len(rights) <= FEW_PAIRS:
@@ -611,9 +614,11 @@ class AtomEvaluator:
         pairs = self._pairs(predicate, lefts, rights)
 
         def one_holds() -> bool:
-            return any(self._compare(predicate, left, right) for left, near in pairs for right in near)
+            return any(
+                self._compare(predicate, left, right) for left, groups in pairs for near in groups for right in near
+            )
 
-        return worked_within(PAIR_STEPS * sum(len(near) for _, near in pairs), one_holds)
+        return worked_within(_steps(pairs), one_holds)
 
     def _pairs(
         self, predicate: Comparison, lefts: tuple[Value, ...], rights: tuple[Value, ...], *, each: bool = False
@@ -621,16 +626,21 @@ class AtomEvaluator:
         """Returns the pairs of values that decide the comparison; with `each`, that decide it for each of `lefts`."""
         names = predicate.attribute, getattr(predicate.operand, "name", "")
         declared = [self._declared_as(name) for name in names]
-        if any(read_as(name, self._vocabulary) for name in declared):
-            return [(left, rights) for left in lefts]
+        ordered = predicate.order != "="
+        if any(
+            read_as(name, self._vocabulary) or (ordered and enumeration_of(name, self._vocabulary)) for name in declared
+        ):
+            return [(left, [rights]) for left in lefts]
         left_dates, right_dates = (partial(self._dates, name) for name in names)
-        if predicate.order == "=":
-            return equal_pairs(lefts, rights, left_dates, right_dates)
-        if any(enumeration_of(name, self._vocabulary) for name in declared):
-            return [(left, rights) for left in lefts]
-        near = extremes(rights, right_dates, partial(self._is_numeric, names[1]))
-        decisive = lefts if each else extremes(lefts, left_dates, partial(self._is_numeric, names[0]))
-        return [(left, near) for left in decisive]
+
+        def chosen() -> Pairs:
+            if not ordered:
+                return equal_pairs(lefts, rights, left_dates, right_dates)
+            near = [extremes(rights, right_dates, partial(self._is_numeric, names[1]))]
+            decisive = lefts if each else extremes(lefts, left_dates, partial(self._is_numeric, names[0]))
+            return [(left, near) for left in decisive]
+
+        return worked_within(PAIR_STEPS * (len(lefts) + len(rights)), chosen)
 
     def _in_time(self, event: CanonicalEvent, work: Callable[[], bool]) -> bool:
         """Returns `work()`, which asks the elements of an array. If the event has many elements, the budget for
@@ -751,6 +761,10 @@ class AtomEvaluator:
                     or any(upper in within for upper in above)
                     or any(upper in below for upper in above if upper != concept)
                 )
+
+
+def _steps(pairs: Pairs) -> int:
+    return PAIR_STEPS * sum(len(near) for _, groups in pairs for near in groups)
 
 
 def text_test(predicate: Any) -> Callable[[str], bool]:

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import TypeVar
 
 import re2
 
@@ -27,6 +28,8 @@ __all__ = [
     "searching_within",
     "worked_within",
 ]
+
+T = TypeVar("T")
 
 LONGEST = 1_000
 """Characters of a pattern; people write patterns of some dozens."""
@@ -70,14 +73,15 @@ class SearchBudget:
         """`pattern.found_in(text)`. Raises `TooCostlyNow`."""
         return self.spend(pattern.states * len(text), lambda: pattern.found_in(text))
 
-    def spend(self, steps: int, work: Callable[[], bool]) -> bool:
+    def spend(self, steps: int, work: Callable[[], T]) -> T:
         """`work()`, which takes at most `steps`. Raises `TooCostlyNow`."""
         if steps > STEPS or self._left <= 0.0:
             raise TooCostlyNow(steps)
-        began = time.perf_counter()
-        found = work()
-        self._left -= time.perf_counter() - began
-        return found
+        left, began = self._left, time.perf_counter()
+        try:
+            return work()
+        finally:  # `work` may have spent a part itself, or been too costly after a while
+            self._left = left - (time.perf_counter() - began)
 
 
 _budget: ContextVar[SearchBudget | None] = ContextVar("search budget", default=None)
@@ -99,7 +103,7 @@ class searching_within:  # noqa: N801, used like a function
         _budget.reset(self._before)
 
 
-def worked_within(steps: int, work: Callable[[], bool]) -> bool:
+def worked_within(steps: int, work: Callable[[], T]) -> T:
     """`work()`, which takes at most `steps`. Raises `TooCostlyNow` under a budget that does not allow it."""
     budget = _budget.get()
     return work() if budget is None else budget.spend(steps, work)

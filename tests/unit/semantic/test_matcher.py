@@ -4,6 +4,8 @@ import asyncio
 import copy
 import pickle
 import random
+import tracemalloc
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +16,10 @@ import pytest
 from kindcast import Event, InvalidEvent, InvalidSubscription, Matcher, Vocabulary, operator
 from kindcast.index.errors import IndexFull, UnknownEngine
 from kindcast.index.registry import ENGINES
+from kindcast.semantic.conditions.normal_form import normal_form
+from kindcast.semantic.conditions.predicates import AtomEvaluator
 from kindcast.semantic.errors import DuplicateSubscription, InvalidDeclaration, UnknownSubscription
+from kindcast.semantic.language import parse
 from kindcast.semantic.matching import MatchTable
 from kindcast.semantic.model import SubscriptionSlot
 from kindcast.semantic.operators import Failure
@@ -420,3 +425,18 @@ def test_many_values_of_two_attributes_compare_as_their_pairs_do() -> None:
             each = [set().union(*(alone[repr(left), repr(right)] for right in rights)) for left in lefts]
             assert found(some, lefts, rights) == set().union(*each), (one, other, lefts, rights)
             assert found(every, lefts, rights) == set.intersection(*each), (one, other, lefts, rights)
+
+
+def test_pairs_of_equal_values_take_no_memory() -> None:
+    """One instant may be written in thousands of ways, so two attributes may have millions of equal pairs."""
+    moment = datetime(2026, 1, 5, tzinfo=UTC)
+    written = [moment.astimezone(timezone(timedelta(minutes=each))).isoformat() for each in range(-1_000, 1_000)]
+    some = Matcher(Vocabulary.from_ontologies([]))
+    event = some.canonicalise({"low": written, "high": [each.replace("+", ".0+") for each in written]})
+    atom = AtomEvaluator(normal_form(parse("low = high"))[0][0], Vocabulary.from_ontologies([]))
+    tracemalloc.start()
+    try:
+        assert atom.holds(event)
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()

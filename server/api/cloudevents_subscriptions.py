@@ -176,8 +176,9 @@ async def update(
         if (body.get(name) or None) != present.get(name):
             raise _bad(f"{name} cannot be changed: make a new subscription", f"/{name}")
     change = {name: body.get(name) for name in ("sink", "protocol", "protocolsettings", "sinkcredential")}
-    hides = _hides(change["protocolsettings"])
-    change["protocolsettings"] = _unhidden(change["protocolsettings"], row.protocolsettings)
+    given = change["protocolsettings"]
+    change["protocolsettings"] = _unhidden(given, row.protocolsettings)
+    from_row = change["protocolsettings"] != given
     format = (row.protocolsettings or {}).get("format")
     if format is not None and body["protocol"] == DEFAULT_PROTOCOL:  # members that are not given stay
         change["protocolsettings"] = {"format": format} | (change["protocolsettings"] or {})
@@ -185,8 +186,11 @@ async def update(
         del change["sinkcredential"]
     try:
         values = await asyncio.to_thread(read_change, change, settings, row)
-        if hides and not same_server(values["sink"], row.sink):
-            del values["protocolsettings"]  # the stored headers are for the present server: the broker refuses this
+        if from_row and row.sink is not None and not same_server(values["sink"], row.sink):
+            raise SinkRefused(
+                "the new sink is at another server: give the values of the headers that are (hidden), or leave these "
+                "headers out. The stored values are not sent to another server"
+            )
         row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
     except (Problem, RequestValidationError, SinkRefused) as error:
         raise _bad_request(error) from None

@@ -365,10 +365,10 @@ def _check_secrets(row: Row[Any], values: Mapping[str, Any]) -> None:
         )
 
 
-def same_server(sink: str, other: str) -> bool:
-    """Whether two sinks have the same scheme, host and port."""
-    one, two = urlsplit(sink), urlsplit(other)
-    return (one.scheme, one.hostname, one.port) == (two.scheme, two.hostname, two.port)
+def same_server(one: str, other: str) -> bool:
+    """Whether two sinks have the same scheme, host and port. A sink at Kafka may name several hosts."""
+    first, second = urlsplit(one), urlsplit(other)
+    return (first.scheme, first.netloc.lower()) == (second.scheme, second.netloc.lower())
 
 
 def delete(group: Group, id: str, ticket: Claim | str | None, sweeper: Sweeper, tags: Tags = None) -> Row[Any]:

@@ -127,6 +127,12 @@ def test_secrets_of_a_sink_are_not_sent_to_another_server(tmp_path: Path) -> Non
             assert (answer.status_code, problem_code(answer)) == (422, "sink-refused")
             assert "another server" in answer.json()["detail"]
         assert client.patch(url, json={"sink": "http://127.0.0.1:9/other"}, headers=ticket).status_code == 200
+        cluster = {"sink": "kafka://127.0.0.1:9092,127.0.0.1:9093", "protocolsettings": {"topicname": "offers"}}
+        answer = client.patch(url, json={**cluster, "protocol": "KAFKA", "sinkcredential": None}, headers=ticket)
+        assert answer.status_code == 200, answer.text
+        answer = client.patch(url, json={"sink": "kafka://127.0.0.1:9093"}, headers=ticket)
+        assert answer.status_code == 200, answer.text
+        assert client.patch(url, json={**here, "protocol": "HTTP"}, headers=ticket).status_code == 200
         given = {**there, "sinkcredential": token, "protocolsettings": None}
         assert client.patch(url, json=given, headers=ticket).json()["sink"] == there["sink"]
 

@@ -20,7 +20,7 @@ _MANY = 310
 """No double is as large as an integer with so many digits."""
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _ZEROS = b"0" * _MANY
-_RUN = re.compile(rb"[0-9]{%d,}+" % _MANY)
+_RUN = re.compile(rb"0+")
 _NO_INTEGER = re.compile(rb"[.eE][+-]?$")
 """The end of what is before the digits of a fraction or an exponent."""
 _LINE = re.compile(rb"\S[^\n]*")
@@ -64,15 +64,26 @@ def decode(data: bytes) -> Any:
 def _check_integers(data: bytes) -> None:
     """Raises `MalformedJson` for an integer that is certainly too large. To read an integer and to write it again take
     time that is quadratic in its digits, and no other thread runs meanwhile."""
-    if len(data) < _SMALL or _ZEROS not in data.translate(_DIGITS):
+    if len(data) < _SMALL:
         return
     end, in_string = 0, False
-    for run in _RUN.finditer(data):
-        between = data[end : run.start()].replace(b"\\\\", b"").replace(b'\\"', b"")
+    for begin, after in _long_runs(data.translate(_DIGITS)):
+        between = data[end:begin].replace(b"\\\\", b"").replace(b'\\"', b"")
         in_string ^= between.count(b'"') % 2 == 1
-        end = run.end()
+        end = after
         if not in_string and not _NO_INTEGER.search(between[-2:]) and data[end : end + 1] not in (b".", b"e", b"E"):
-            raise MalformedJson(f"a number is too large for a double (byte {run.start()})")
+            raise MalformedJson(f"a number is too large for a double (byte {begin})")
+
+
+def _long_runs(zeros: bytes) -> Iterator[tuple[int, int]]:
+    """Yields begin and end of each run of many zeros. A regular expression would take quadratic time for shorter
+    runs."""
+    begin = zeros.find(_ZEROS)
+    while begin >= 0:
+        run = _RUN.match(zeros, begin)
+        assert run is not None
+        yield begin, run.end()
+        begin = zeros.find(_ZEROS, run.end())
 
 
 def numbered_lines(body: bytes) -> Iterator[tuple[int, bytes]]:

@@ -166,7 +166,7 @@ async def update(
 ) -> Response:
     """Changes sink and delivery options. `source`, `types` and `filters` must be the present ones, because the
     expression cannot be changed. Values that are shown as `(hidden)`, and a credential without its secret, do not
-    change."""
+    change. They are refused (400) if the sink is at another server."""
     row = await _row(broker, id)
     body = _members(await json_object(request, settings))
     if body.pop("id", id) != id:

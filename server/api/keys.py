@@ -289,7 +289,7 @@ async def read_audit(
     since: Annotated[Moment | None, Query(description="Only entries since this time; RFC 3339.")] = None,
     newest_first: Annotated[bool, Query(description="Newest entries first; otherwise oldest first.")] = False,
 ) -> Response:
-    """Lists who changed what, from where and with which outcome, and which requests were refused, oldest first.
+    """Lists who changed what, from where and with which outcome, and which requests were refused.
     Publishing is not listed but counted: see `/v1/usage`. The numbers of entries are cursors. For callers of one tenant
     they are not in order."""
     seconds = max(_begin(access, caller), 0.0 if since is None else _seconds(since))

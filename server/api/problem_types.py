@@ -330,9 +330,12 @@ def _allowed(path: str) -> list[str]:
     return sorted(methods | ({"HEAD"} if "GET" in methods and has_head(path) else set()))
 
 
+_STREAM = re.compile(r"/v1/(events|subscriptions/[^/]+)/stream")
+
+
 def has_head(path: str) -> bool:
     """Whether HEAD is answered as GET at a path that supports GET. A stream does not end, and uses up its token."""
-    return not path.endswith("/stream")
+    return _STREAM.fullmatch(path) is None
 
 
 @cache

@@ -763,8 +763,9 @@ class VocabularyCommands:
         rows = await self.broker.read(lambda connection: ontologies.list_versions(connection, name))
         now = str(next((row.version for row in rows if row.active), rows[0].version)) if rows else ""
         if now not in replaces and not ("*" in replaces and now):
-            there = f"version {now} of {name!r} is in force" if now else f"there is no ontology {name!r}"
-            raise VersionChanged(f"{there}: read the active version, then send its ETag")
+            if not now:
+                raise VersionChanged(f"there is no ontology {name!r}, so none of the versions in If-Match is in force")
+            raise VersionChanged(f"version {now} of {name!r} is in force: read the active version, then send its ETag")
 
     async def _known(
         self,

@@ -251,11 +251,6 @@ def _shown(row: Row[Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _hides(settings: Mapping[str, Any] | None) -> bool:
-    headers = (settings or {}).get("headers")
-    return isinstance(headers, dict) and HIDDEN in headers.values()
-
-
 def _unhidden(settings: Mapping[str, Any] | None, stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Returns the settings with the stored values of headers that were sent as hidden."""
     if settings is None or not isinstance(settings.get("headers"), dict):

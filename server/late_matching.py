@@ -307,7 +307,7 @@ they cannot be made by `TextSearches`."""
 SECOND_STEPS = 200_000_000
 """The number of steps of a search that take about a second."""
 
-TURNED_AWAY = Failure("busy", "too many long texts are being searched", after=5.0)
+TURNED_AWAY = Failure("busy", "too many long texts and values are being tested", after=5.0)
 MAX_SEARCHED = 200
 """The maximum number of events whose texts are searched or wait to be searched. The others stay on disk, so that they
 do not delay operators."""

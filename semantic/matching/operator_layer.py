@@ -116,8 +116,12 @@ class Asking:
             cheap = all(atom.holds(self._event) for atom in clause.cheap)
         except TooCostlyNow as error:
             if error.steps > STEPS:
-                raise OperatorFailed("a text is too long to be searched in a negated group", for_good=True) from None
-            raise OperatorFailed("too many texts are searched in negated groups", kind="busy", after=1.0) from None
+                raise OperatorFailed(
+                    "a long text or many values take too long in a negated group", for_good=True
+                ) from None
+            raise OperatorFailed(
+                "too many long texts and values are tested in negated groups", kind="busy", after=1.0
+            ) from None
         return cheap and self._holds(clause.rest)
 
     def _holds(self, part: ExpensiveClause) -> bool:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ ROOT = TESTS.parent
 collect_ignore_glob = ["fixtures/*"]  # scripts of earlier versions: they import what these had
 DATA_MARK = "ontologies"  # a folder that is in the data whatever its version
 
-JAVA_CLASSES = Path(sys.prefix, f"spark-{version('pyspark')}-classes.jsa")
+JAVA_CLASSES = Path(sys.prefix, "spark-classes.jsa")
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """In the tests Spark's Java runs for seconds. Its second compiler would take more time than it saves."""
 os.environ.setdefault(
@@ -133,7 +133,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @contextmanager
 def _keeping_java_classes() -> Iterator[None]:
     """Makes the file of Spark's classes meanwhile, if there is none."""
-    if JAVA_CLASSES.exists() or shutil.which("java") is None:
+    if JAVA_CLASSES.exists() or shutil.which("java") is None or find_spec("pyspark") is None:
         yield
         return
     with tempfile.TemporaryDirectory(dir=JAVA_CLASSES.parent) as folder:

@@ -431,9 +431,9 @@ def operators(browser: Browser, address: str, shot: Shot) -> None:
             return not trace["undecided"]
 
         browser.until(decided, "the answers of the services")
-        for each, shown in zip(made, ("yes", "no"), strict=True):
+        for each, name, shown in zip(made, ("crowded", "raining"), ("yes", "no"), strict=True):
             browser.open(f"{address}/console#/live?event={event['sequence']}&subscription={each['id']}")
-            browser.see("Why, or why not", "(@spot)", "The operator took")
+            browser.see("Why, or why not", f"{name}(@spot)", "The operator took")
             shot(f"operator-{shown}")
         browser.open(f"{address}/console#/health")
         browser.see("crowded", "raining", "closed: calls go through")

@@ -60,6 +60,7 @@ def test_journeys_work_and_every_page_is_sound(scheme: str, width: int, height: 
         faults: list[str] = []
 
         def check(name: str) -> None:
+            browser.wait("!document.querySelector('main[aria-busy=true]')")  # the page before is dimmed meanwhile
             for colours in COLOURS:
                 browser.colours(colours)
                 found = [*browser.run(WIDTHS), *axe_faults(browser)]

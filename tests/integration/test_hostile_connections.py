@@ -267,6 +267,11 @@ def test_refused_body_closes_the_connection_and_is_told(server: str) -> None:
     for frame, size in ((b"Content-Length: 99999999\r\n\r\n", 3_000_000), (b"Transfer-Encoding: chunked\r\n\r\n", 0)):
         body = b" " * size or (b"2000\r\n" + b" " * 0x2000 + b"\r\n") * 40
         said = asked(server, HEAD + frame + body)
+        for _ in range(20):  # bodies of the tests before may still be counted
+            if not said.startswith(b"HTTP/1.1 503 "):
+                break
+            time.sleep(0.5)
+            said = asked(server, HEAD + frame + body)
         assert said.startswith(b"HTTP/1.1 413 "), said[:200]
         assert b"connection: close" in said.lower()
 

@@ -38,8 +38,7 @@ os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
     f"{JAVA_OPTIONS} -Xshare:auto -XX:SharedArchiveFile={JAVA_CLASSES} -Xlog:disable -Xlog:all=error:stderr",
 )
-"""Java maps the classes of Spark from this file, if it is there and fits. Otherwise it loads them, without a message,
-which takes half of the time of a session."""
+"""Java maps the classes of Spark from this file if it is there and fits. Otherwise it loads them, without a message."""
 
 MEASURED = ("unit/", "golden/", "property/test_kernels_uncompiled.py")
 """Coverage is counted during these tests and the doctests. Counting nearly doubles the time of a test, so property

@@ -186,7 +186,7 @@ async def update(
         del change["sinkcredential"]
     try:
         values = await asyncio.to_thread(read_change, change, settings, row)
-        if from_row and row.sink is not None and not same_server(values["sink"], row.sink):
+        if from_row and not same_server(values["sink"], row.sink):
             raise SinkRefused(
                 "the new sink is at another server: give the values of the headers that are (hidden), or leave these "
                 "headers out. The stored values are not sent to another server"

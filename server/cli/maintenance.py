@@ -120,9 +120,15 @@ def _show_status(told: Mapping[str, Any]) -> None:
     ]
     output.table(("", ""), rows)
     if told["servers"]:
-        columns = ("server", "lives for", "delivers for", "last commit")
+        columns = ("server", "version", "lives for", "delivers for", "last commit")
         members = [
-            (each["id"], f"{each['lives_for_seconds']:.1f} s", f"{each['leases']:,}", f"{each['commit'] or 0:,}")
+            (
+                each["id"],
+                each["program"].partition(" with ")[0].removeprefix("kindcast "),
+                f"{each['lives_for_seconds']:.1f} s",
+                f"{each['leases']:,}",
+                f"{each['commit'] or 0:,}",
+            )
             for each in told["servers"]
         ]
         output.table(columns, members)

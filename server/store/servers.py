@@ -35,6 +35,7 @@ from kindcast.server.store.tables import insert_rows
 __all__ = [
     "ACTIVATION",
     "CHANNEL",
+    "EXCHANGE_FORMAT",
     "KEPT_COMMITS",
     "LATE_MATCHING",
     "OPERATORS",
@@ -100,7 +101,7 @@ servers = Table(
     "servers",
     metadata,
     Column("id", String, primary_key=True),
-    Column("program", String, nullable=False),  # version and matching rules: the same at all live servers
+    Column("program", String, nullable=False),  # of all live servers the part after " with " is the same
     Column("alive_until", DateTime(timezone=True), nullable=False),
     Column("applied", BigInteger, nullable=False),  # its vocabulary and operators are those of this commit
 )
@@ -151,6 +152,10 @@ preparations = Table(
     Column("server", String, nullable=False),  # that has prepared this vocabulary, or cannot
     PrimaryKeyConstraint("token", "server"),
 )
+
+EXCHANGE_FORMAT = 1
+"""The number of the format in which servers tell each other what they changed: the contents of `changes`, `upcoming`,
+`circuits` and `jobs`, and of notifications. It must be raised when a server of an earlier version would misread one."""
 
 SUBSCRIPTION = "subscription"
 """A subscription was added, removed or changed. Its row has the new state."""

@@ -414,16 +414,38 @@ def test_what_a_server_writes_without_its_lease_counts_for_nothing(database: str
         assert show(first, made).json()["pending"] == 1
 
 
-def test_a_server_of_another_version_is_refused(database: str, tmp_path: Path) -> None:
-    """Servers of one database match by the same rules."""
-    with running_application(tmp_path / "first", database=database):
+def test_servers_of_versions_that_understand_each_other_run_beside_each_other(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr("kindcast.server.broker.broker.version", lambda name: "0.0.1")
+        first = running_application(tmp_path / "first", database=database)
+        client = first.__enter__()
+    try:
+        with running_application(tmp_path / "second", database=database) as second:
+            made = subscribe(client, "n = 1")
+            assert publish(second, n=1) == 1
+            assert show(client, made).json()["pending"] == 1
+            programs = {each["program"] for each in second.get("/v1/status").json()["servers"]}
+            assert len(programs) == 2
+    finally:
+        first.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("part", ["layout", "format", "number"])
+def test_a_server_that_another_one_would_misread_is_refused(database: str, tmp_path: Path, part: str) -> None:
+    """Servers of one database match by the same rules and read what the others write."""
+    with running_application(tmp_path / "first", database=database) as first:
+        program = first.get("/v1/status").json()["servers"][0]["program"]
+        other = re.sub(rf"(?<={part} )\d+", "999", program)
         engine = create_engine(driver_url(database))
         with engine.begin() as connection:
             connection.execute(
-                text("INSERT INTO servers VALUES ('x', 'another program', clock_timestamp() + interval '1 hour', 0)")
+                text("INSERT INTO servers VALUES ('x', :program, clock_timestamp() + interval '1 hour', 0)"),
+                {"program": other},
             )
         engine.dispose()
-        with pytest.raises(StoreInUse, match="another program"):
+        with pytest.raises(StoreInUse, match=f"{part} 999 .* stop the other servers first"):
             asyncio.run(Broker(Settings(data=tmp_path / "second", database=database)).start())
 
 

@@ -31,9 +31,9 @@ SHOP = """@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <htt
 OFFERS = [{"target": "Laptop" if n % 4 else "Sofa", "price": n} for n in range(40)]
 CHEAP_COMPUTERS = 15
 """Of the first twenty, every fourth is a sofa."""
-CONNECTOR = os.environ.get("KINDCAST_TEST_HADOOP_AWS")
-"""A folder with Hadoop's connector for S3, `hadoop-aws-*.jar` and the jar of Amazon's library that it needs. Maven has
-both. No package that the tests install has them."""
+CONNECTOR = Path(os.environ.get("KINDCAST_TEST_HADOOP_AWS") or Path(sys.prefix) / "hadoop-aws")
+"""A folder with Hadoop's connector for S3, `hadoop-aws-*.jar`, and the jar of Amazon's library that it needs. `make
+hadoop-aws` fetches a version. With the variable a folder of another version can be tested."""
 WRITE_TWICE = """
 import sys
 from pathlib import Path
@@ -141,11 +141,11 @@ def test_functions_of_data_frames_read_an_object_store_and_spark_writes_the_resu
     assert pq.read_table(tmp_path / "matches").num_rows == CHEAP_COMPUTERS
 
 
-@pytest.mark.skipif(CONNECTOR is None, reason="KINDCAST_TEST_HADOOP_AWS names no folder with Hadoop's connector")
+@pytest.mark.skipif(not CONNECTOR.is_dir(), reason="`make hadoop-aws` fetches Hadoop's connector for S3")
 def test_spark_writes_into_the_object_store(bucket: Bucket, snapshot: Snapshot) -> None:
     """Spark's own writer, by Hadoop's connector; the second result replaces the first."""
     bucket.put("lines/a.ndjson", LINES)
-    jars = ",".join(map(str, Path(str(CONNECTOR)).glob("*.jar")))
+    jars = ",".join(map(str, CONNECTOR.glob("*.jar")))
     places = (jars, bucket.address, bucket.uri("lines"), snapshot.folder)
     done = subprocess.run(
         [sys.executable, "-c", WRITE_TWICE, *places], capture_output=True, text=True, check=False, timeout=600

@@ -15,7 +15,7 @@ from tests.campaigns.__main__ import NAMES as CAMPAIGNS
 PACKAGES = ("index", "semantic", "server", "spark_jobs")
 LOCKS = tuple(
     f"requirements{which}.lock"
-    for which in ("", "-dev", "-spark", "-postgres", "-connect", "-telemetry", "-bench", "-suites")
+    for which in ("", "-dev", "-spark", "-postgres", "-connect", "-telemetry", "-bench", "-suites", "-hadoop-aws")
 )
 MAPPED = (
     "deploy",

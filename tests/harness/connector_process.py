@@ -1,14 +1,13 @@
 """`kindcast connect` as a process of its own, that a test may kill and start again."""
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+
+from tests.harness.forked_process import ForkedProcess, with_bytecode
 
 __all__ = ["ConnectorProcess", "running_connector"]
 
@@ -22,15 +21,15 @@ class ConnectorProcess:
     def __init__(self, folder: Path, broker: str, server: str, *options: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log, self.progress = folder / "connector.log", folder / "connector.ndjson"
-        self._command = [
-            *(sys.executable, "-m", "kindcast.server.cli", "connect", broker, "--server", server),
-            *("--state", str(folder / "state"), "--json", *options),
-        ]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._arguments = ["connect", broker, "--server", server, "--state", str(folder / "state"), "--json", *options]
+        self._process: ForkedProcess | None = None
 
     def start(self) -> None:
-        with self.log.open("ab") as log, self.progress.open("ab") as progress:
-            self._process = subprocess.Popen(self._command, stdout=progress, stderr=log, start_new_session=True)
+        self.log.touch()
+        self.progress.touch()
+        self._process = ForkedProcess(
+            "kindcast.server.cli", self._arguments, with_bytecode(), self.log, output=self.progress
+        )
 
     def returncode(self) -> int | None:
         """None while it runs."""
@@ -58,8 +57,7 @@ class ConnectorProcess:
 
     def _end(self, how: signal.Signals) -> int:
         assert self._process is not None
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, how)
+        self._process.send_signal(how)
         return self._process.wait(PATIENCE_SECONDS)
 
 

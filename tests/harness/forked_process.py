@@ -36,6 +36,12 @@ MODULES = (
     "kindcast.server.cli.application",
     "kindcast.server.cli.serve",
     "kindcast.server.client",
+    "kindcast.server.connectors.amqp",
+    "kindcast.server.connectors.kafka",
+    "kindcast.server.connectors.mqtt",
+    "kindcast.server.connectors.nats",
+    "kindcast.server.connectors.redis_streams",
+    "kindcast.server.connectors.source",
     "kindcast.semantic.ontology.loader",
     "kindcast.semantic.ontology.reasoning.owl",
     "anyio._backends._asyncio",
@@ -45,7 +51,7 @@ MODULES = (
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.lifespan.on",
 )
-"""What a server that runs has imported."""
+"""What a server or a connector that runs has imported."""
 
 BYTECODE = Path(__file__).resolve().parents[2] / ".pytest_cache" / "bytecode"
 
@@ -62,10 +68,19 @@ def with_bytecode() -> dict[str, str]:
 class ForkedProcess:
     """A Python module as a process, with the part of `subprocess.Popen` that tests use."""
 
-    def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        output: Path | None = None,
+    ) -> None:
+        """`output` is the file of its standard output; `log` that of its errors, and of both without `output`."""
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection.connect(template())
         asked = {"module": module, "arguments": arguments, "environment": dict(environment), "log": str(log)}
+        asked["output"] = str(output or log)
         self._connection.sendall(json.dumps({**asked, "folder": os.getcwd()}).encode() + b"\n")
         self._told = self._connection.makefile("r")
         self.pid = int(self._told.readline())
@@ -172,8 +187,8 @@ def _become(asked: dict[str, Any], files: list[int]) -> str:
     os.chdir(asked["folder"])
     if "log" in asked:
         os.setsid()
-        log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        files = [os.open(os.devnull, os.O_RDONLY), log, os.dup(log)]
+        written = [os.open(asked[each], os.O_WRONLY | os.O_CREAT | os.O_APPEND) for each in ("output", "log")]
+        files = [os.open(os.devnull, os.O_RDONLY), *written]
     for target, file in enumerate(files):
         os.dup2(file, target)
         os.close(file)

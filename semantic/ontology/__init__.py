@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.ontology.formats import CONTENT_TYPES, syntax_of_extension
     from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
     from kindcast.semantic.ontology.loader import read, read_encoded, read_isolated, read_several
-    from kindcast.semantic.ontology.reasoning.owl import Reasoner, find_java
+    from kindcast.semantic.ontology.reasoning import Reasoner, find_java
     from kindcast.semantic.ontology.records import (
         ConceptRecord,
         Limits,
@@ -53,7 +53,7 @@ __getattr__ = on_demand(
     {
         "kindcast.semantic.ontology.isolation": ("Cancelled", "Cost", "Isolation"),
         "kindcast.semantic.ontology.loader": ("read", "read_encoded", "read_isolated", "read_several"),
-        "kindcast.semantic.ontology.reasoning.owl": ("Reasoner", "find_java"),
+        "kindcast.semantic.ontology.reasoning": ("Reasoner", "find_java"),
         "kindcast.semantic.ontology.records": (
             "ConceptRecord",
             "Limits",

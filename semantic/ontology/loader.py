@@ -23,8 +23,7 @@ from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.document_readers import Document, RdfDocument, document_of, inflate, syntax_of
 from kindcast.semantic.ontology.extraction import Extracted, Known, RelationSurvey, extract, with_relations
 from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
-from kindcast.semantic.ontology.reasoning.hermit import Axioms, axioms_of
-from kindcast.semantic.ontology.reasoning.owl import Reasoner, available, classified, classified_encoded
+from kindcast.semantic.ontology.reasoning import Axioms, Reasoner, available, axioms_of, classified, classified_encoded
 from kindcast.semantic.ontology.records import (
     Limits,
     Ontology,

@@ -43,7 +43,7 @@ MODULES = (
     "kindcast.server.connectors.redis_streams",
     "kindcast.server.connectors.source",
     "kindcast.semantic.ontology.loader",
-    "kindcast.semantic.ontology.reasoning.owl",
+    "kindcast.semantic.ontology.reasoning",
     "anyio._backends._asyncio",
     "pint",
     "uvloop",

@@ -10,11 +10,10 @@ import pytest
 
 from kindcast import Vocabulary
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
-from kindcast.semantic.ontology import Ontology, read
+from kindcast.semantic.ontology import Ontology, read, reasoning
 from kindcast.semantic.ontology.isolation import Cancelled, Cost
 from kindcast.semantic.ontology.loader import read_isolated
-from kindcast.semantic.ontology.reasoning import hermit
-from kindcast.semantic.ontology.reasoning.owl import Reasoner
+from kindcast.semantic.ontology.reasoning import Reasoner
 from tests.harness.hard_ontology import HARD
 
 pytestmark = pytest.mark.slow
@@ -336,7 +335,7 @@ def test_missing_java_is_said_and_hinders_nothing_else(monkeypatch: pytest.Monke
 
 def test_too_many_axioms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before Java is started."""
-    monkeypatch.setattr(hermit, "MOST", 20)
+    monkeypatch.setattr(reasoning, "MOST", 20)
     with pytest.raises(OntologyError, match="more than 20 triples for the reasoner"):
         reasoned(WINE)
 

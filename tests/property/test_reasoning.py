@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from kindcast.semantic.errors import InconsistentOntology
 from kindcast.semantic.ontology import Ontology, read
 from kindcast.semantic.ontology.loader import read_with_axioms
-from kindcast.semantic.ontology.reasoning.hermit import run_hermit
-from kindcast.semantic.ontology.reasoning.owl import find_java, hermit_classpath
+from kindcast.semantic.ontology.reasoning import find_java, hermit_classpath, run_hermit
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"

@@ -7,11 +7,10 @@ import pytest
 
 from kindcast.semantic.errors import InconsistentOntology, OntologyError, ReasonerUnavailable, TooCostly
 from kindcast.semantic.ontology import extraction as known
+from kindcast.semantic.ontology import reasoning
 from kindcast.semantic.ontology.extraction import Known
 from kindcast.semantic.ontology.loader import read_with_axioms
-from kindcast.semantic.ontology.reasoning import hermit, owl
-from kindcast.semantic.ontology.reasoning.hermit import Axioms
-from kindcast.semantic.ontology.reasoning.owl import Reasoner
+from kindcast.semantic.ontology.reasoning import Axioms, Reasoner
 
 PREFIXES = """
 @prefix : <http://e/> .
@@ -179,7 +178,7 @@ JAVA = 'Exception in thread "main" '
 )
 def test_end_without_an_answer_is_explained(status: int, said: str, kind: type[Exception] | None, told: str) -> None:
     """What Java says on its standard error, as what it means for the document."""
-    error = hermit._error(status, said, 64 << 20)
+    error = reasoning._error(status, said, 64 << 20)
     assert type(error) is (kind or InconsistentOntology)
     assert told in str(error)
 
@@ -192,9 +191,9 @@ def test_java_of_the_home_is_found_before_that_of_the_path(monkeypatch: pytest.M
     java.chmod(0o755)
     expected = str(java.resolve())
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert owl.find_java() == expected
+    assert reasoning.find_java() == expected
     monkeypatch.setenv("JAVA_HOME", "/no/such/home")
     monkeypatch.setenv("PATH", str(java.parent))
-    assert owl.find_java() == expected
-    assert owl.find_java(str(java)) == expected
+    assert reasoning.find_java() == expected
+    assert reasoning.find_java(str(java)) == expected
     assert Reasoner(java=str(java)).isolation(expected).programs == (expected,)

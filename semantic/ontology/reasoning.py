@@ -1,6 +1,7 @@
-"""HermiT, a reasoner for OWL 2 DL: its input, running it, parsing its output, and adding its findings to the records.
+"""Classification of ontologies by HermiT, a reasoner for OWL 2 DL (`reason="owl"`), in a child process.
 
-    triples ──axioms_of──▶ Axioms: numbered N-Triples ──run_hermit──▶ Findings ──with_findings──▶ records
+    triples ──axioms_of──▶ Axioms: numbered N-Triples
+    records, Axioms ──classified──▶ child, classify_task: run_hermit ──▶ Findings ──with_findings──▶ records
 
 The axioms of a document are its triples about classes, properties and individuals. Labels, annotations, imports and the
 words of SKOS are left out. Each IRI and each blank node of the document is replaced by a number. So no name can confuse
@@ -8,16 +9,20 @@ a parser of the triples or of the reasoner's output, and the reasoner gets no ad
 anything. A name that is used as a class or property but not declared (its ontology may be imported) is declared here,
 because a restriction on an undeclared property has no meaning.
 
-HermiT runs in a child process, which `owl` starts with `classify_task` as its task. A finding is new if it does not
-follow from the stated pairs by walking upwards. A class that can have no member is listed, and its stated position does
-not change. An inconsistent document is rejected. HermiT is sound and complete, and slow in the worst case (Glimm,
-Horrocks, Motik, Stoilos, Wang: HermiT: An OWL 2 Reasoner, J. Autom. Reasoning 53, 2014).
+A finding is new if it does not follow from the stated pairs by walking upwards. A class that can have no member is
+listed, and its stated position does not change. An inconsistent document is rejected. HermiT is sound and complete, and
+slow in the worst case (Glimm, Horrocks, Motik, Stoilos, Wang: HermiT: An OWL 2 Reasoner, J. Autom. Reasoning 53, 2014).
+Its jar is part of the package owlready2. owlready2 itself is not used, because it starts the reasoner without a time
+limit and keeps a second copy of the document.
 """
 
+import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import tempfile
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -32,10 +37,22 @@ from kindcast.semantic.errors import InconsistentOntology, OntologyError, Reason
 from kindcast.semantic.ontology import framing
 from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.extraction import Known, Pairs, serves
+from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
 from kindcast.semantic.ontology.records import ConceptRecord, Ontology, Progress, decode, encode
 from kindcast.semantic.ontology.statements import Statements
 
-__all__ = ["Axioms", "axioms_of", "classify_task", "run_hermit"]
+__all__ = [
+    "Axioms",
+    "Reasoner",
+    "available",
+    "axioms_of",
+    "classified",
+    "classified_encoded",
+    "classify_task",
+    "find_java",
+    "hermit_classpath",
+    "run_hermit",
+]
 
 
 # The terms of OWL 2 that a reasoner understands, by the kinds of their subjects and objects. Annotations are left out.
@@ -762,3 +779,115 @@ def classify_task(payload: bytes, progress: Progress) -> bytes:
     findings = run_hermit(axioms, **framing.unpacked(told))
     progress("encode", 0, None)
     return encode(with_findings(decode(encoded), findings, axioms))
+
+
+# ── the child process, as its callers see it ──────────────────────────────────────────────────────────────────────────
+
+TASK: Final = "kindcast.semantic.ontology.reasoning:classify_task"
+
+
+def find_java(java: str | None = None) -> str:
+    """Returns the full path of a Java runtime: `java` (a path, or a name on PATH) if given, else the one in JAVA_HOME,
+    else `java` on PATH.
+
+    Raises ReasonerUnavailable if there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    wanted = [java] if java else [*([os.path.join(home, "bin", "java")] if home else []), "java"]
+    for each in wanted:
+        found = shutil.which(each)
+        if found:
+            return os.path.realpath(found)
+    looked = f"at {java}" if java else "on PATH nor under JAVA_HOME"
+    raise ReasonerUnavailable(
+        f"reason=owl needs a Java runtime, version 8 or later, but there is none {looked}: install one (on Debian: "
+        "apt-get install default-jre-headless) or set JAVA_HOME; reason=none and reason=rdfs need none"
+    )
+
+
+def hermit_classpath() -> str:
+    """Returns the class path of HermiT in the folder of owlready2, without an import of owlready2. Raises
+    ReasonerUnavailable."""
+    found = importlib.util.find_spec("owlready2")
+    folder = Path(found.origin).parent / "hermit" if found and found.origin else None
+    if folder is None or not (folder / "HermiT.jar").is_file():
+        raise ReasonerUnavailable("reason=owl needs HermiT, which is part of the package owlready2: install owlready2")
+    return os.pathsep.join((str(folder), str(folder / "HermiT.jar")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoner:
+    """The Java runtime of the reasoner, and its limits of Java heap and time. The cost of reasoning, unlike that of all
+    other steps, cannot be predicted from the size of a document."""
+
+    java: str | None = None
+    heap_bytes: int = 2 << 30
+    seconds: float = 300.0
+
+    def isolation(self, java: str) -> Isolation:
+        """Returns the isolation of the child: it may start only `java`, open files only in its folder, and use memory
+        for the Java heap and the code of Java."""
+        return Isolation(
+            memory=self.heap_bytes + (3 << 30),  # address space; Java and its libraries take 1 GiB besides the heap
+            cpu_seconds=2 * self.seconds,  # a JVM has one or two threads besides the one that reasons
+            wall_seconds=self.seconds,
+            open_files=256,
+            file_bytes=1 << 30,
+            programs=(java,),
+            folder=True,
+        )
+
+
+def available(reasoner: Reasoner | None = None) -> None:
+    """Raises ReasonerUnavailable if there is no Java or no HermiT."""
+    find_java((reasoner or Reasoner()).java)
+    hermit_classpath()
+
+
+def classified(
+    ontology: Ontology,
+    axioms: Axioms,
+    *,
+    reasoner: Reasoner | None = None,
+    progress: Progress | None = None,
+    cancelled: threading.Event | None = None,
+) -> Ontology:
+    """Returns `ontology` with the findings of a reasoner about its `axioms`. Blocks. Any thread may call it.
+
+    Raises OntologyError if the document is inconsistent or not OWL 2 DL; TooCostly for a limit; ReasonerUnavailable.
+    """
+    return decode(
+        classified_encoded(encode(ontology), axioms, reasoner=reasoner, progress=progress, cancelled=cancelled)
+    )
+
+
+def classified_encoded(
+    encoded: bytes,
+    axioms: Axioms,
+    *,
+    reasoner: Reasoner | None = None,
+    progress: Progress | None = None,
+    cancelled: threading.Event | None = None,
+    account: Callable[[Cost], None] | None = None,
+) -> bytes:
+    """Does the same as `classified`, from encoded records to encoded records. `account` gets the cost of the child."""
+    reasoner = reasoner or Reasoner()
+    java = find_java(reasoner.java)
+    options = {"java": java, "classpath": hermit_classpath(), "heap": reasoner.heap_bytes}
+    try:
+        return run_isolated(
+            TASK,
+            framing.joined(framing.packed(options), axioms.packed(), encoded),
+            reasoner.isolation(java),
+            progress=progress,
+            cancelled=cancelled,
+            account=account,
+        )
+    except TooCostly as error:
+        if error.limit not in ("wall", "cpu"):
+            raise
+        raise TooCostly(
+            f"classifying the ontology takes longer than {reasoner.seconds:,.0f} seconds and was stopped: raise the "
+            "limit, or load the ontology with reason=none or reason=rdfs",
+            error.limit,
+        ) from error

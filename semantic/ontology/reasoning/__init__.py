@@ -1,1 +1,0 @@
-"""Classification of ontologies by an OWL 2 DL reasoner (`reason="owl"`). The entry point is the module `owl`."""

@@ -32,7 +32,6 @@ from kindcast.server.cli import (
     serve,
     spark,
     subscriptions,
-    transfer,
 )
 from kindcast.server.cli.connection import add_key_options
 from kindcast.server.cli.output import WIDTH, CommandFailed, Commands, InExpression, page, print_json_error
@@ -134,7 +133,7 @@ application.command(
 application.command("backtest", epilog=page("kindcast backtest 'target isa Computer and price <= 400'"))(
     matching.backtest
 )
-application.add_typer(transfer.archive)
+application.add_typer(events.archive)
 application.add_typer(spark.commands)
 application.add_typer(keys.commands)
 application.add_typer(keys.audit)

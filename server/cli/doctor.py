@@ -83,7 +83,7 @@ def doctor(
     if json:
         output.print_json({"problems": problems, "warnings": warnings, "checks": [asdict(each) for each in found]})
     else:
-        output.paragraph(f"{_plural(problems, 'problem')}, {_plural(warnings, 'warning')}", "bold")
+        output.paragraph(f"{output.plural(problems, 'problem')}, {output.plural(warnings, 'warning')}", "bold")
     if problems:
         raise typer.Exit(1)
 
@@ -93,10 +93,6 @@ def _show(finding: Finding) -> None:
     output.screen().print(Text.assemble(state, f"{finding.check:<13} {finding.detail}"), soft_wrap=True)
     if finding.advice:
         output.paragraph(f"{'':<22} {finding.advice}")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _all(config: Path | None, data: Path | None) -> Findings:

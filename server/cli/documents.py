@@ -1,6 +1,8 @@
-"""Input of the commands: ontologies and events from files (also gzip), standard input, or JSON on the command line."""
+"""Input and output of the commands: files (also gzip) of ontologies, events and lines of JSON; standard input; JSON on
+the command line."""
 
 import gzip
+import itertools
 import json
 import sys
 import zlib
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, cast
 
 import typer
 
@@ -19,6 +21,7 @@ from kindcast.server.cli.output import CommandFailed
 
 __all__ = [
     "Line",
+    "OutputOption",
     "RelationsOption",
     "csv_file",
     "event_lines",
@@ -28,7 +31,9 @@ __all__ = [
     "ontology_path",
     "opened",
     "read_ontology",
+    "tell_written",
     "text_lines",
+    "write_lines",
 ]
 
 GZIP = b"\x1f\x8b"
@@ -47,6 +52,12 @@ RelationsOption = Annotated[
             "Relations that subscriptions may follow, separated by commas: part_of,hasPoint; transitive for all "
             "transitive relations."
         ),
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", metavar="FILE", help="The file to write; compressed if its name ends with .gz.  [standard output]"
     ),
 ]
 
@@ -276,3 +287,48 @@ def _json(text: str) -> Any:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"not JSON: {constant} is not a JSON number")
+
+
+# ── output ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def write_lines(to: Path | None, lines: Iterator[str], *, private: bool = False) -> int:
+    """Writes the lines and returns their number. The first line is read before the file is opened, so that a failed
+    request overwrites nothing."""
+    first = list(itertools.islice(lines, 1))
+    count = 0
+    with _target(to, private) as file:
+        for line in itertools.chain(first, lines):
+            file.write(line + "\n")
+            count += 1
+    return count
+
+
+@contextmanager
+def _target(to: Path | None, private: bool) -> Iterator[IO[str]]:
+    """A context manager with a file that gets its name when it is complete, or with standard output. Only the owner may
+    read a private file."""
+    if to is None:
+        yield sys.stdout
+        return
+    if not to.name:
+        raise CommandFailed("--output is not a file: write its name, or leave --output out for standard output")
+    beside = to.with_name(to.name + ".part")
+    try:
+        if private:
+            beside.touch(mode=0o600)
+        with beside.open("wb") as raw:
+            packed = cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw)) if to.suffix == ".gz" else raw
+            with TextIOWrapper(packed, encoding="utf-8") as file:
+                yield file
+        beside.replace(to)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def tell_written(count: int, noun: str, to: Path | None, json: bool) -> None:
+    """Reports the result, on standard error if the lines went to standard output."""
+    if json and to is not None:
+        output.print_json({"written": count, "file": str(to)})
+    else:
+        output.hint(f"wrote {output.plural(count, noun)}{f' to {to}' if to else ''}")

@@ -1,4 +1,5 @@
-"""The commands `kindcast publish`, `events`, `trace`, `why` and `dead-letters`: send events, and follow them."""
+"""The commands `kindcast publish`, `events`, `trace`, `why`, `dead-letters` and `archive export`: send events, follow
+them, and take them out."""
 
 import itertools
 import json as json_text
@@ -13,14 +14,15 @@ from rich.progress import Progress, TaskID
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import ids
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
-from kindcast.server.cli.documents import Line, event_lines
+from kindcast.server.cli.documents import Line, OutputOption, event_lines, tell_written, write_lines
 from kindcast.server.cli.matching import show as show_explanation
-from kindcast.server.cli.output import CommandFailed
+from kindcast.server.cli.output import CommandFailed, group, page
 
 if TYPE_CHECKING:
     from kindcast.server.client import Client
 
 __all__ = [
+    "archive",
     "dead_letters",
     "events",
     "publish",
@@ -95,15 +97,15 @@ class Tally:
         """Shows the totals, and each event if there are few."""
         twice = f", {self.duplicates} already known" if self.duplicates else ""
         open = f", {self.undecided:,} undecided" if self.undecided else ""
-        found = "to be matched by the shards" if self.later else f"{_plural(self.matched, 'match', 'es')}{open}"
-        output.paragraph(f"accepted {_plural(self.accepted, 'event')}{twice}, {found}")
+        found = "to be matched by the shards" if self.later else f"{output.plural(self.matched, 'match', 'es')}{open}"
+        output.paragraph(f"accepted {output.plural(self.accepted, 'event')}{twice}, {found}")
         if self.undecided:
             output.hint("Undecided: subscriptions whose operators have not answered yet; their matches follow.")
         if len(self.told) > SHOWN_EVENTS:
             return
         for event in self.told:
             number = f"{event['sequence']}  " if "sequence" in event else ""
-            found = "" if self.later else f": {_plural(int(event.get('matched') or 0), 'match', 'es')}"
+            found = "" if self.later else f": {output.plural(int(event.get('matched') or 0), 'match', 'es')}"
             output.paragraph(f"  {number}{event['id']}{found}", "dim")
             for note in event.get("notes") or ():
                 output.warn(str(note.get("detail", note)) if isinstance(note, dict) else str(note))
@@ -142,10 +144,6 @@ def _advance(bar: Progress, task: TaskID, count: int) -> None:
 
 def _count_of_published(value: Any) -> int:
     return len(value) if isinstance(value, list) else int(value or 0)
-
-
-def _plural(count: int, noun: str, ending: str = "s") -> str:
-    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 LONGEST = 100
@@ -268,6 +266,43 @@ def dead_letters(
             for each in answer["dead_letters"]
         ]
         output.table(("subscription", "cursor", "reason", "data"), rows)
+
+
+archive = group("archive", "The stored events of a server as an archive, for Spark and other programs.")
+
+PAGE = 1_000
+"""The number of events of one request of an export."""
+
+
+@archive.command(
+    "export",
+    epilog=page(
+        "kindcast archive export --output events.ndjson.gz",
+        "kindcast archive export --after 1000 --type offer > offers.ndjson",
+    ),
+)
+def export_events(
+    to: OutputOption = None,
+    after: Annotated[str, typer.Option(metavar="EVENT", help="Start after the event with this number.")] = "0",
+    type: Annotated[str | None, typer.Option(metavar="TYPE", help="Only those of this CloudEvents type.")] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Write the events that the server still stores, oldest first, one CloudEvent per line. kindcast spark reads such
+    files, and kindcast publish accepts them."""
+    with connected(server) as client, output.progress() as bar:
+        task = bar.add_task("events", total=None)
+
+        def lines() -> Iterator[str]:
+            at = after
+            while (found := client.events(after=at, type=type, limit=PAGE))["events"]:
+                for each in found["events"]:
+                    yield json_text.dumps(each["event"], ensure_ascii=False)
+                at = str(found["cursor"])
+                bar.advance(task, len(found["events"]))
+
+        count = write_lines(to, lines())
+    tell_written(count, "event", to, json)
 
 
 def _sequence(event: str) -> str:

@@ -40,6 +40,7 @@ __all__ = [
     "in_words",
     "page",
     "paragraph",
+    "plural",
     "print_json",
     "print_json_error",
     "progress",
@@ -152,6 +153,11 @@ class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else _harmless(text), style, control)
+
+
+def plural(count: int, noun: str, ending: str = "s") -> str:
+    """Returns a number with its noun: `1 match`, `1,200 matches`."""
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def _harmless(text: str) -> str:

@@ -670,7 +670,9 @@ def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
     if result.get("subscriptions") == 0 and not result.get("refused"):
         output.warn("there are no subscriptions, so no event matches.")
     if left_out := [each["subscription"] for each in result.get("refused", [])]:
-        raise CommandFailed(f"not all subscriptions were matched: {_plural(len(left_out), 'subscription')} left out.")
+        raise CommandFailed(
+            f"not all subscriptions were matched: {output.plural(len(left_out), 'subscription')} left out."
+        )
     if result.get("events", 0):
         return
     if quarantined := result.get("quarantined", 0):
@@ -688,10 +690,6 @@ def _show_table(result: dict[str, Any]) -> None:
     elif isinstance(days, list):
         result["days"] = f"{days[0]} to {days[-1]} ({len(days)})" if len(days) > 1 else days[0]
     output.table(["", ""], ([name.replace("_", " "), _told(value)] for name, value in result.items()))
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _told(value: Any) -> str:

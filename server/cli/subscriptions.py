@@ -1,19 +1,27 @@
-"""The commands `kindcast subscribe` and `kindcast subscriptions`: create and manage subscriptions."""
+"""The commands `kindcast subscribe` and `kindcast subscriptions`: create, manage, export and import subscriptions."""
 
 import json as json_text
 import os
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import expressions, ids
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
-from kindcast.server.cli.output import InExpression, group, page
+from kindcast.server.cli.documents import OutputOption, tell_written, text_lines, write_lines
+from kindcast.server.cli.output import CommandFailed, InExpression, group, page
 from kindcast.server.client import ProblemError
 from kindcast.server.connectors.broker_url import SCHEMES
+
+if TYPE_CHECKING:
+    from kindcast.server.client import Client
 
 __all__ = ["LifeOption", "commands", "seconds", "subscribe"]
 
@@ -316,3 +324,161 @@ def _told(name: str, value: Any) -> str:
     if name.endswith("_at"):
         return f"{value} ({output.ago(value)})"
     return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
+
+
+# ── export and import, as lines of JSON (NDJSON) ──────────────────────────────────────────────────────────────────────
+
+LINES, CHARACTERS = 5_000, 4 << 20
+"""The maximum size of one request of an import: below the default limits of a server."""
+REQUESTS = 2
+"""Requests of an import at the same time: the server reads the lines of one while it stores those of the other."""
+IMPORT_SECONDS = 300.0
+
+
+@commands.command(
+    "export",
+    epilog=page(
+        "kindcast subscriptions export --output wishes.ndjson",
+        "kindcast subscriptions export | kindcast subscriptions import - --server http://127.0.0.1:9000",
+    ),
+)
+def export_subscriptions(
+    to: OutputOption = None,
+    secrets: Annotated[
+        bool,
+        typer.Option(
+            "--secrets", help="With webhook secrets, credentials and hashes of tickets; needs an administrator's key."
+        ),
+    ] = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Write all subscriptions in a form that can be imported, one per line. Secrets, credentials and tickets are left
+    out unless --secrets is given: then ids and tickets stay valid after the import."""
+    with connected(server) as client:
+        answer = client.download("/v1/subscriptions/export", method="POST" if secrets else "GET")
+        count = write_lines(to, _lines(answer), private=secrets)
+    tell_written(count, "subscription", to, json)
+
+
+@commands.command(
+    "import",
+    epilog=page(
+        "kindcast subscriptions import wishes.ndjson --tickets tickets.ndjson",
+        statuses="0 if every line became a subscription, 1 if a line was refused (the others are still imported).",
+    ),
+)
+def import_subscriptions(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Lines of JSON (also gzip); - is standard input.")],
+    tickets: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The file for the tickets, as lines of JSON; by default they are printed."),
+    ] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
+) -> None:
+    """Create a subscription from each line, with a new id and ticket, unless the line has those of an export with
+    --secrets. A line has the form of subscriptions export or of POST /v1/subscriptions. A line that is refused does not
+    stop the others."""
+    made = refused = 0
+    with connected(server) as client, _kept(tickets) as kept, output.progress() as bar:
+        task = bar.add_task("subscriptions", total=None, visible=kept is not None)
+        for start, answer in _answers(client, file):
+            for each in answer["created"]:
+                made += 1
+                told = {
+                    name: each[name] for name in ("line", "was", "id", "ticket", "secret") if each.get(name) is not None
+                }
+                told["line"] += start
+                if kept is not None:
+                    kept.write(json_text.dumps(told, ensure_ascii=False) + "\n")
+                elif json:
+                    output.print_json(told)
+                else:
+                    output.paragraph(f"{told.get('was', '')}  {told['id']}  {told.get('ticket', '')}".strip())
+            for each in answer["rejected"]:
+                refused += 1
+                problem = each["problem"]
+                detail = problem.get("detail") or problem.get("title")
+                output.show(CommandFailed(f"line {each['line'] + start}: {detail}"))
+            bar.update(task, completed=made)
+    if kept is not None or not json:
+        output.hint(f"made {output.plural(made, 'subscription')}")
+    if refused:
+        raise CommandFailed(f"{output.plural(refused, 'line')} of {file} {'was' if refused == 1 else 'were'} refused.")
+    if not made:
+        raise CommandFailed(f"there is no subscription in {file}.")
+
+
+def _answers(client: "Client", file: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Sends the lines of a file, and yields the answers in order, each with the number of lines before its request. If
+    a request fails, no other is sent. The error is raised after the answers to those that were sent, because they have
+    tickets."""
+    requests = _requests(text_lines(file))
+    sent: deque[tuple[int, Future[dict[str, Any]]]] = deque()
+    failure: Exception | None = None
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        while True:
+            try:
+                while failure is None and len(sent) < REQUESTS and (request := next(requests, None)) is not None:
+                    sent.append((request[0], pool.submit(_send, client, request[1])))
+                if not sent:
+                    break
+                start, answer = sent.popleft()
+                told = answer.result()
+            except Exception as error:
+                failure = failure or error
+            else:
+                yield start, told
+    if failure is not None:
+        raise failure
+
+
+def _send(client: "Client", lines: list[str]) -> dict[str, Any]:
+    from kindcast.server.client.calls import Call, path_of
+
+    return client.send(
+        Call(
+            method="POST",
+            path=path_of("subscriptions", "import"),
+            read=dict,
+            headers={"Content-Type": "application/x-ndjson"},
+            content="".join(lines).encode(),
+            timeout=IMPORT_SECONDS,
+        )
+    )
+
+
+def _requests(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the lines of each request, and the number of lines before them."""
+    before, batch, size = 0, list[str](), 0
+    for line in lines:
+        if batch and (len(batch) == LINES or size + len(line) > CHARACTERS):
+            yield before, batch
+            before, batch, size = before + len(batch), [], 0
+        batch.append(line if line.endswith("\n") else line + "\n")
+        size += len(line)
+    if batch:
+        yield before, batch
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yields the lines of a text that arrives in chunks."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode() for line in whole if line)
+    if rest:
+        yield rest.decode()
+
+
+@contextmanager
+def _kept(tickets: Path | None) -> Iterator[IO[str] | None]:
+    """A context manager with the file of the tickets, which only its owner may read. It is created before anything is
+    sent."""
+    if tickets is None:
+        yield None
+        return
+    tickets.touch(mode=0o600)
+    with tickets.open("a", encoding="utf-8", buffering=1) as file:
+        yield file

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kindcast.server.cli import transfer
+from kindcast.server.cli import events as event_commands
+from kindcast.server.cli import subscriptions
 from tests.integration.conftest import Kindcast
 
 pytestmark = pytest.mark.usefixtures("shop_server")
@@ -22,7 +23,7 @@ def test_archive_holds_each_event_and_can_be_published_again(
     kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As CloudEvents, over any number of pages; elsewhere, or here, where each is known already."""
-    monkeypatch.setattr(transfer, "PAGE", 2)
+    monkeypatch.setattr(event_commands, "PAGE", 2)
     events = json.dumps([{"target": "Laptop", "number": number} for number in range(5)])
     assert kindcast("publish", events, "--type", "archived").status == 0
     file = tmp_path / "events.ndjson.gz"
@@ -53,7 +54,7 @@ def test_subscriptions_are_imported_with_their_tickets(
     kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In several requests, whose lines are counted through; what is refused is told with its line, the rest is made."""
-    monkeypatch.setattr(transfer, "LINES", 2)
+    monkeypatch.setattr(subscriptions, "LINES", 2)
     first = kindcast("subscribe", "target isa Printer and price < 77", "--json").json
     exported = tmp_path / "wishes.ndjson"
     assert kindcast("subscriptions", "export", "--output", str(exported)).status == 0
@@ -83,7 +84,7 @@ def test_tickets_of_requests_on_their_way_are_kept_when_one_fails(
     kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request is too large for the server. What the requests beside it made has tickets."""
-    monkeypatch.setattr(transfer, "LINES", 1)
+    monkeypatch.setattr(subscriptions, "LINES", 1)
     wishes = [{"expression": "beside = 1"}, {"expression": "x" * (17 << 20)}, {"expression": "beside = 3"}]
     given, tickets = tmp_path / "given.ndjson", tmp_path / "tickets.ndjson"
     given.write_text("\n".join(map(json.dumps, [*wishes, *[{"expression": "beside = 4"}] * 5])), "utf-8")

@@ -65,9 +65,14 @@ from kindcast.server.broker.write_queue import WriteQueue
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import EventReader, arrived
 from kindcast.server.errors import RecordDamaged, ServerError
-from kindcast.server.operators.answers import AnswerCache, EventAnswers, OperatorClient, answering_from
-from kindcast.server.operators.operator_clients import OperatorClients, SharedCircuits
-from kindcast.server.operators.registry import first_expectations
+from kindcast.server.operators.operator_clients import (
+    AnswerCache,
+    EventAnswers,
+    OperatorClient,
+    OperatorClients,
+    SharedCircuits,
+)
+from kindcast.server.operators.registry import answering_from, first_expectations
 from kindcast.server.settings import Settings
 from kindcast.server.store import declarations, subscriptions
 from kindcast.server.store import pending as pending_store

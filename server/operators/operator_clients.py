@@ -1,4 +1,11 @@
-"""Clients of operators: the HTTP call, deadline, concurrency limit, circuit breaker, answer cache and statistics.
+"""Calls of operators: the answers about one event, and the clients, with deadline, concurrency limit, circuit breaker,
+answer cache and statistics.
+
+    planner ──▶ Deferred ──▶ EventAnswers ──▶ DirectClient: a built-in operator answers at once
+                                  │    └────▶ QueuedClient: a service or a process answers later; the answer is cached
+                                  └ no answer yet: `NotAnswered`; the planner goes on with calls that need not wait
+
+A call is not repeated for the same event, not even in a later try (`AnswerCache`). A client of a service or a process:
 
     start ──▶ running? ──▶ cached? ──▶ queue full? ──▶ circuit ──▶ call, with deadline ──▶ Answered, or OperatorFailed
 
@@ -13,12 +20,12 @@ import logging
 import random
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import httpcore
 import msgspec
@@ -26,11 +33,20 @@ from sqlalchemy import Connection
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.model import Instant, Quantity
-from kindcast.semantic.operators import START_SECONDS, Cancellation, FailureKind, Operator, OperatorFailed, run, stop
+from kindcast.semantic.operators import (
+    START_SECONDS,
+    Cancellation,
+    FailureKind,
+    NotAnswered,
+    Operator,
+    OperatorFailed,
+    Remembered,
+    run,
+    stop,
+)
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError
-from kindcast.server.operators.answers import Answered, DirectClient, Event, OperatorClient
-from kindcast.server.operators.registry import Entry, Registration, Registry
+from kindcast.server.operators.registry import Entry, Event, Registration, Registry, missing
 from kindcast.server.security.egress import Connections, Sink, SinkRefused, check_sink
 from kindcast.server.settings import Settings
 from kindcast.server.store.servers import CircuitState, claim_probe, find_circuits, store_circuit
@@ -39,13 +55,180 @@ if TYPE_CHECKING:
     from kindcast.server.broker.membership import BrokerAccess
 
 __all__ = [
+    "AnswerCache",
+    "Answered",
     "Circuit",
+    "EventAnswers",
     "Limits",
+    "OperatorClient",
     "OperatorClients",
     "RemoteOperator",
     "SharedCalls",
     "SharedCircuits",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The result of an operator, and the seconds that it took. The seconds are 0.0 for all waiters of a shared call
+    except the first."""
+
+    value: object
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DirectClient:
+    """The client of a built-in operator, which answers at once in the calling thread."""
+
+    function: Callable[..., object]
+
+    def status(self) -> dict[str, Any]:
+        """Returns the state in the form of other clients. A direct call has no circuit breaker, so it is always
+        closed."""
+        return {"circuit": {"state": "closed"}}
+
+    def close(self) -> None:
+        """Does nothing, because there is nothing to free."""
+
+
+class QueuedClient(Protocol):
+    """The client of an operator that answers later: a remote service, or a plug-in in a child process."""
+
+    def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
+        """Starts a call. May be called in any thread. Cancel the future if the answer is no longer needed."""
+
+    def status(self) -> dict[str, Any]:
+        """Returns the state of the circuit breaker and the number of calls, as the API shows them."""
+
+    def close(self) -> None:
+        """Ends the client. No call may be started afterwards."""
+
+
+OperatorClient = DirectClient | QueuedClient
+
+Question = tuple[OperatorClient, str]
+"""A client and the arguments as text: within one event, equal questions have equal answers."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The answers about one event, the number of its users, and its subscriptions that are tried again later."""
+
+    answers: dict[Question, object] = field(default_factory=dict)
+    users: int = 0
+    postponed: set[str] = field(default_factory=set)
+
+
+class AnswerCache:
+    """The answers about events that are being decided or that wait for a further try, so that no call is repeated. It
+    is in memory, for at most `MOST` events; the oldest are dropped first. For one event loop."""
+
+    MOST = 10_000
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @contextlib.contextmanager
+    def of(self, event: int, ids: Iterable[str]) -> Iterator[tuple[dict[Question, object], set[str]]]:
+        """A context manager for the task that decides the candidates `ids` of an event. It yields the known answers,
+        which the task extends, and the set in which the task notes the candidates that are tried again. The answers are
+        dropped when no task and no further try needs them."""
+        kept = self._kept.setdefault(event, _Kept())
+        self._kept.move_to_end(event)
+        kept.postponed.difference_update(ids)
+        kept.users += 1
+        try:
+            yield kept.answers, kept.postponed
+        finally:
+            kept.users -= 1
+            if not kept.users and not kept.postponed:
+                self._kept.pop(event, None)
+            while len(self._kept) > self.MOST:
+                self._kept.popitem(last=False)
+
+
+class EventAnswers:
+    """Calls operators about one event. Only one thread at a time may use it. `woken` is called, in any thread, for each
+    answer that arrives after `NotAnswered` was raised for it."""
+
+    def __init__(
+        self,
+        clients: Mapping[str, OperatorClient],
+        *,
+        woken: Callable[[], None],
+        answers: dict[Question, object] | None = None,
+    ) -> None:
+        """`answers` are already known; new ones are added."""
+        self._clients = clients
+        self._woken = woken
+        self._answers = {} if answers is None else answers
+        self.not_answered = 0
+        """How often `ask` has raised `NotAnswered`."""
+        self._started: dict[Question, Future[Answered]] = {}
+        self._waiting: Counter[Question] = Counter()
+        self._failed: dict[Question, OperatorFailed] = {}
+
+    def ask(self, name: str, event: Event, arguments: tuple[Any, ...]) -> object:
+        """Returns the answer of an operator. Raises `NotAnswered`, `OperatorFailed`, and any error of a built-in
+        operator."""
+        client = self._clients.get(name)
+        if client is None:
+            raise missing(name)
+        if isinstance(client, DirectClient):
+            return client.function(event, *arguments)
+        question = (client, repr(arguments))  # plain values: equal texts mean equal arguments
+        if question in self._answers:
+            return Remembered(self._answers[question])
+        if question in self._failed:
+            raise self._failed[question]
+        future = self._started.get(question)
+        if future is None:
+            future = self._started[question] = client.start(event, arguments)
+            future.add_done_callback(lambda _: self._woken())
+        if not future.done():
+            self._waiting[question] += 1
+            self.not_answered += 1
+            raise NotAnswered("has not answered yet", future.done, partial(self._drop, question))
+        del self._started[question]
+        try:
+            answered = future.result()
+        except OperatorFailed as failed:
+            self._failed[question] = failed.again()
+            raise
+        self._answers[question] = answered.value
+        return Remembered(answered.value, answered.seconds)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether any answer is known."""
+        return bool(self._answers)
+
+    def knows(self, name: str, arguments: tuple[object, ...]) -> bool:
+        """Whether the answer of an operator to these arguments is known."""
+        client = self._clients.get(name)
+        return client is not None and (client, repr(arguments)) in self._answers
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call has not been answered yet."""
+        return not all(each.done() for each in self._started.values())
+
+    def cancel(self) -> None:
+        """Cancels the calls that are not answered yet."""
+        for each in self._started.values():
+            each.cancel()
+
+    def _drop(self, question: Question) -> None:
+        self._waiting[question] -= 1
+        if not self._waiting[question] and question in self._started:
+            self._started.pop(question).cancel()
+
+
+# ── clients ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_ANSWER_BYTES = 65_536
 """The maximum size of an answer: enough for a thousand bindings, and small enough that a faulty service cannot fill the

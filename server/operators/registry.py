@@ -6,11 +6,13 @@ events wait for it.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 from sqlalchemy import Connection
@@ -20,24 +22,30 @@ from kindcast.semantic.operators import Operator, OperatorFailed, entry_points_a
 from kindcast.semantic.operators.builtin import Regions, Table, builtin_operators
 from kindcast.semantic.planner import Experience, read_priors
 from kindcast.server.errors import StoreUnreadable
-from kindcast.server.operators.answers import Deferred, missing
 from kindcast.server.security.egress import check_sink
 from kindcast.server.settings import Settings
 from kindcast.server.store import declarations
+
+if TYPE_CHECKING:
+    from kindcast.server.operators.operator_clients import EventAnswers
 
 __all__ = [
     "CALLED",
     "EMPTY",
     "MOST_TABLES",
     "DataKind",
+    "Deferred",
     "Entry",
+    "Event",
     "Key",
     "OwnData",
     "Piece",
     "Registration",
     "Registry",
+    "answering_from",
     "first_expectations",
     "folder_data",
+    "missing",
     "operators_of",
     "piece_size",
     "read_piece",
@@ -45,6 +53,48 @@ __all__ = [
     "restore_registry",
 ]
 
+# ── the function of an operator ───────────────────────────────────────────────────────────────────────────────────────
+
+Event = Mapping[str, tuple[Any, ...]]
+"""Attribute → its values."""
+
+
+def missing(name: str) -> OperatorFailed:
+    """Returns the error for an operator that is no longer provided."""
+    return OperatorFailed(f"there is no operator {name!r} at present", kind="missing")
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The function of an operator on the server. It calls the operator through the `EventAnswers` of the current
+    thread."""
+
+    name: str
+    __signature__: inspect.Signature = field(repr=False)
+
+    def __call__(self, event: Event, *arguments: Any) -> object:
+        event_answers = getattr(_here, "event_answers", None)
+        if event_answers is None:
+            raise OperatorFailed("is not called here", kind="missing")
+        answer: object = event_answers.ask(self.name, event, arguments)
+        return answer
+
+
+@contextmanager
+def answering_from(event_answers: "EventAnswers") -> Iterator[None]:
+    """A context manager: while the block runs, operators are called through `event_answers` in this thread."""
+    before = getattr(_here, "event_answers", None)
+    _here.event_answers = event_answers
+    try:
+        yield
+    finally:
+        _here.event_answers = before
+
+
+_here = threading.local()
+
+
+# ── registration ──────────────────────────────────────────────────────────────────────────────────────────────────────
 # The registration of a remote operator by an administrator, its checks, and its declaration for the matcher.
 
 MAX_HEADERS = 16
@@ -323,7 +373,7 @@ EMPTY = Registry()
 
 
 def _deferred(entry: Entry) -> Operator:
-    """Returns the declaration with a function that calls the operator through `kindcast.server.operators.answers`."""
+    """Returns the declaration with a function that calls the operator through the `EventAnswers` of the thread."""
     operator = entry.operator
     # The caller decides how it runs. Cache keys are trusted only from built-in operators.
     key = operator.cache_key if entry.kind == "builtin" else None

@@ -20,7 +20,8 @@ from kindcast.semantic.operators.declaration import Operator, signature_of
 from kindcast.semantic.operators.failures import FailureKind, OperatorFailed
 from kindcast.semantic.planner.strategies import PLANNERS
 from kindcast.server.late_matching import LateMatcher, Verdicts
-from kindcast.server.operators.answers import Answered, Deferred, EventAnswers
+from kindcast.server.operators.operator_clients import Answered, EventAnswers
+from kindcast.server.operators.registry import Deferred
 
 EMPTY = Vocabulary.from_ontologies([])
 NAMES = ("p", "q", "r", "s")

@@ -7,10 +7,9 @@ from kindcast.semantic.on_demand import on_demand
 if TYPE_CHECKING:
     from kindcast.index.clause import ConceptId
     from kindcast.semantic.vocabulary.contexts import LONGEST_URL, shipped_contexts
-    from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
+    from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations, read_table
     from kindcast.semantic.vocabulary.event_schemas import SPLIT_BY, document_of, read_event_type
     from kindcast.semantic.vocabulary.event_types import FHIR, SHIPPED_SPLITS, Correctable, EventType, view_of
-    from kindcast.semantic.vocabulary.synonyms import read_table
     from kindcast.semantic.vocabulary.visibility import View
     from kindcast.semantic.vocabulary.vocabulary import MEANING, overlap
 
@@ -39,7 +38,7 @@ __getattr__ = on_demand(
     {
         "kindcast.index.clause": ("ConceptId",),
         "kindcast.semantic.vocabulary.contexts": ("LONGEST_URL", "shipped_contexts"),
-        "kindcast.semantic.vocabulary.declarations": ("DeclarationKind", "Declarations"),
+        "kindcast.semantic.vocabulary.declarations": ("DeclarationKind", "Declarations", "read_table"),
         "kindcast.semantic.vocabulary.event_schemas": ("SPLIT_BY", "document_of", "read_event_type"),
         "kindcast.semantic.vocabulary.event_types": (
             "FHIR",
@@ -48,7 +47,6 @@ __getattr__ = on_demand(
             "EventType",
             "view_of",
         ),
-        "kindcast.semantic.vocabulary.synonyms": ("read_table",),
         "kindcast.semantic.vocabulary.visibility": ("View",),
         "kindcast.semantic.vocabulary.vocabulary": ("MEANING", "overlap"),
     },

@@ -15,23 +15,28 @@ others, as one frozen version.
 A declaration is checked before it is used, by itself and together with all others.
 """
 
+import csv
+import io
 import json
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+import msgspec
+
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
+from kindcast.semantic.model import Position
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
 from kindcast.semantic.vocabulary.contexts import check_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
 from kindcast.semantic.vocabulary.event_types import Splits
-from kindcast.semantic.vocabulary.identifiers import CodeSystems
+from kindcast.semantic.vocabulary.identifiers import Aliases, CodeSystems
 from kindcast.semantic.vocabulary.relations import union_parts
-from kindcast.semantic.vocabulary.synonyms import Aliases, joined_tables, root_words
 
-__all__ = ["DeclarationKind", "Declarations"]
+__all__ = ["DeclarationKind", "Declarations", "joined_tables", "read_table", "root_words"]
 
 DeclarationKind = Literal[
     "attribute", "synonyms", "rates", "schema", "context", "code-system", "aliases", "split", "relation"
@@ -205,3 +210,168 @@ def _check_unit(units: Units, attribute: str, unit: str) -> None:
         units.dimension(unit)
     except SemanticError as error:
         raise InvalidDeclaration(f"attribute {attribute!r}: {error}") from None
+
+
+# ── synonym tables (CTPS, section 4) ──────────────────────────────────────────────────────────────────────────────────
+
+# A table is JSON, `{"PC": "computer", "US": "United States"}`, or CSV with a word and its root word on each line:
+#
+#     PC,computer
+#     "Hewlett-Packard",HP
+
+MOST_WORDS = 200_000
+"""The maximum number of words in a table: it is kept in memory, and each new string of an event is looked up in it."""
+LONGEST_WORD = 1_000
+"""The maximum length of a word."""
+MOST_TABLE_BYTES = 16 << 20
+"""The maximum size of a table document in bytes."""
+MOST_PROBLEMS = 100
+"""The maximum number of problems that are reported for one table."""
+HEADINGS = (("word", "root"), ("synonym", "root"), ("word", "root word"), ("synonym", "root word"))
+"""The header lines that a CSV table may have."""
+
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
+    """Returns the table in NFC with each chain followed to its end.
+
+    Raises InvalidDeclaration for a word or root that is not a text, and for a cycle.
+
+    >>> root_words({"PC": "computer", "computer": "machine"})
+    {'PC': 'machine', 'computer': 'machine'}
+    """
+    table: dict[str, str] = {}
+    for word, root in synonyms.items():
+        if not (isinstance(word, str) and isinstance(root, str)):
+            raise InvalidDeclaration(f"the synonym table must map texts to texts, but it has {word!r} → {root!r}")
+        table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
+    table = {word: root for word, root in table.items() if word != root}
+    ends: dict[str, str] = {}
+    for word in table:
+        _follow(word, table, ends)
+    return {word: ends[word] for word in table}
+
+
+def read_table(data: bytes, content_type: str = "application/json") -> dict[str, str]:
+    """Reads a table of synonyms from a document: `application/json` (one object) or `text/csv` (two columns, UTF-8,
+    with or without a header). Words are in NFC.
+
+    Raises `InvalidDeclaration` with every bad line (`Position.line`, from 1) or member (JSON pointer): words that are
+    empty or too long, and words with two different roots. Linear in `data`, at most `MOST_TABLE_BYTES`.
+
+    >>> read_table(b"PC,computer\\nUS,United States\\n", "text/csv")
+    {'PC': 'computer', 'US': 'United States'}
+    """
+    if len(data) > MOST_TABLE_BYTES:
+        raise InvalidDeclaration(
+            f"a table has at most {MOST_TABLE_BYTES:,} bytes, this one has {len(data):,}: split it"
+        )
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in ("text/csv", "application/csv"):
+        rows = _csv_rows(data)
+    elif kind in ("application/json", "text/json") or kind.endswith("+json"):
+        rows = _json_rows(data)
+    else:
+        raise InvalidDeclaration(f"a table is application/json or text/csv, not {content_type[:80]}")
+    table: dict[str, str] = {}
+    problems: list[Problem] = []
+    for at, word, root in rows:
+        detail = _row_problem(word, root) or _clash(word, root, table)
+        if detail is None:
+            table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
+        elif len(problems) < MOST_PROBLEMS:
+            problems.append(Problem("bad-synonym", detail, at))
+    if len(table) > MOST_WORDS:
+        problems.append(Problem("too-large", f"a table has at most {MOST_WORDS:,} words, this one has {len(table):,}"))
+    if problems:
+        raise InvalidDeclaration(problems)
+    root_words(table)
+    return table
+
+
+def joined_tables(tables: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Merges several tables by name. Raises `InvalidDeclaration`, with both names, for a word with two roots."""
+    joined: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, table in sorted(tables.items()):
+        for word, root in table.items():
+            if joined.setdefault(word, root) == root:
+                owners.setdefault(word, name)
+            else:
+                detail = f"{word!r} is {joined[word]!r} in the table {owners[word]!r} and {root!r} in {name!r}"
+                problems.append(Problem("synonym-conflict", f"{detail}: a word has only one root word"))
+    if problems:
+        raise InvalidDeclaration(problems[:MOST_PROBLEMS])
+    return joined
+
+
+_Rows = list[tuple[Position, Any, Any]]
+
+
+def _json_rows(data: bytes) -> _Rows:
+    try:
+        found = _object.decode(data)
+    except msgspec.MsgspecError as error:
+        raise InvalidDeclaration(f'a table is one JSON object, {{"word": "root word"}}: {error}') from None
+    except RecursionError:
+        raise InvalidDeclaration('a table is one JSON object, {"word": "root word"}: this one is nested') from None
+    return [(Position(pointer=f"/{_escaped(word)}"), word, root) for word, root in found.items()]
+
+
+def _csv_rows(data: bytes) -> _Rows:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", Position(line=line))]) from None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: _Rows = []
+    try:
+        for cells in reader:
+            at = Position(line=reader.line_num, column=1)
+            words = [cell.strip() for cell in cells]
+            if not any(words) or (not rows and tuple(map(str.lower, words)) in HEADINGS):
+                continue
+            rows.append((at, words[0], words[1]) if len(words) == 2 else (at, words, None))
+            if len(rows) > MOST_WORDS:
+                raise InvalidDeclaration(f"a table has at most {MOST_WORDS:,} words: split it")
+    except csv.Error as error:
+        at = Position(line=reader.line_num, column=1)
+        raise InvalidDeclaration([Problem("bad-synonym", f"this is not CSV: {error}", at)]) from None
+    return rows
+
+
+def _row_problem(word: Any, root: Any) -> str | None:
+    if isinstance(word, list):
+        return f"a line has two cells, a word and its root word; this one has {len(word)}"
+    if not isinstance(root, str):
+        return f"the root word of {word[:40]!r} is a string"
+    for each in (word, root):
+        if not 0 < len(each) <= LONGEST_WORD:
+            return f"a word has 1 to {LONGEST_WORD:,} characters, this one has {len(each):,}"
+    return None
+
+
+def _clash(word: str, root: str, table: Mapping[str, str]) -> str | None:
+    known = table.get(unicodedata.normalize("NFC", word))
+    if known is None or known == unicodedata.normalize("NFC", root):
+        return None
+    return f"{word[:40]!r} has two root words, {known[:40]!r} and {root[:40]!r}"
+
+
+def _follow(word: str, table: Mapping[str, str], ends: dict[str, str]) -> None:
+    """Adds the end of the chain of a word to `ends`, and of each word on it: so all chains together cost linear time.
+    Raises InvalidDeclaration for a cycle."""
+    chain: dict[str, None] = {}
+    while word in table and word not in ends:
+        chain[word] = None
+        word = table[word]
+        if word in chain:
+            raise InvalidDeclaration(f"the synonym table has a cycle: it leads from {word!r} back to {word!r}")
+    ends.update(dict.fromkeys(chain, ends.get(word, word)))
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,4 +1,5 @@
-"""Code systems, which map codes to concepts, and patterns that read identifiers written in several ways.
+"""Identifiers: code systems, which map codes to concepts, patterns that read identifiers written in several ways, and
+aliases, other forms of an IRI.
 
 A code system (docs/matching-semantics.md, rule 22):
 
@@ -14,6 +15,17 @@ A pattern (rules 4 and 24) reads an identifier from a text or from a part of it:
     {"match": "attack\\\\.(t[0-9]{4})", "as": "{1}"}
 
 It must match the whole text, in linear time (RE2). `{0}` is the whole text, `{1}` its first group.
+
+Aliases (docs/matching-semantics.md, rule 24) declare which forms of an IRI name the same thing:
+
+    {"iris": {"urn:oid:2.16.840.1.113883.6.1": "http://loinc.org"},
+     "prefixes": {"http://schema.org/": "https://schema.org/"},
+     "patterns": [{"match": "urn:shop:(.+)", "as": "https://example.org/shop#{1}"}, "gs1-digital-link"],
+     "spellings": ["en"]}
+
+Each entry leads from one form to another. The last form reached is the main form of a text; two texts with one main
+form are aliases of each other. Every text has one main form, so this is an equivalence that costs a few look-ups.
+`spellings` says that other spellings of labels mean their concepts (rule 12); they are not aliases.
 """
 
 import re
@@ -29,10 +41,8 @@ from kindcast.semantic.ontology.records import NOTATION, NOTATIONS, ConceptRecor
 from kindcast.semantic.units.patterns import Pattern, compile_pattern
 
 __all__ = [
-    "DIGITAL_LINK",
-    "DIGITAL_LINK_FORM",
     "GTIN_14",
-    "LONGEST_TEXT",
+    "Aliases",
     "CodeSystem",
     "CodeSystems",
     "IdentifierPattern",
@@ -40,7 +50,7 @@ __all__ = [
     "code_system",
     "digital_link",
     "identifier_patterns",
-    "named_pattern",
+    "main_forms",
     "readings_of_identifier",
 ]
 
@@ -351,3 +361,152 @@ def _is_in(iri: str, namespace: str) -> bool:
     longer, such as the prefix of an OBO ontology (`…/obo/HP_`)."""
     local = local_name(iri)
     return iri.startswith(namespace) and len(namespace) >= len(iri) - len(local)
+
+
+# ── aliases ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ALIAS_KEYS: Final = frozenset({"iris", "prefixes", "patterns", "spellings"})
+MOST_STEPS = 8
+"""The maximum number of aliases that are applied one after the other."""
+MOST_ALIASES = 10_000
+"""The maximum number of entries of all tables of aliases together."""
+MOST_ALIAS_PATTERNS = 64
+"""The maximum number of patterns of all tables together: each is tried on each new text."""
+LONGEST_IRI = 2_000
+"""The maximum length of an IRI in a table."""
+
+
+class Aliases:
+    """The aliases of one vocabulary. Immutable. False if there are none; `spelt` does not count.
+
+    >>> aliases = Aliases({"web": {"prefixes": {"http://schema.org/": "https://schema.org/"}}})
+    >>> aliases.main("http://schema.org/Car"), aliases.other("https://schema.org/Car")
+    ('https://schema.org/Car', None)
+    """
+
+    def __init__(self, tables: Mapping[str, Any] | None = None) -> None:
+        """`tables` by name; all are merged. Raises InvalidDeclaration."""
+        self._iris: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        self.spelt: bool = False
+        """Whether other spellings of labels mean their concepts (rule 12)."""
+        patterns: list[IdentifierPattern | str] = []
+        for name, table in sorted((tables or {}).items()):
+            what = f"aliases {name!r}"
+            if not isinstance(table, Mapping) or not table or table.keys() - ALIAS_KEYS:
+                raise InvalidDeclaration(f"{what}: an object with {', '.join(sorted(ALIAS_KEYS))} is expected")
+            _add(what, "iris", table.get("iris", {}), self._iris)
+            _add(what, "prefixes", table.get("prefixes", {}), self._prefixes)
+            listed = table.get("patterns", [])
+            listed = [listed] if isinstance(listed, Mapping | str) else listed
+            if not isinstance(listed, list | tuple):
+                raise InvalidDeclaration(f"{what}: patterns are a list")
+            if table.get("spellings", ["en"]) != ["en"]:
+                raise InvalidDeclaration(f'{what}: spellings are ["en"]: only the plurals of English are known')
+            self.spelt |= "spellings" in table
+            patterns += [named_pattern(what, "patterns", each, (DIGITAL_LINK_FORM,)) for each in listed]
+        if len(self._iris) + len(self._prefixes) > MOST_ALIASES or len(patterns) > MOST_ALIAS_PATTERNS:
+            raise InvalidDeclaration(
+                f"aliases have at most {MOST_ALIASES:,} entries and {MOST_ALIAS_PATTERNS} patterns"
+            )
+        self._patterns = tuple(patterns)
+        self._beginnings = tuple(sorted(self._prefixes, key=len, reverse=True))
+        self._check_ends()
+
+    def __bool__(self) -> bool:
+        return bool(self._iris or self._prefixes or self._patterns)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Aliases):
+            return NotImplemented
+        own = (self._iris, self._prefixes, self._patterns, self.spelt)
+        return own == (other._iris, other._prefixes, other._patterns, other.spelt)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def main(self, text: str) -> str:
+        """Returns the main form of `text`, else `text` itself. Cost: a look-up, a test of prefixes, and all
+        patterns."""
+        for _ in range(MOST_STEPS):
+            found = self._step(text)
+            if found is None or found == text:
+                break
+            text = found
+        return text
+
+    def other(self, text: str) -> str | None:
+        """Returns the main form of `text` if it is another text, else None."""
+        found = self.main(text) if self else text
+        return None if found == text else found
+
+    def spellings(self, text: str) -> frozenset[str]:
+        """Returns `text` and the texts that tables (not patterns) make aliases of it. For reports: linear in the
+        tables."""
+        main = self.main(text)
+        found = {text, main, *(iri for iri in self._iris if self.main(iri) == main)}
+        for each in tuple(found):
+            for prefix in self._beginnings:
+                end = self._prefixes[prefix]
+                if each.startswith(end) and self.main(other := prefix + each[len(end) :]) == main:
+                    found.add(other)
+        return frozenset(found)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Returns all texts in the tables, whole forms and prefixes."""
+        return frozenset(
+            {*self._iris, *self._iris.values(), *self._prefixes, *self._prefixes.values()},
+        )
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """Pattern that a text must match → the main form of the constant beginning of its result. For reports."""
+        told = {}
+        for each in self._patterns:
+            form, match = (DIGITAL_LINK, each) if isinstance(each, str) else (each.form, each.match)
+            told[match] = self.main(form.partition("{")[0])
+        return told
+
+    def _step(self, text: str) -> str | None:
+        found = self._iris.get(text)
+        if found is not None:
+            return found
+        if text.startswith(self._beginnings):
+            prefix = next(each for each in self._beginnings if text.startswith(each))
+            return self._prefixes[prefix] + text[len(prefix) :]
+        if self._patterns and len(text) <= LONGEST_TEXT:
+            for each in self._patterns:
+                form = digital_link(text) if isinstance(each, str) else each.reading(text)
+                if form is not None:
+                    return form
+        return None
+
+    def _check_ends(self) -> None:
+        """Checks that each entry leads to a main form."""
+        for start in (*self._iris, *self._beginnings):
+            text = start
+            for _ in range(MOST_STEPS):
+                found = self._step(text)
+                if found is None or found == text:
+                    break
+                text = found
+            else:
+                raise InvalidDeclaration(f"aliases: {start!r} has no last form: map it directly to its last form")
+
+
+def _add(what: str, key: str, given: Any, found: dict[str, str]) -> None:
+    if not isinstance(given, Mapping):
+        raise InvalidDeclaration(f"{what}: {key} is an object, one form → the other")
+    for form, other in given.items():
+        for each in (form, other):
+            if not isinstance(each, str) or not 0 < len(each) <= LONGEST_IRI or any(sign <= " " for sign in each):
+                raise InvalidDeclaration(f"{what}: {key} has {each!r}, which is not an IRI or the beginning of one")
+        if form == other:
+            raise InvalidDeclaration(f"{what}: {form!r} is mapped to itself")
+        if found.setdefault(form, other) != other:
+            raise InvalidDeclaration(f"{what}: {form!r} is mapped to {found[form]!r} already, not to {other!r}")
+
+
+def main_forms(aliases: Aliases, names: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Yields (name, its main form) for those of `names` whose main form is another text."""
+    return ((name, main) for name in names if (main := aliases.other(name)) is not None) if aliases else ()

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.ontology.records import ConceptRecord, Label, Ontology, local_name
-from kindcast.semantic.vocabulary.synonyms import Aliases
+from kindcast.semantic.vocabulary.identifiers import Aliases
 
 __all__ = [
     "CURIE",

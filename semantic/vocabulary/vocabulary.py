@@ -31,10 +31,11 @@ from kindcast.semantic.shipped_vocabularies import file_or_shipped
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
 from kindcast.semantic.vocabulary.contexts import compact_prefixes, shipped_contexts
+from kindcast.semantic.vocabulary.declarations import root_words
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.event_types import Splits
-from kindcast.semantic.vocabulary.identifiers import CodeSystems
+from kindcast.semantic.vocabulary.identifiers import Aliases, CodeSystems, main_forms
 from kindcast.semantic.vocabulary.labels import (
     FoundLabel,
     LabelIndex,
@@ -45,7 +46,6 @@ from kindcast.semantic.vocabulary.labels import (
     best_label,
 )
 from kindcast.semantic.vocabulary.relations import Hierarchy, Relations
-from kindcast.semantic.vocabulary.synonyms import Aliases, main_forms, root_words
 from kindcast.semantic.vocabulary.visibility import View, view_of_roles
 
 __all__ = ["MEANING", "Vocabulary", "notes_on_event_term", "notes_on_term", "overlap", "unknown_term"]

@@ -8,8 +8,7 @@ from kindcast import Matcher, Vocabulary
 from kindcast.semantic.changes.impact import Impact, impact_report
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.vocabulary.declarations import Declarations
-from kindcast.semantic.vocabulary.identifiers import digital_link
-from kindcast.semantic.vocabulary.synonyms import Aliases
+from kindcast.semantic.vocabulary.identifiers import Aliases, digital_link
 
 SHOP = b"""
 @prefix : <http://example.org/shop#> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .

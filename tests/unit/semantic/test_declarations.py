@@ -7,8 +7,7 @@ import pytest
 from kindcast import Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.units.measure import read_rate_table
-from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations
-from kindcast.semantic.vocabulary.synonyms import read_table, root_words
+from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations, read_table, root_words
 
 OFFER = {"properties": {"price": {"type": "number", "x-kindcast-unit": "USD"}}}
 

@@ -17,7 +17,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(B
 	|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup brokers demo serve test campaign check fix bench docs docs-check audit lock clean
+.PHONY: help setup brokers demo serve test coverage campaign check fix bench docs docs-check audit lock clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,8 +95,13 @@ demo: $(READY)  ## a server, a vocabulary, subscriptions by kind, offers, matche
 serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 	@$(BIN)/kindcast serve
 
-test: $(SPARK_READY) $(DOCS_READY)  ## run the whole test suite on every core, with the coverage of index and semantic
-	@$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
+test: $(SPARK_READY) $(DOCS_READY)  ## run the whole test suite on every core
+	@$(BIN)/python -m pytest -n auto
+
+# Counting nearly doubles the time of a test, so it is not a part of make test. The kernels are counted uncompiled.
+MEASURED := tests/unit tests/golden tests/property/test_kernels_uncompiled.py kindcast
+coverage: $(SPARK_READY)  ## the coverage of index and semantic by unit tests, golden cases and doctests
+	@$(BIN)/python -m pytest -q -n auto --cov --cov-report=term:skip-covered $(MEASURED)
 
 CAMPAIGNS := agreement connectors deliveries fuzz graphs hostile kills neighbours pairs requests servers soak tenants w3c
 campaign: $(SPARK_READY)  ## list the long runs, or run one: make campaign fuzz OPTIONS="--minutes 30"

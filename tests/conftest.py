@@ -9,6 +9,7 @@ time, so that no run fails by chance; `fuzz` (of `make campaign fuzz`) draws oth
 for a long look at one property: HYPOTHESIS_PROFILE=deep pytest tests/property/test_engines.py.
 """
 
+import gc
 import os
 import shutil
 import subprocess
@@ -20,7 +21,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import coverage
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
@@ -40,9 +40,10 @@ os.environ.setdefault(
 )
 """Java maps the classes of Spark from this file if it is there and fits. Otherwise it loads them, without a message."""
 
-MEASURED = ("unit/", "golden/", "property/test_kernels_uncompiled.py")
-"""Coverage is counted during these tests and the doctests. Counting nearly doubles the time of a test, so property
-tests and tests of whole servers and jobs run without it."""
+OBJECTS_BETWEEN_COLLECTIONS = 50_000
+"""Python looks for cycles after 700 new objects by default. Hypothesis makes so many objects that this took a sixth of
+the time of its tests."""
+gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
 
 # No deadlines: the machines that run this are shared, and no test asserts a time.
 settings.register_profile(
@@ -144,24 +145,6 @@ def _keeping_java_classes() -> Iterator[None]:
             session.wait()
         if made.exists():
             made.replace(JAVA_CLASSES)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Counts no coverage during tests that are not `MEASURED`. (The mark `no_cover` of pytest-cov stops only during the
-    test function. It still counts fixtures, and the threads that fixtures start.)"""
-    counting = coverage.Coverage.current()
-    if counting is None or _is_measured(item.path):
-        return (yield)
-    counting.stop()
-    try:
-        return (yield)
-    finally:
-        counting.start()
-
-
-def _is_measured(path: Path) -> bool:
-    return not path.is_relative_to(TESTS) or path.relative_to(TESTS).as_posix().startswith(MEASURED)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,7 +14,8 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -78,8 +79,7 @@ class Backtests:
     async def check(self, asked: Asked) -> None:
         """Checks a request before it begins, and that the stored events can be read now. Raises `InvalidSubscription`,
         `HiddenAttribute`, `UnknownOntology`, `BrokerBusy`, `StoreUnavailable`."""
-        if self._waiting >= WAITING:
-            raise BrokerBusy("too many backtests are waiting: try again later")
+        self._refuse_crowds()
         vocabulary = (await self._vocabulary(asked))[1]
         operators = operators_by_name(self._operators())
         compiled = await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators)
@@ -87,24 +87,33 @@ class Backtests:
             check_visible(each.view_of_roles(asked.roles), compiled.tree, explained=True)
         await self._broker.read(last_sequence)
 
-    async def run(self, asked: Asked, progress: Progress) -> dict[str, Any]:
-        """Returns the report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """A context manager that reserves room for one backtest. Raises `BrokerBusy` if there is none: many may have
+        been checked at the same time."""
+        self._refuse_crowds()
         self._waiting += 1
         try:
-            async with self._turn:
-                first, last, count = await self._broker.read(
-                    lambda connection: count_between(connection, asked.since, asked.until)
-                )
-                if count <= self._settings.backtest_events:
-                    return await self._here(asked, first, last, count, progress)
-                if importlib.util.find_spec("pyspark") is None:
-                    most = self._settings.backtest_events
-                    raise SparkMissing(
-                        f"{count:,} events are in the interval; more than {most:,} need Spark: {MISSING}"
-                    )
-                return await self._by_spark(asked, first, last, count, progress)
+            yield
         finally:
             self._waiting -= 1
+
+    async def run(self, asked: Asked, progress: Progress) -> dict[str, Any]:
+        """Returns the report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
+        async with self._turn:
+            first, last, count = await self._broker.read(
+                lambda connection: count_between(connection, asked.since, asked.until)
+            )
+            if count <= self._settings.backtest_events:
+                return await self._here(asked, first, last, count, progress)
+            if importlib.util.find_spec("pyspark") is None:
+                most = self._settings.backtest_events
+                raise SparkMissing(f"{count:,} events are in the interval; more than {most:,} need Spark: {MISSING}")
+            return await self._by_spark(asked, first, last, count, progress)
+
+    def _refuse_crowds(self) -> None:
+        if self._waiting >= WAITING:
+            raise BrokerBusy("too many backtests are waiting: try again later")
 
     def stop(self) -> None:
         """Ends the running backtest when the server stops."""

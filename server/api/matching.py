@@ -5,6 +5,7 @@ A backtest evaluates an expression over the stored events. Each backtest is a jo
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
@@ -411,8 +412,12 @@ async def start(
     except InvalidSubscription as error:
         raise error.below("/where") from None
 
+    room = ExitStack()
+    room.enter_context(backtests.room())
+
     async def work(progress: Progress) -> dict[str, Any]:
-        return await backtests.run(asked, progress)
+        with room:
+            return await backtests.run(asked, progress)
 
     job = await jobs.start(work, asked.roles)
     return answer(job.as_json(), 202, {"Location": f"/v1/backtests/{job.id}"})

@@ -1,16 +1,22 @@
 """Backtests over HTTP: counts, days, samples, what cuts; other versions; what is refused."""
 
+import asyncio
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 
 from kindcast import Client, ProblemError
+from kindcast.semantic.ontology import Progress
+from kindcast.server.backtests import WAITING, Asked, Backtests
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.store.database import Database
 from tests.harness.application import problem_code, running_application
@@ -112,6 +118,32 @@ def test_backtest_while_the_database_is_away_is_refused_at_once(
     answer = client.post("/v1/backtests", json={"expression": "target isa Computer"})
     assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable")
     assert "retry-after" in answer.headers
+
+
+def test_backtests_at_the_same_time_do_not_get_around_their_number(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All were checked before one of them began."""
+    check, arrived, answered = Backtests.check, 0, Event()
+
+    async def together(self: Backtests, asked: Asked) -> None:
+        nonlocal arrived
+        await check(self, asked)
+        arrived += 1
+        while arrived < 12:
+            await asyncio.sleep(0.001)
+
+    async def run(self: Backtests, asked: Asked, progress: Progress) -> dict[str, Any]:
+        assert await asyncio.to_thread(answered.wait, PATIENCE_SECONDS)
+        return {}
+
+    monkeypatch.setattr(Backtests, "run", run)
+    monkeypatch.setattr(Backtests, "check", together)
+    with ThreadPoolExecutor(12) as threads:
+        asked = [threads.submit(client.post, "/v1/backtests", json={"expression": "price < 3"}) for _ in range(12)]
+        statuses = Counter(each.result().status_code for each in asked)
+    answered.set()
+    assert statuses == {202: WAITING, 503: 12 - WAITING}
 
 
 @pytest.mark.parametrize(

@@ -404,7 +404,7 @@ def count_events(request: Request, number: int) -> None:
     caller = caller_of(request)
     if caller is not ANYBODY:
         for meter in caller.meters:
-            meter.check_events()
+            meter.check_again("events", request)
         access: AccessControl = request.app.state.access
         access.usage.count(caller, events=number)
         for meter in caller.meters:
@@ -525,12 +525,15 @@ class Gate:
         ending = _EndsWithKey(scope, receive, send, access, caller) if _is_stream(scope) else None
         receive, send = (receive, send) if ending is None else (ending.receive, ending.send)
 
+        body = object()
+
         async def received() -> Message:
             message = await receive()
             if size := len(message.get("body") or message.get("bytes") or message.get("text") or b""):
                 access.usage.count(caller, bytes=size)
+                _check_bytes(scope, caller, body)
                 for meter in caller.meters:
-                    meter.take("content-bytes", size)
+                    meter.take("content-bytes", size, body)
             return message
 
         async def sent(message: Message) -> None:
@@ -647,6 +650,16 @@ def _forwarded_without_keys() -> Problem:
         "a proxy passed this request on, and this server has no keys, so it cannot know who sends it: make the first"
         " one with kindcast key create --role admin --data …, or allow it with the setting open_behind_proxy",
     )
+
+
+def _check_bytes(scope: Scope, caller: Caller, body: object) -> None:
+    """Raises `Problem` if the limit of bytes is reached before this part of a body. Frames of a WebSocket are checked
+    as requests."""
+    try:
+        for meter in caller.meters if scope["type"] == "http" else ():
+            meter.check_again("content-bytes", body)
+    except LimitReached as error:
+        raise problem_of(error) from None  # the framework answers other errors of a body that it reads with 400
 
 
 def _is_stream(scope: Scope) -> bool:

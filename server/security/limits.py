@@ -5,9 +5,9 @@
     subscriptions                           checked at creation: see the broker
     matches an event                        an event that has more is refused before it is stored: see the broker
 
-A request is admitted while each bucket has anything left. Its cost is charged when it is known. So a bucket may go
-below zero by one request, and then the wait is longer. Events are checked once more when they are charged, because
-requests at the same time are all admitted before. Bytes may go below zero by all requests at one time.
+A request is admitted while each bucket has anything left. Its cost is charged when it is known: bytes when they arrive.
+So a bucket may go below zero by one request, and then the wait is longer. Events and bytes are checked once more when
+they are charged, because requests at the same time are all admitted before.
 """
 
 import math
@@ -79,6 +79,8 @@ class _Bucket:
         self.unit, self.rate = unit, rate
         self.quota = max(1.0, rate * WINDOW_SECONDS)
         self.left = self.quota
+        self.emptied_by: object = None
+        """The request that took what was left."""
         self._at = time.monotonic()
 
     def look(self) -> float:
@@ -129,11 +131,11 @@ class Meter:
             if publishes or each.unit != "events":
                 self._check_rate(each)
 
-    def check_events(self) -> None:
-        """Raises `LimitReached` if the limit of events is reached: many requests may have been admitted before the
-        events of one of them were charged."""
+    def check_again(self, unit: str, request: object) -> None:
+        """Raises `LimitReached` if the limit of this unit is reached, unless `request` has reached it: many requests
+        may have been admitted before the cost of one of them was charged."""
         for each in self._buckets:
-            if each.unit == "events":
+            if each.unit == unit and each.emptied_by is not request:
                 self._check_rate(each)
 
     def _check_rate(self, bucket: _Bucket) -> None:
@@ -142,11 +144,13 @@ class Meter:
             detail = f"this {self.whose} may use {bucket.rate:g} {bucket.unit} a second: try again in {wait} s"
             raise LimitReached(detail, self.fields() | {"Retry-After": str(wait)})
 
-    def take(self, unit: str, amount: int) -> None:
+    def take(self, unit: str, amount: int, request: object = None) -> None:
         """Charges an amount."""
         for each in self._buckets:
             if each.unit == unit:
                 each.left -= amount
+                if each.left < 1.0:
+                    each.emptied_by = request
 
     def used(self) -> dict[str, float]:
         """Returns how much of each limit is used now. For rates, this is the average per second over

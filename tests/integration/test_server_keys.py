@@ -835,17 +835,19 @@ def test_rate_limits_are_answered_429(keyed: Keyed) -> None:
     assert keyed.client.post("/v1/events", json={}, headers=keyed.roles["publisher"]).status_code == 202
 
 
-def test_requests_at_the_same_time_do_not_get_around_the_limit_of_events(tmp_path: Path) -> None:
-    """All were admitted before any of them said how many events it has."""
+@pytest.mark.parametrize("limit", ["events_per_second", "bytes_per_second"])
+def test_requests_at_the_same_time_do_not_get_around_a_limit(tmp_path: Path, limit: str) -> None:
+    """All were admitted before any of them said how many events it has, or how long its body is. The one that reaches
+    the limit goes on."""
     with running_app(tmp_path) as address, httpx.Client(base_url=address, timeout=30.0) as client:
         keyed = Keyed(client)
-        made = keyed.make("publisher", limits={"events_per_second": 0.01, "connections": 10})
+        made = keyed.make("publisher", limits={limit: 0.01, "connections": 10})
         headers = {"Authorization": f"Bearer {made['key']}", "Content-Type": "application/x-ndjson"}
         admitted = Event()
 
         def body() -> Iterator[bytes]:
-            yield b'{"a": 1}\n'
             assert admitted.wait(30.0)
+            yield b'{"a": 1}\n'
             yield b'{"a": 2}\n'
 
         def send(_: int) -> int:

@@ -1448,11 +1448,11 @@ _OF_SUBSCRIPTION = "/v1/subscriptions/{id}"
 _OF_CLOUDEVENTS = "/v1/cloudevents/subscriptions"
 
 ROUTE_HEADERS: Mapping[str, tuple[str, ...]] = {
-    "PUT /v1/ontologies/{name}": ("Location", "Preference-Applied"),
+    "PUT /v1/ontologies/{name}": ("ETag", "Location", "Preference-Applied"),
     "GET /v1/ontologies/{name}": ("ETag",),
     "POST /v1/backtests": ("Location",),
     "GET /v1/subscriptions": ("Link",),
-    "POST /v1/subscriptions": ("Location",),
+    "POST /v1/subscriptions": ("ETag", "Location"),
     **{
         f"{method} {_OF_SUBSCRIPTION}{path}": ("ETag",)
         for method, path in (

@@ -154,7 +154,10 @@ async def put_ontology(
     if wants_a_job(request):
         return await accepted(jobs, put)
     report, new = await put()
-    return answer(report, 201 if new else 200, {"Location": f"/v1/ontologies/{name}"})
+    headers = {"Location": f"/v1/ontologies/{name}"}
+    if report["active"] and not dry_run:
+        headers["ETag"] = f'"{report["version"]}"'
+    return answer(report, 201 if new else 200, headers)
 
 
 @router.get("", summary="List ontologies")

@@ -486,8 +486,8 @@ async def subscribe(
     whose name is similar to another's, or numbers compared with quantities. Send an `Idempotency-Key` so that you can
     repeat the request if its answer is lost."""
     repeatable = read_key(idempotency_key, caller)
-    created = await _create(await json_object(request, settings), broker, settings, caller, reader, repeatable)
-    return answer(created, 201, {"Location": f"/v1/subscriptions/{created['id']}"})
+    row, created = await _create(await json_object(request, settings), broker, settings, caller, reader, repeatable)
+    return answer(created, 201, {"Location": f"/v1/subscriptions/{row.id}", **_etag(row)})
 
 
 @router.get("", summary="List subscriptions")
@@ -768,7 +768,7 @@ async def _create(
     caller: Caller,
     reader: EventReader,
     repeatable: Repeatable | None,
-) -> dict[str, Any]:
+) -> tuple[Row[Any], dict[str, Any]]:
     check_size(body, settings)
     new, ticket = await asyncio.to_thread(read_new, body, settings, caller, repeatable)
     created: dict[str, Any] = {"id": new.id, "ticket": ticket}
@@ -794,7 +794,7 @@ async def _create(
 
     said = await asyncio.to_thread(advised)
     shown["notes"] = [*shown["notes"], *as_records(said)]
-    return created | shown
+    return row, created | shown
 
 
 def check_size(body: dict[str, Any], settings: Settings) -> None:

@@ -191,11 +191,14 @@ def test_put_with_a_condition_never_replaces_what_was_not_seen(client: httpx.Cli
         return client.put(f"/v1/ontologies/{name}", content=document.encode(), headers=headers)
 
     seen = client.get("/v1/ontologies/x").headers["ETag"]
-    assert conditional("x", SECOND, if_match=seen).json()["version"] == 2
+    stored = conditional("x", SECOND, if_match=seen)
+    assert (stored.json()["version"], stored.headers["ETag"]) == (2, '"2"')
     for condition in ({"if_match": seen}, {"if_none_match": "*"}):
         refused = conditional("x", FIRST, **condition)
         assert (refused.status_code, problem_code(refused)) == (412, "precondition-failed")
     assert client.get("/v1/ontologies/x").headers["ETag"] == '"2"'
+    for params in ({"activate": False}, {"dry_run": True}):
+        assert "ETag" not in client.put("/v1/ontologies/z", content=FIRST, headers=TURTLE, params=params).headers
     assert conditional("y", FIRST, if_match="*").status_code == 412
     assert conditional("y", FIRST, if_none_match="*").status_code == 201
 

@@ -44,6 +44,7 @@ __all__ = [
     "LINES",
     "RECEIVED",
     "SEMANTIC_DIALECT",
+    "SEVERAL",
     "SPECVERSION",
     "BadRequestMode",
     "Decoded",
@@ -57,6 +58,7 @@ __all__ = [
     "at_member",
     "filters_to_tree",
     "is_whole",
+    "media_type_of",
     "says_several",
     "time_of_arrival",
 ]
@@ -158,6 +160,8 @@ DEFAULTS = {"source": "urn:kindcast:anonymous", "type": "kindcast.event"}
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
+SEVERAL = LINES | {BATCH}
+"""Content types of requests with several events."""
 
 READ_BY_TYPE = frozenset({FHIR, JSON_LD})
 """Content types of JSON that determine how it is read (rules 20 and 22). Events that are sent as plain JSON keep them
@@ -190,6 +194,11 @@ RECEIVED = "received"
 def arrived(event: Event, at: float) -> Event:
     """Returns `event` as it is matched: with the time of its acceptance, `at`, in seconds since 1970."""
     return Event(event.data, {**event.context, RECEIVED: time_of_arrival(at)})
+
+
+def media_type_of(content_type: str | None) -> str:
+    """Returns the media type in a `Content-Type`, without parameters."""
+    return (content_type or "").partition(";")[0].strip().lower()
 
 
 def time_of_arrival(at: float) -> str:
@@ -251,11 +260,13 @@ def event_at(pointer: str) -> Iterator[None]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
     """The events of a request; an event that cannot be read is the error that says why. `single`: the mode allows only
-    one event. `lines` are the line numbers of the events, from 1, if the request had lines."""
+    one event. `lines` are the line numbers of the events, from 1, if the request had lines. `prefix` is that of ids
+    that are derived from an `Idempotency-Key`."""
 
     events: list[DecodedEvent | InvalidEvent]
     single: bool
     lines: list[int] | None = None
+    prefix: str | None = None
 
 
 class _Plain:
@@ -321,7 +332,7 @@ class EventReader:
         Raises `UnknownContent`, `BadRequestMode`, `TooManyEvents`. The error of a single event is in its place in the
         result.
         """
-        media_type = (content_type or "").partition(";")[0].strip().lower()
+        media_type = media_type_of(content_type)
         given = header_attributes(headers)
         prefix = None if repeatable is None else repeatable.random("events", ID_BYTES).hex()
         if media_type == STRUCTURED:
@@ -341,7 +352,8 @@ class EventReader:
                 f"{media_type or 'content without a Content-Type'}"
             )
         id = None if prefix is None else f"{prefix}-1"
-        return Decoded(events=[self._binary(content_type or "", media_type, given, body, id)], single=True)
+        event = self._binary(content_type or "", media_type, given, body, id)
+        return Decoded(events=[event], single=True, prefix=prefix)
 
     def from_object(self, value: Any) -> DecodedEvent:
         """Reads an event inside another JSON document: a CloudEvent if it has `specversion`, else the data of an event.
@@ -445,7 +457,7 @@ class EventReader:
                 events.append(_invalid(error.code, str(error)))
             except InvalidEvent as error:
                 events.append(error)
-        return Decoded(events=events, single=False, lines=[number for number, _ in numbered])
+        return Decoded(events=events, single=False, lines=[number for number, _ in numbered], prefix=prefix)
 
     def _binary(
         self, content_type: str, media_type: str, given: Mapping[str, str], body: bytes, id: str | None

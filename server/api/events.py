@@ -42,9 +42,10 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.api.subscriptions import read_key
 from kindcast.server.broker.broker import Broker
-from kindcast.server.broker.publishing import Outcome
+from kindcast.server.broker.publishing import DIFFERS, Outcome
 from kindcast.server.cloudevents import (
     LINES,
+    SEVERAL,
     Decoded,
     DecodedEvent,
     EventReader,
@@ -52,9 +53,17 @@ from kindcast.server.cloudevents import (
     TooManyEvents,
     arrived,
     at_member,
+    media_type_of,
     says_several,
 )
-from kindcast.server.errors import BrokerBusy, StoreUnavailable, TooManyMatches, UnknownEvent, UnknownSubscription
+from kindcast.server.errors import (
+    BrokerBusy,
+    IdempotencyKeyReused,
+    StoreUnavailable,
+    TooManyMatches,
+    UnknownEvent,
+    UnknownSubscription,
+)
 from kindcast.server.late_matching import explained
 from kindcast.server.security.keys import Repeatable
 from kindcast.server.security.permissions import Reader, check_visible
@@ -81,6 +90,12 @@ TRACED = 1_000
 """The maximum number of subscriptions in a trace."""
 
 MAX_SEQUENCE = 2**62
+
+MANY_EVENTS = 1 << 12
+"""A body of several events is read in a worker thread if it has at least so many bytes, because an event may have
+three."""
+DESCRIBED_TOGETHER = 100
+"""The number of rejected events whose problems are described before other requests are served."""
 
 BINARY_MODE = {
     "ce-specversion": "`1.0`: the request is an event in the binary mode of CloudEvents.",
@@ -212,11 +227,18 @@ async def _accepted(request: Request, decoded: Decoded, broker: Broker, reader: 
         else:
             line = None if decoded.lines is None else decoded.lines[index]
             rejected.append(Rejected(index, as_document(problem_of(result)), line))
+            if len(rejected) % DESCRIBED_TOGETHER == 0:
+                await asyncio.sleep(0)
     if rejected:
         broker.metrics.events_rejected.inc(len(rejected))
+    if all(each.duplicate for each in told) and any(_reuses_key(decoded.prefix, each) for each in told):
+        raise IdempotencyKeyReused(
+            "another request with this Idempotency-Key published other events, and no event of this one is new: send a "
+            "new Idempotency-Key"
+        )
     if rejected and not told:
         detail = f"none of the {len(rejected):,} events can be read: {rejected[0].problem['detail']}"
-        raise Problem("no-event-accepted", detail, rejected=msgspec.to_builtins(rejected))
+        raise Problem("no-event-accepted", detail, rejected=rejected)
     duplicates = sum(each.duplicate for each in told)
     return Accepted(
         accepted=len(told) - duplicates,
@@ -225,6 +247,12 @@ async def _accepted(request: Request, decoded: Decoded, broker: Broker, reader: 
         rejected=rejected,
         events=told if verbose else None,
     )
+
+
+def _reuses_key(prefix: str | None, event: Outcome) -> bool:
+    """Whether the id of an event is derived from an `Idempotency-Key`, with this prefix, and was that of another
+    event."""
+    return prefix is not None and event.id.startswith(prefix) and any(each.code == DIFFERS for each in event.notes)
 
 
 def matched_by(told: Sequence[Outcome], settings: Settings) -> int | None:
@@ -370,7 +398,7 @@ async def _decoded(
 ) -> Decoded:
     """Returns the events of a request. Raises the errors of `EventReader.read`, and `Problem` for a compressed body."""
     check_encoding(encoding)
-    if len(body) < LARGE_BODY:
+    if len(body) < (MANY_EVENTS if media_type_of(content_type) in SEVERAL else LARGE_BODY):
         return reader.read(content_type, headers, body, repeatable)
     return await asyncio.to_thread(reader.read, content_type, headers, body, repeatable)
 
@@ -573,7 +601,7 @@ async def accept_matches(
     source and id, and is not matched here. A subscription gets it once, even if it is sent several times. Subscriptions
     that are deleted, paused or expired get nothing, and `silent` lists them. The body is one item, a list of items as
     `matches`, or NDJSON."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = media_type_of(request.headers.get("content-type"))
     check_encoding(request.headers.get("content-encoding"))
     items = await asyncio.to_thread(_match_items, kind, await request.body(), reader.max_events + 1)
     reader.check_count(len(items))
@@ -595,7 +623,7 @@ async def accept_matches(
     refused.sort(key=lambda each: each.index)
     if refused and not outcomes:
         detail = f"none of the {len(refused):,} matches can be taken: {refused[0].problem['detail']}"
-        raise Problem("no-event-accepted", detail, rejected=msgspec.to_builtins(refused))
+        raise Problem("no-event-accepted", detail, rejected=refused)
     known = sum(each.duplicate for each in outcomes)
     content = AcceptedMatches(
         accepted=len(outcomes) - known,

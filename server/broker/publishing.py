@@ -54,6 +54,7 @@ from kindcast.server.store.postings import Numbers, pack_lists
 from kindcast.server.store.shards import first_unmatched
 
 __all__ = [
+    "DIFFERS",
     "Ahead",
     "EventMatches",
     "EventNote",
@@ -84,6 +85,7 @@ MAX_NOTES = 100
 """The maximum number of notes on one event, both in the answer to the publisher and in the store."""
 
 DIFFERS = "differs"
+"""The code of the note on an event whose id was that of an event with another body."""
 
 MATCHES_AT_ONCE = 1_000_000
 """A command accepts no more events after this many matches, some tenths of a second, so that other commands are

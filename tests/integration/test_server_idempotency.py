@@ -79,13 +79,26 @@ def test_events_without_ids_are_accepted_once(client: httpx.Client, kind: str, b
     assert sent(str(uuid.uuid4()))[0] == anew
 
 
-def test_other_event_under_the_same_key_is_not_stored_and_told(client: httpx.Client) -> None:
-    """As with an id that its publisher uses twice. A key that can be guessed is refused."""
+@pytest.mark.parametrize("verbose", ["", "?verbose=false"])
+def test_other_events_under_the_same_key_are_refused(client: httpx.Client, verbose: str) -> None:
+    """As with other requests. A request of which only a part was accepted may be sent again, and new events of a longer
+    one are accepted: the others are told. A key that can be guessed is refused."""
     key = {"Idempotency-Key": str(uuid.uuid4())}
     client.post("/v1/events", json={"n": 1}, headers=key).raise_for_status()
-    other = client.post("/v1/events", json={"n": 2}, headers=key).raise_for_status().json()
-    assert (other["accepted"], other["duplicates"]) == (0, 1)
-    assert [note["code"] for note in other["events"][0]["notes"]] == ["differs"]
+    other = client.post("/v1/events" + verbose, json={"n": 2}, headers=key)
+    assert (other.status_code, problem_code(other)) == (422, "idempotency-key-reused")
+    again = client.post("/v1/events", json={"n": 1}, headers=key).raise_for_status().json()
+    assert (again["accepted"], again["duplicates"]) == (0, 1)
+
+    lines = {"Idempotency-Key": str(uuid.uuid4()), "Content-Type": "application/x-ndjson"}
+    client.post("/v1/events", content=b'{"n": 3}\n{"n": 4}\n', headers=lines).raise_for_status()
+    for body in (b'{"n": 3}\n{"n": 5}\n', b'{"n": 5}\nnothing\n'):
+        refused = client.post("/v1/events" + verbose, content=body, headers=lines)
+        assert (refused.status_code, problem_code(refused)) == (422, "idempotency-key-reused")
+    longer = client.post("/v1/events", content=b'{"n": 5}\n{"n": 4}\n{"n": 6}\n', headers=lines).json()
+    assert (longer["accepted"], longer["duplicates"]) == (1, 2)
+    assert [[note["code"] for note in each["notes"]] for each in longer["events"]] == [["differs"], [], []]
+    assert [each["event"]["data"]["n"] for each in client.get("/v1/events").json()["events"]] == [1, 3, 4, 6]
     assert client.post("/v1/events", json={"n": 1}, headers={"Idempotency-Key": "short"}).status_code == 422
 
 

@@ -23,12 +23,13 @@ import asyncio
 import ipaddress
 import logging
 import os
+import re
 import resource
 import socket
 import ssl
 import struct
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
@@ -66,9 +67,13 @@ MAX_FRAME_BYTES = 64 << 10
 MAX_FRAGMENTS = 64
 """The maximum number of fragments of such a message."""
 
-MAX_ANSWER_BYTES = 1 << 20
-"""The maximum size of answers that wait for a WebSocket client that does not read. Beyond it the client is
-disconnected."""
+MAX_CONTROL_FRAMES = 100
+"""The maximum number of pings and pongs of a WebSocket client between two looks at the connections, which is at most a
+second. Beyond it the client is disconnected. Clients send one every few seconds."""
+
+PIECE_BYTES = 2_048
+"""The frames of a WebSocket client are read in pieces of this size. One read of the socket may have tens of thousands
+of small frames."""
 
 MAX_PIPELINED = 16
 """The maximum number of pipelined requests of one connection."""
@@ -84,6 +89,9 @@ IDLE_SECONDS = 1.0
 """A connection that was idle for less than this is closed last, because its next request may be on its way."""
 
 HTTP_11 = b"HTTP/1.1 "
+PREFIX = "kindcast.prefix"
+"""The name in the scope of a request for the path below which a trusted proxy shows this server."""
+_PREFIX = re.compile(rb"(/[A-Za-z0-9._~-]+)+/?")
 _REASONS = {
     400: b"400 Bad Request",
     408: b"408 Request Timeout",
@@ -154,11 +162,6 @@ class _Writing:
     def resume(self) -> None:
         """Called when the write buffer has room again."""
         self._blocked = None
-
-    @property
-    def waits(self) -> int:
-        """The bytes that waited when the client stopped reading; 0 while it reads."""
-        return 0 if self._blocked is None else self._blocked[1]
 
     def check(self, transport: asyncio.Transport, now: float, seconds: float) -> bool:
         """Closes the connection if the client read nothing for this many seconds. Returns whether it did."""
@@ -718,6 +721,8 @@ class HttpConnection(HttpToolsProtocol):
         for name, value in self.headers:
             if name == b"x-forwarded-proto" and value in (b"http", b"https"):
                 self.scope["scheme"] = value.decode()
+            if name == b"x-forwarded-prefix" and _PREFIX.fullmatch(value):
+                self.scope[PREFIX] = value.rstrip(b"/")  # type: ignore[literal-required]
 
     async def _answered(self, scope: Any, receive: Any, send: Any) -> None:
         """Runs the application. Adds `Connection: close` to answers to requests whose body was not read."""
@@ -734,6 +739,8 @@ class HttpConnection(HttpToolsProtocol):
                     self._enter("stream")
                 if cycle.more_body:
                     message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+                if PREFIX in scope:
+                    message = {**message, "headers": _below(scope[PREFIX], message.get("headers", ()))}
                 await send(message)
             else:
                 await send(message)
@@ -767,6 +774,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._known = client, scheme
         self._writing = _Writing(limits.now)
         self.address = address
+        self._pieces: deque[bytes] = deque()
+        self._control_frames = 0
         self.phase: Phase = "stream"
         self.since = self._limits.now()
         self.received = 0
@@ -782,11 +791,21 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._pieces.extend(data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
+        self._take_pieces()
         if self.conn.handshake_exc is not None and not self.handshake_complete and not self.handshake_initiated:
             self._turn_away(_Refusal("malformed-request", "this is not the handshake of a WebSocket"))
-        if self._writing.waits and self.transport.get_write_buffer_size() > self._writing.waits + MAX_ANSWER_BYTES:
-            self.transport.abort()  # the client sends requests and does not read the answers
+
+    def _take_pieces(self) -> None:
+        """Reads the frames that have arrived, until the application has a message to receive."""
+        while self._pieces and not self.read_paused and not self.transport.is_closing():
+            super().data_received(self._pieces.popleft())
+
+    async def receive(self) -> Any:
+        await asyncio.sleep(0)  # messages that are there already would leave no time for other connections
+        message = await super().receive()
+        self._take_pieces()
+        return message
 
     def pause_writing(self) -> None:
         self._writing.pause(self.transport)
@@ -800,6 +819,23 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True  # with a refusal, which is no error of the application
+
+    def handle_ping(self) -> None:
+        if self._count_control_frame():
+            super().handle_ping()
+
+    def handle_pong(self, event: Frame) -> None:
+        if self._count_control_frame():
+            super().handle_pong(event)
+
+    def _count_control_frame(self) -> bool:
+        """Returns whether the frame is one to handle. Closes the connection if there are too many."""
+        self._control_frames += 1
+        if self._control_frames <= MAX_CONTROL_FRAMES:
+            return True
+        if not self.transport.is_closing():
+            self._fail(1008, "too many pings or pongs")
+        return False
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) < MAX_FRAGMENTS:
@@ -817,6 +853,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def check(self, now: float) -> None:
         """Closes the connection if its client is too slow."""
+        self._control_frames = 0
         self._writing.check(self.transport, now, self._limits.settings.write_seconds)
 
     def refuse(self, refusal: _Refusal) -> None:
@@ -826,22 +863,26 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
                 self._fail(1013, refusal.detail)
             else:
                 self._turn_away(refusal)
-            self.loop.call_later(LINGER_SECONDS, self.transport.abort)
         self._limits.leave(self)
 
     def _turn_away(self, refusal: _Refusal) -> None:
         """Refuses the handshake."""
         self.transport.write(refusal.as_bytes())
-        self.close_sent = self.handshake_complete = True
-        self.transport.close()
+        self.handshake_complete = True
+        self._end()
 
     def _fail(self, code: int, reason: str) -> None:
         self.stop_keepalive()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
         self.conn.fail(code, reason)
         self.transport.write(b"".join(self.conn.data_to_send()))
+        self._end()
+
+    def _end(self) -> None:
+        """Closes the connection after what was written, or soon if the client does not read that."""
         self.close_sent = True
         self.transport.close()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
 
 Connection = TlsHandshake | HttpConnection | WebSocketConnection
@@ -899,6 +940,17 @@ def _close_soon(loop: asyncio.AbstractEventLoop, transport: Any) -> None:
     if inner.can_write_eof():
         inner.write_eof()
     loop.call_later(LINGER_SECONDS, inner.abort)
+
+
+def _below(prefix: bytes, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Returns the headers of an answer with the addresses that a client of the proxy needs."""
+    begins = {b"location": b"/", b"link": b"</"}
+    return [
+        (name, begin[:-1] + prefix + value[len(begin) - 1 :])
+        if (begin := begins.get(name)) is not None and value.startswith(begin)
+        else (name, value)
+        for name, value in headers
+    ]
 
 
 def _is_utf8(data: bytes) -> bool:

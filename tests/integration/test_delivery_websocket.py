@@ -211,6 +211,29 @@ def test_too_many_fragments_and_too_large_a_frame_close_it(client: httpx.Client)
         assert closed.value.rcvd.code == 1009
 
 
+def test_more_pings_than_anybody_needs_close_it(client: httpx.Client) -> None:
+    """Whether the server has a message of the client to read or not."""
+    made = subscribe(client)
+    for first in (b"", b"\x81\x80\0\0\0\0"):
+        with opened(client, made["id"]) as connection, pytest.raises(ConnectionClosed) as closed:
+            send_and_listen(connection, first + 60 * (b"\x89\x80\0\0\0\0" + b"\x8a\x80\0\0\0\0"))
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1008, "too many pings or pongs")
+
+
+def test_frames_that_arrive_together_are_all_read(client: httpx.Client) -> None:
+    """One read of the socket has thousands."""
+    made = subscribe(client)
+    for n in range(3):
+        publish(client, n=n)
+    last = client.get(f"/v1/subscriptions/{made['id']}/events").json()["cursor"]
+    with opened(client, made["id"], additional_headers=ticket(made)) as connection:
+        connection.socket.sendall(10_000 * _frame(b"{}") + _frame(json.dumps({"ack": last}).encode()))
+        while "acked" not in received(connection):
+            pass
+    assert client.get(f"/v1/subscriptions/{made['id']}/events").json()["events"] == []
+
+
 def test_a_message_that_is_not_utf8_closes_it_and_is_no_error_of_the_server(
     client: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,10 +247,21 @@ def test_a_message_that_is_not_utf8_closes_it_and_is_no_error_of_the_server(
     assert [each.getMessage() for each in caplog.records if each.exc_info] == []
 
 
+def _frame(text: bytes) -> bytes:
+    """A short text frame of a client, with a mask that changes nothing."""
+    return bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text
+
+
 def ping_for_ever(deaf: socket.socket) -> None:
     """Asks for answers without taking any, until the other side has enough."""
     while True:
         deaf.sendall(1_000 * b"\x89\x80\0\0\0\0")
+
+
+def send_and_listen(connection: ClientConnection, frames: bytes) -> None:
+    connection.socket.sendall(frames)
+    while True:
+        received(connection)
 
 
 def send_and_receive(connection: ClientConnection, fragments: list[str]) -> None:

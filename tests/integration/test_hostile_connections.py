@@ -19,7 +19,9 @@ import httpx
 import msgspec
 import pytest
 
-from kindcast.server.api import health, requests
+from kindcast.server import cloudevents
+from kindcast.server.api import events, health, requests
+from kindcast.server.api.problem_types import Problem
 from tests.harness.application import problem_code
 from tests.harness.server_process import ServerProcess
 from tests.harness.server_thread import running_app
@@ -256,6 +258,44 @@ def test_large_object_is_read_beside_other_requests(server: str, monkeypatch: py
         assert checked.result(PATIENCE_SECONDS).status_code == 422
 
 
+def test_many_lines_that_cannot_be_read_leave_time_for_others(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they are read, and while the problem of each is described."""
+    lines, described = 4_000, 0
+    reading, describing, alive, asked, answered = (threading.Event() for _ in range(5))
+    decode, document = cloudevents.decode, events.as_document
+
+    def slow_decode(data: bytes) -> Any:
+        reading.set()
+        assert alive.wait(PATIENCE_SECONDS)
+        return decode(data)
+
+    def slow_document(problem: Problem) -> dict[str, Any]:
+        nonlocal described
+        described += 1
+        if described == 1:
+            describing.set()
+            assert asked.wait(PATIENCE_SECONDS)
+        if described == lines:
+            assert answered.wait(PATIENCE_SECONDS)
+        return document(problem)
+
+    monkeypatch.setattr(cloudevents, "decode", slow_decode)
+    monkeypatch.setattr(events, "as_document", slow_document)
+    post = partial(httpx.post, f"{server}/v1/events", timeout=3 * PATIENCE_SECONDS)
+    with ThreadPoolExecutor() as threads, connection(server) as other:
+        refused = threads.submit(post, content=b"x\n" * lines, headers={"Content-Type": "application/x-ndjson"})
+        assert reading.wait(PATIENCE_SECONDS)
+        assert is_alive(server)
+        alive.set()
+        assert describing.wait(PATIENCE_SECONDS)
+        other.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        asked.set()
+        assert other.recv(15) == b"HTTP/1.1 200 OK"
+        answered.set()
+        problem = refused.result(3 * PATIENCE_SECONDS).json()
+    assert [each["line"] for each in problem["rejected"]] == list(range(1, lines + 1))
+
+
 @pytest.mark.parametrize("path", ["/v1/session", "/v1/keys", "/v1/tenants"])
 def test_requests_about_keys_are_small(server: str, path: str) -> None:
     refused = httpx.post(server + path, json={"key": "x" * 70_000})
@@ -380,6 +420,31 @@ def test_clients_behind_a_trusted_proxy_have_limits_of_their_own(server: str) ->
         with suppress(BlockingIOError):
             while True:
                 assert other.recv(1_000), "another client's stream was closed"
+
+
+def test_addresses_in_answers_have_the_path_of_a_trusted_proxy(server: str) -> None:
+    """And no other text that somebody sends."""
+    made: list[str] = []
+
+    def addresses(source: str, prefix: str) -> tuple[str, str]:
+        transport = httpx.HTTPTransport(local_address=source)
+        with httpx.Client(base_url=server, transport=transport, headers={"X-Forwarded-Prefix": prefix}) as client:
+            created = client.post("/v1/subscriptions", json={"expression": "a = 1"})
+            made.append(created.json()["id"])
+            return created.headers["location"], client.get("/v1/subscriptions?limit=1").links["next"]["url"]
+
+    for _ in range(2):
+        httpx.post(f"{server}/v1/subscriptions", json={"expression": "a = 1"}).raise_for_status()
+    for source, prefix, expected in (
+        ("127.0.0.9", "/bus", "/bus"),
+        ("127.0.0.9", "/a/bus/", "/a/bus"),
+        ("127.0.0.1", "/bus", ""),
+        ("127.0.0.9", "//other.example", ""),
+        ("127.0.0.9", "/a>; rel=x", ""),
+    ):
+        location, following = addresses(source, prefix)
+        assert location == f"{expected}/v1/subscriptions/{made[-1]}"
+        assert following.startswith(f"{expected}/v1/subscriptions?limit=1&cursor=")
 
 
 @pytest.mark.parametrize("request_line", ["GET /healthz", "POST /v1/events"])

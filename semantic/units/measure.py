@@ -607,7 +607,9 @@ class Units:
         atoms: list[tuple[Atom, int]] = []
         for factor in found:
             if not factor.words:
-                atoms.append((Atom((), Fraction(factor.number)), factor.exponent))
+                if not (number := Fraction(factor.number)):
+                    raise UnitSyntaxError("no unit is a multiple of 0, nor divided by it")
+                atoms.append((Atom((), number), factor.exponent))
             words, first = list(factor.words), factor.first
             while words:
                 count, atom, power = self._longest(words, digits=not factor.written)

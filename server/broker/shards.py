@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from sqlalchemy import Connection, Row
 
-from kindcast.semantic import Event, InvalidEvent, Matcher, Vocabulary
+from kindcast.semantic import Event, Matcher, Vocabulary
 from kindcast.semantic.events import ReadEvent
 from kindcast.semantic.ontology import Ontology
 from kindcast.semantic.vocabulary import Declarations
@@ -52,7 +52,6 @@ from kindcast.server.store.pending import ParkedRow
 from kindcast.server.store.postings import Numbers, pack_lists
 from kindcast.server.store.servers import read_ledger
 from kindcast.server.store.shards import PAGE, Page, Place, ShardChange, StoredSubscription, lease_of
-from kindcast.server.strict_json import MalformedJson
 from kindcast.server.worker_threads import short_turns
 
 __all__ = ["Shards"]
@@ -214,10 +213,10 @@ class Shard:
                 event = self._reader.stored(row.body)
                 read.append(matcher.read(arrived(event, row.accepted_at) if asks else event))
                 those.append(row)
-            except (InvalidEvent, MalformedJson):
-                _log.exception(
-                    "shard %d: event %d cannot be read any more, and matches nothing", self.number, row.sequence
-                )
+            except MemoryError:
+                raise
+            except Exception:  # after any error of its own: otherwise one event would stop the shard for ever
+                _log.exception("shard %d: event %d cannot be read, and matches nothing", self.number, row.sequence)
         table = matcher.match_read(read)
         times = np.array([row.accepted_at for row in those], dtype=np.float64)
         found = in_order(self.state, table, np.repeat(times, np.diff(table.offsets)))

@@ -14,6 +14,8 @@ import httpx
 import pytest
 from sqlalchemy import Connection, Select, create_engine, event, inspect, text
 
+from kindcast import Event, Matcher
+from kindcast.semantic.events import ReadEvent
 from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
@@ -131,6 +133,26 @@ def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Pa
             await broker.stop()
 
     asyncio.run(body())
+
+
+def test_postgresql_event_with_an_unexpected_error_stops_no_other(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events are matched before their transaction, too. There an error once ended the thread of the broker."""
+    read = Matcher.read
+
+    def failing(self: Matcher, event: Event, *known: Any) -> ReadEvent:
+        if event.data == {"n": "bad"}:
+            raise RuntimeError("nobody thought of this")
+        return read(self, event, *known)
+
+    monkeypatch.setattr(Matcher, "read", failing)
+    with running_application(tmp_path, database=database) as client:
+        created = client.post("/v1/subscriptions", json={"expression": "n exists"}).json()
+        assert client.post("/v1/events", json={"n": "bad"}).status_code == 500
+        assert client.post("/v1/events", json={"n": 1}).json()["matched"] == 1
+        page = client.get(f"/v1/subscriptions/{created['id']}/events").json()
+    assert [message["event"]["data"] for message in page["events"]] == [{"n": 1}]
 
 
 def test_postgresql_older_layout_is_brought_to_the_present_one(postgresql: PostgreSQL, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import Connection, create_engine, text
 
+from kindcast import Event, Matcher
+from kindcast.semantic.events import ReadEvent
 from kindcast.server.broker import subscription_commands
 from kindcast.server.broker.expiry import Sweeper
 from kindcast.server.broker.group import Group
@@ -474,6 +476,26 @@ def test_matches_from_elsewhere_are_refused(database: str, tmp_path: Path) -> No
         answer = client.post("/v1/matches", json={"matches": [{"event": event, "subscriptions": [made["id"]]}]})
         assert answer.status_code == 501
         assert "no matches from elsewhere" in answer.text
+
+
+def test_an_event_with_an_unexpected_error_does_not_stop_a_shard(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It matches nothing, and the next ones are matched."""
+    read = Matcher.read
+
+    def failing(self: Matcher, event: Event, *known: Any) -> ReadEvent:
+        if event.data == {"n": 2} and len(self):
+            raise RuntimeError("nobody thought of this")
+        return read(self, event, *known)
+
+    monkeypatch.setattr(Matcher, "read", failing)
+    with running_servers(database, tmp_path) as (client,):
+        made = subscribe(client, "n > 0")
+        for n in (1, 2, 3):
+            send(client, n=n)
+        settled(client)
+        assert waiting(client, made) == [{"n": 1}, {"n": 3}]
 
 
 def test_match_says_which_shards_it_asked(database: str, tmp_path: Path) -> None:

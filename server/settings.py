@@ -139,6 +139,9 @@ class Settings(BaseSettings):
     max_reading_bytes: PositiveInt = 256 * MIB
     """The maximum size of all bodies that are being read or executed. Above it, the longest unfinished one is
     refused."""
+    max_writing_bytes: PositiveInt = 256 * MIB
+    """The maximum size of all answers that wait for clients that do not read them. Above it, such a client is
+    disconnected."""
 
     # ── what a request may hold ─────────────────────────────────────────────────────────────────────────────────────
     max_body_bytes: PositiveInt = 16 * MIB

@@ -148,37 +148,6 @@ class _Refusal:
         return HTTP_11 + _REASONS[status] + head + body
 
 
-class _Writing:
-    """Tracks whether a client reads what is sent to it."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._blocked: tuple[float, int] | None = None  # since when the client does not read, and the bytes that wait
-
-    def pause(self, transport: asyncio.Transport) -> None:
-        """Called when the write buffer is full."""
-        self._blocked = self._now(), transport.get_write_buffer_size()
-
-    def resume(self) -> None:
-        """Called when the write buffer has room again."""
-        self._blocked = None
-
-    def check(self, transport: asyncio.Transport, now: float, seconds: float) -> bool:
-        """Closes the connection if the client read nothing for this many seconds. Returns whether it did."""
-        if self._blocked is None:
-            return False
-        since, waiting = self._blocked
-        left = transport.get_write_buffer_size()
-        if left < waiting:
-            self._blocked = now, left
-        elif now - since > seconds:
-            sock = transport.get_extra_info("socket")  # otherwise the system would keep the unread data
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            transport.abort()
-            return True
-        return False
-
-
 class ConnectionLimits:
     """All connections of one server, and their limits. Runs on one event loop. A request costs a few dict operations
     here."""
@@ -197,6 +166,10 @@ class ConnectionLimits:
         self._stalled = 0.0
         self.held_bytes = 0
         """The bytes of all bodies that are being read or executed."""
+        self._unread: dict[HttpConnection | WebSocketConnection, tuple[float, int]] = {}
+        """The connections whose clients do not read: since when, and the bytes that waited for them then."""
+        self.unread_bytes = 0
+        """The bytes that wait for all these clients."""
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -258,6 +231,45 @@ class ConnectionLimits:
         """Called when the application no longer needs the body."""
         self.held_bytes -= connection.held
         connection.held = 0
+
+    def pause(self, connection: "HttpConnection | WebSocketConnection") -> None:
+        """Called when a client does not read its answer. Above the limit, the client of the address with the most bytes
+        is disconnected that has not read for the longest time."""
+        self.resume(connection)
+        self._wait(connection, connection.transport.get_write_buffer_size())
+        while self.unread_bytes > self.settings.max_writing_bytes:
+            waiting: defaultdict[str, int] = defaultdict(int)
+            for each, (_, size) in self._unread.items():
+                waiting[each.address] += size
+            most = max(waiting.values())
+            mine = (each for each in self._unread if waiting[each.address] == most)
+            self._disconnect(min(mine, key=lambda each: self._unread[each][0]))
+
+    def resume(self, connection: "HttpConnection | WebSocketConnection") -> None:
+        """Called when a client reads again, or has left."""
+        if connection in self._unread:
+            self.unread_bytes -= self._unread.pop(connection)[1]
+
+    def _wait(self, connection: "HttpConnection | WebSocketConnection", size: int) -> None:
+        self._unread[connection] = self.now(), size
+        self.unread_bytes += size
+
+    def _check_unread(self, now: float) -> None:
+        """Disconnects clients that have read nothing for a while, also while their connection is being closed, which
+        waits until they have read the rest."""
+        for each, (since, size) in list(self._unread.items()):
+            left = each.transport.get_write_buffer_size()
+            if left < size:
+                self.resume(each)
+                self._wait(each, left)
+            elif now - since > self.settings.write_seconds:
+                self._disconnect(each)
+
+    def _disconnect(self, connection: "HttpConnection | WebSocketConnection") -> None:
+        self.resume(connection)
+        sock = connection.transport.get_extra_info("socket")  # otherwise the system would keep the unread data
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.loop.call_soon(connection.transport.abort)
 
     def is_trusted(self, address: str) -> bool:
         """Whether the address is that of a trusted proxy."""
@@ -323,6 +335,7 @@ class ConnectionLimits:
         now = self.now()
         for each in list(self._connections):
             each.check(now)
+        self._check_unread(now)
 
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
         self._looked_at = time.monotonic()
@@ -515,7 +528,6 @@ class HttpConnection(HttpToolsProtocol):
         self._begun = False  # whether a part of the next head has arrived
         self._closing = False
         self._running: RequestResponseCycle | None = None  # with pipelined requests, an earlier one than `current`
-        self._writing = _Writing(limits.now)
         self.address = ""
         """The address of the client."""
         self.phase: Phase = "head"
@@ -544,6 +556,7 @@ class HttpConnection(HttpToolsProtocol):
         self._closing = True
         self._end_running()
         self._limits.release(self)
+        self._limits.resume(self)
         self._limits.leave(self)
         super().connection_lost(exc)
 
@@ -558,11 +571,11 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse_head("the head of a request has")
 
     def pause_writing(self) -> None:
-        self._writing.pause(self.transport)
+        self._limits.pause(self)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._writing.resume()
+        self._limits.resume(self)
         super().resume_writing()
 
     def handle_websocket_upgrade(self) -> None:
@@ -675,9 +688,6 @@ class HttpConnection(HttpToolsProtocol):
         allowed = settings.body_seconds + self.received / settings.min_body_bytes_per_second
         if self.phase == "body" and not self.flow.read_paused and spent > allowed:
             self.refuse(_Refusal("too-slow", "the body arrives too slowly"))
-        # Checked also while it is being closed, which waits until the client has read the rest.
-        if self._writing.check(self.transport, now, settings.write_seconds):
-            self._closing = True
 
     def refuse(self, refusal: _Refusal) -> None:
         """Sends the reason, if no answer has begun, and closes the connection."""
@@ -772,7 +782,6 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         """Takes over the state of the HTTP connection, including the client's address behind a proxy."""
         self._limits = limits
         self._known = client, scheme
-        self._writing = _Writing(limits.now)
         self.address = address
         self._pieces: deque[bytes] = deque()
         self._control_frames = 0
@@ -787,6 +796,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.logger = _uvicorn_log
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._limits.resume(self)
         self._limits.leave(self)
         super().connection_lost(exc)
 
@@ -808,11 +818,11 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         return message
 
     def pause_writing(self) -> None:
-        self._writing.pause(self.transport)
+        self._limits.pause(self)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._writing.resume()
+        self._limits.resume(self)
         super().resume_writing()
 
     async def send(self, message: Any) -> None:
@@ -852,9 +862,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().send_receive_event_to_app()
 
     def check(self, now: float) -> None:
-        """Closes the connection if its client is too slow."""
+        """Begins to count control frames anew."""
         self._control_frames = 0
-        self._writing.check(self.transport, now, self._limits.settings.write_seconds)
 
     def refuse(self, refusal: _Refusal) -> None:
         """Closes the connection to make room for others."""

@@ -511,6 +511,24 @@ def test_pages_of_the_server_and_of_listed_origins_only_change_things(server: st
     assert "access-control-allow-origin" not in foreign
 
 
+def test_answers_that_nobody_reads_hold_bounded_memory(tmp_path: Path) -> None:
+    """The oldest reader of the address with the most is disconnected; the others get all of their answers."""
+    with running_app(tmp_path, max_writing_bytes=20_000_000) as url, ExitStack() as all_of_them:
+        id = httpx.post(f"{url}/v1/subscriptions", json={"expression": ""}).json()["id"]
+        for _ in range(12):
+            httpx.post(f"{url}/v1/events", json={"a": "x" * 1_000_000}).raise_for_status()
+        pull = f"GET /v1/subscriptions/{id}/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        readers = []
+        for source in ("127.0.0.2", "127.0.0.3", "127.0.0.3"):
+            reader = all_of_them.enter_context(connection(url, source))
+            reader.sendall(pull)
+            assert reader.recv(15) == b"HTTP/1.1 200 OK"
+            readers.append(reader)
+        other, oldest, newest = (len(answer_of(readers[number])) for number in (0, 1, 2))
+    assert other == newest > 12_000_000
+    assert oldest < other
+
+
 def test_reader_that_takes_nothing_is_disconnected(hasty: str) -> None:
     """It would hold its connection, and the page that it is sent, for ever."""
     published = httpx.post(f"{hasty}/v1/events", json={"text": "x" * 12_000_000}, timeout=PATIENCE_SECONDS)

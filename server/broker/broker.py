@@ -206,7 +206,7 @@ class Broker:
         self._following: asyncio.Task[None] | None = None
         self.recent_attributes: dict[Roles, RecentAttributes] = {}  # by the roles that see them; None: everything
         """The attributes of recent events when they were last read. Advice to subscribers uses them."""
-        self.documents = DocumentReader(settings)
+        self.documents: DocumentReader = DocumentReader(settings, None if first is None else first.documents)
         """The reader of uploaded documents."""
         self.vocabulary_commands = VocabularyCommands(self, self.documents)
         """Commands that change ontologies."""

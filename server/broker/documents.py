@@ -62,11 +62,15 @@ def isolation(settings: Settings) -> Isolation:
 class DocumentReader:
     """One per broker; its coroutine runs on the broker's event loop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, first: "DocumentReader | None" = None) -> None:
+        """`first` is the reader of the first broker of this process, with whom others share the child processes."""
         self._limits = document_limits(settings)
         self._isolation = isolation(settings)
         self._settings = settings
-        self._turns = anyio.CapacityLimiter(settings.ontology_readers)
+        self._turns = anyio.CapacityLimiter(settings.ontology_readers)  # no tenant fills the queue of all
+        self._turns_of_all: anyio.CapacityLimiter = (
+            anyio.CapacityLimiter(settings.ontology_readers) if first is None else first._turns_of_all
+        )
         self._most = settings.max_queue_ontologies
         self._taken = 0
         self._stopped = threading.Event()
@@ -120,7 +124,8 @@ class DocumentReader:
 
         progress("wait", 0, None)
         try:
-            return await anyio.to_thread.run_sync(work, limiter=self._turns)
+            async with self._turns:
+                return await anyio.to_thread.run_sync(work, limiter=self._turns_of_all)
         except Cancelled:
             raise StoreUnavailable("the server is stopping; nothing was changed: try again after its restart") from None
 

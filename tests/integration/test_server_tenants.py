@@ -1,6 +1,7 @@
 """Tenants share a server and nothing else: what one has, the other cannot see, change, receive or guess."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from kindcast.semantic import ontology
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import SystemStore
 from kindcast.server.tenants import running_tenants
@@ -340,3 +342,38 @@ def test_tenants_with_equal_ontologies_share_one_vocabulary(tmp_path: Path, wher
         store.close()
 
     asyncio.run(drive())
+
+
+def test_all_tenants_together_read_no_more_ontologies_than_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is read in a process of its own, which may need much memory. All are read, one after the other."""
+    read, lock, running, most = ontology.read_encoded, threading.Lock(), 0, 0
+    another = threading.Event()
+
+    def counted(*arguments: Any, **more: Any) -> bytes:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+            if running > 1:
+                another.set()
+        another.wait(0.5)
+        try:
+            return read(*arguments, **more)
+        finally:
+            with lock:
+                running -= 1
+
+    monkeypatch.setattr(ontology, "read_encoded", counted)
+    with running_application(tmp_path, ontology_readers=1) as client:
+        keyed = Keyed(client)
+        keys = [keyed.key("ontologist", tenant=tenant) for tenant in ("default", "one", "two")]
+
+        def put(key: dict[str, str]) -> int:
+            headers = {**key, "Content-Type": "text/turtle"}
+            return client.put("/v1/ontologies/x", content="<urn:a> a <urn:b> .", headers=headers).status_code
+
+        with ThreadPoolExecutor(3) as threads:
+            assert list(threads.map(put, keys)) == [201] * 3
+    assert most == 1

@@ -923,7 +923,7 @@ class _Lingering:
         """Writes the delayed data."""
         held, self._held = self._held, None
         if held:
-            self._transport.writelines(held)  # does not copy a large body
+            self._transport.write(b"".join(held))
 
     def write_eof(self) -> None:
         self.flush()

@@ -18,7 +18,7 @@ from kindcast.server.broker.group import Group, GroupBroken, forget, set_status
 from kindcast.server.broker.state import Live, LiveSubscriptions
 from kindcast.server.clock import CLOCK
 from kindcast.server.settings import Settings
-from kindcast.server.store import events, servers, shards, subscriptions
+from kindcast.server.store import event_days, events, servers, shards, subscriptions
 from kindcast.server.store.matches import cache_of
 
 __all__ = ["Sweeper"]
@@ -53,6 +53,8 @@ class Sweeper:
         self._next = 0.0
         self._not_before = 0.0
         self._ends: list[tuple[float, str]] = []  # a heap; a renewed subscription is put back when its old end comes
+        self.drops = False
+        """Whether a partition of old events may be dropped: `drop`."""
         self._until = -math.inf
         """The heap has all subscriptions that end up to this time and have not ended."""
 
@@ -104,6 +106,17 @@ class Sweeper:
             _log.exception("the expiry sweep failed; it will be tried again")
             self.postpone()
 
+    def drop(self, group: Group) -> None:
+        """Drops a partition of old events, in a group of its own: nobody reads events until it ends."""
+        self.drops = False
+        try:
+            if group.run(lambda group: event_days.drop_expired(group.connection, group.now - self._retention)):
+                self._next = group.now  # there may be another one
+        except GroupBroken:
+            raise
+        except Exception:
+            _log.exception("old events could not be dropped; it will be tried again")
+
     def _expire(self, group: Group) -> None:
         live_subscriptions, ended = group.state.live_subscriptions, list[Live]()
         while len(ended) < SUBSCRIPTIONS_PER_SWEEP:
@@ -142,6 +155,8 @@ class Sweeper:
         if before is not None:
             group.on_undo(cache_of(connection).forget)
             group.totals.update(events.discard_before(connection, before))
+        elif event_days.has_days(connection):
+            self.drops = event_days.find_expired(connection, since) is not None
         return left or before is not None or len(purged) > SUBSCRIPTIONS_PER_SWEEP
 
     def _look_ahead(self, live_subscriptions: LiveSubscriptions) -> None:

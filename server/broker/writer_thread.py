@@ -231,6 +231,8 @@ class BrokerThread:
 
         if not self._carry_out(work, len(commands), answers):
             self._refuse(commands)
+        elif self._sweeper.drops:
+            self._carry_out(self._sweeper.drop)
 
     def _publish_waiting(self, group: Group, commands: Sequence[Command], ahead: Ahead | None) -> list[Answer]:
         """Executes waiting publications as one, in one savepoint and with one statement of each kind. If that fails,

@@ -44,7 +44,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from kindcast.server.errors import StoreInUse, StoreUnreadable
-from kindcast.server.store import shards, system
+from kindcast.server.store import event_days, shards, system
 from kindcast.server.store.database import (
     ADVISORY_LOCK,
     connect_arguments,
@@ -54,6 +54,7 @@ from kindcast.server.store.database import (
     shown,
 )
 from kindcast.server.store.deliveries import discarded
+from kindcast.server.store.events import EventRow, insert_events
 from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
 from kindcast.server.store.ledger import LAYOUT, PACKED_FROM, Totals, read_totals, uncounted
 from kindcast.server.store.matches import MatchCache
@@ -159,7 +160,7 @@ def _export(url: URL, folder: Path) -> None:
         with engine.connect() as source:
             with source.begin():
                 source.exec_driver_sql(SNAPSHOT)
-                there = set(inspect(source).get_table_names())
+                there = _names(source)
                 if ledger.name not in there:
                     raise StoreUnreadable(f"there are no tables of kindcast in the database {shown(url)}")
                 if shards.shards.name in there and shards.first_unmatched(source) is not None:
@@ -175,7 +176,7 @@ def _export(url: URL, folder: Path) -> None:
                     source.exec_driver_sql(SNAPSHOT)
                     enter_schema(source, each.schema)
                     (folder / TENANTS / each.name).mkdir(parents=True)
-                    there = set(inspect(source).get_table_names(schema=each.schema))
+                    there = _names(source, each.schema)
                     _export_tables(source, folder / TENANTS / each.name / MAIN, metadata, there)
     except DBAPIError as error:
         raise StoreUnreadable(f"the database {shown(url)} cannot be read: {error.orig}") from error
@@ -183,9 +184,16 @@ def _export(url: URL, folder: Path) -> None:
         engine.dispose()
 
 
+def _names(source: Connection, schema: str | None = None) -> set[str]:
+    """Returns the tables of a database. On PostgreSQL, the events are a view."""
+    there = inspect(source)
+    return {*there.get_table_names(schema=schema), *there.get_view_names(schema=schema)}
+
+
 def _export_tables(source: Connection, path: Path, tables: MetaData, there: set[str]) -> None:
     if tables is metadata:
         _check_layout(source, "the database")
+        event_days.hold(source)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with _writing(path) as target:
         tables.create_all(target)
@@ -273,7 +281,9 @@ def _import_tables(path: Path, target: Connection, tables: MetaData) -> None:
     with reading(path) as source:
         if tables is metadata:
             _check_layout(source, f"the backup {path}")
-        tables.create_all(target)
+            event_days.create_tables(target)
+        else:
+            tables.create_all(target)
         _copy_rows(source, target, tables, set(inspect(source).get_table_names()))
 
 
@@ -300,9 +310,13 @@ def _copy_rows(source: Connection, target: Connection, tables: MetaData, there: 
     for table in tables.sorted_tables:
         if table.name in NOT_COPIED or table.name not in there:
             continue
-        with source.execute(select(table), execution_options={"yield_per": ROWS_AT_ONCE}) as rows:
+        query = select(table) if table is not events else select(events).order_by(events.c.sequence)
+        with source.execute(query, execution_options={"yield_per": ROWS_AT_ONCE}) as rows:
             for some in rows.partitions():
-                target.execute(insert(table), [dict(row._mapping) for row in some])
+                if table is events:
+                    insert_events(target, [EventRow(**row._mapping) for row in some])
+                else:
+                    target.execute(insert(table), [dict(row._mapping) for row in some])
         _copy_last_number(source, target, table)
         if table is ledger:
             target.execute(ledger.update().values(snapshot=None))

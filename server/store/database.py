@@ -33,10 +33,10 @@ from sqlalchemy.util import LRUCache
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
-from kindcast.server.store import servers
+from kindcast.server.store import event_days, servers
 from kindcast.server.store.integrity import Damage, Witness, follow_clock, path_of
 from kindcast.server.store.matches import MatchCache
-from kindcast.server.store.tables import ledger, metadata
+from kindcast.server.store.tables import ledger
 
 __all__ = [
     "COMPILED",
@@ -118,6 +118,7 @@ class Database:
         """The damage found in the database."""
         self.matches = MatchCache()
         """The cache of stored matches, shared by the connections."""
+        self._partition = event_days.KnownPartition()
         self._writer: Engine = self._engine(poolclass=NullPool)
         self._borrowed = self.schema is not None and first is not None
         """Whether the connections of readers belong to `first`."""
@@ -167,7 +168,7 @@ class Database:
                 self._check_schema(connection)
                 if self.witness is not None:
                     self._compare(connection, self.witness)
-                metadata.create_all(connection)
+                event_days.create_tables(connection)
                 if not self.is_sqlite:
                     servers.metadata.create_all(connection)
             return connection
@@ -206,6 +207,7 @@ class Database:
     def connect(self) -> Connection:
         """Returns a new writing connection after the old one broke. Raises `StoreInUse`, `DBAPIError`."""
         connection = self._writer.connect()
+        self._partition.forget()
         if not self.is_sqlite:
             if not _locks(connection, "pg_try_advisory_lock_shared", self._key(ADVISORY_LOCK)):
                 connection.close()
@@ -347,7 +349,11 @@ class Database:
 
     def _engine(self, **options: Any) -> Engine:
         options["connect_args"] = connect_arguments(self._url)
-        options["execution_options"] = {"matches": self.matches, "compiled_cache": COMPILED}
+        options["execution_options"] = {
+            "matches": self.matches,
+            "compiled_cache": COMPILED,
+            "partition": self._partition,
+        }
         return create_engine(self._url, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options)
 
     def _listen(self) -> None:
@@ -358,6 +364,8 @@ class Database:
             event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
             return
         event.listen(self._writer, "connect", _prepare_postgresql_writer)
+        for undone in ("rollback", "rollback_savepoint"):
+            event.listen(self._writer, undone, lambda *_: self._partition.forget())
         if not self._borrowed:
             event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql(servers.SNAPSHOT))
 

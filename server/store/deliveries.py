@@ -22,6 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged
+from kindcast.server.store import event_days
 from kindcast.server.store import matches as match_store
 from kindcast.server.store.matches import binding_of, count_matches, discard_before, find_positions, matched_after
 from kindcast.server.store.older_matches import matches as older_table
@@ -121,15 +122,17 @@ _SUBSCRIBER = sa.select(
 ).join_from(subscriptions, discarded, discarded.c.subscription == subscriptions.c.number, isouter=True)
 
 
-def _events_of(table: Table, subscriptions: ColumnElement[Any]) -> Select[Any]:
+def _events_of(table: Table, subscriptions: ColumnElement[Any], *, days: bool) -> Select[Any]:
     """Selects the events at positions of a table of matches, in order. `subscriptions` is NULL if `bindings` are those
-    of one match."""
+    of one match. `days`: the events are in partitions."""
+    number = sa.func.coalesce(table.c.event, table.c.position)
+    found = event_days.event_at(number) if days else events
     return (
         sa.select(
-            events.c.sequence,
-            events.c.body,
-            events.c.digest,
-            events.c.vocabulary_version,
+            found.c.sequence,
+            found.c.body,
+            found.c.digest,
+            found.c.vocabulary_version,
             table.c.position,
             table.c.bindings,
             subscriptions.label("subscriptions"),
@@ -137,14 +140,16 @@ def _events_of(table: Table, subscriptions: ColumnElement[Any]) -> Select[Any]:
             retractions.c.source.label("withdrawn_source"),
             retractions.c.id.label("withdrawn_id"),
         )
-        .join_from(table, events, events.c.sequence == sa.func.coalesce(table.c.event, table.c.position))
+        .join_from(table, found, found.c.sequence == number)
         .join(retractions, retractions.c.position == table.c.position, isouter=True)
         .order_by(table.c.position)
     )
 
 
-_EVENTS = _events_of(match_lists, sa.case((match_lists.c.bindings.is_not(None), match_lists.c.subscriptions)))
-_OLDER_EVENTS = _events_of(older_table, sa.null())
+_SUBSCRIPTIONS = sa.case((match_lists.c.bindings.is_not(None), match_lists.c.subscriptions))
+_EVENTS = {days: _events_of(match_lists, _SUBSCRIPTIONS, days=days) for days in (False, True)}
+_OLDER_EVENTS = {days: _events_of(older_table, sa.null(), days=days) for days in (False, True)}
+"""The statements by whether the events are in partitions."""
 
 _UPDATE = (
     subscriptions.update()
@@ -291,11 +296,12 @@ def read_matches(connection: Connection, number: int, *, after: int, limit: int,
 
 def _read_at(connection: Connection, number: int, positions: Sequence[int]) -> Iterator[StoredMatch]:
     """Yields the matches of a subscription at these positions. It must have a match at each."""
-    new = _stored(connection, _EVENTS.where(match_lists.c.position.in_(positions)), number)
+    days = event_days.has_days(connection)
+    new = _stored(connection, _EVENTS[days].where(match_lists.c.position.in_(positions)), number)
     if not match_store.has_older(connection):
         return new
     mine = (older_table.c.subscription == number) & older_table.c.position.in_(positions)
-    older = _stored(connection, _OLDER_EVENTS.where(mine), number)
+    older = _stored(connection, _OLDER_EVENTS[days].where(mine), number)
     return (next(same) for _, same in groupby(merge(new, older, key=_position), key=_position))
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    ColumnElement,
     Connection,
     Row,
     Select,
@@ -26,6 +27,7 @@ from sqlalchemy import (
 
 from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged
+from kindcast.server.store import event_days
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.deliveries import discard_matches
 from kindcast.server.store.matches import end_of_discard, numbers_of_recipients, recipients_of
@@ -108,8 +110,11 @@ class EventRow(NamedTuple):
 
 
 def insert_events(connection: Connection, rows: Sequence[EventRow]) -> None:
-    """Stores new events."""
-    insert_rows(connection, events.name, EventRow._fields, rows)
+    """Stores new events, in the order of their numbers."""
+    if event_days.has_days(connection):
+        event_days.insert(connection, EventRow._fields, rows)
+    else:
+        insert_rows(connection, events.name, EventRow._fields, rows)
 
 
 def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Known]:
@@ -120,11 +125,22 @@ def find_known(connection: Connection, keys: Iterable[tuple[str, str]]) -> dict[
     found: dict[tuple[str, str], Known] = {}
     for source, ids in by_source.items():
         for start in range(0, len(ids), IDS_PER_QUERY):
-            wanted = (events.c.source == source) & events.c.id.in_(ids[start : start + IDS_PER_QUERY])
+            wanted = _with_ids(connection, source, ids[start : start + IDS_PER_QUERY])
+            if wanted is None:
+                continue
             query = select(events.c.id, events.c.sequence, events.c.digest, events.c.matched).where(wanted)
             for id, sequence, digest, matched in connection.execute(query):
                 found[source, id] = (sequence, digest, matched)
     return found
+
+
+def _with_ids(connection: Connection, source: str, ids: Sequence[str]) -> ColumnElement[bool] | None:
+    """Returns the condition for the events of a source with one of these ids; None if it is known that there are
+    none."""
+    if not event_days.has_days(connection):
+        return (events.c.source == source) & events.c.id.in_(ids)
+    sequences = event_days.find_sequences(connection, source, ids)
+    return events.c.sequence.in_(sequences) if sequences else None
 
 
 def first_to_keep(connection: Connection, since: float, *, at_most: int, but_from: int | None = None) -> int | None:
@@ -156,15 +172,17 @@ def first_to_keep(connection: Connection, since: float, *, at_most: int, but_fro
 
 def discard_before(connection: Connection, number: int) -> Counter[str]:
     """Deletes the matches at positions below `number`, which `first_to_keep` returned, and the events below it without
-    remaining matches, with their attempts and candidates. Returns what the ledger must count."""
+    remaining matches, with their attempts and candidates. On PostgreSQL the keys of these events are deleted, and the
+    events are hidden: `event_days`. Returns what the ledger must count."""
     gone = Counter(discarded=discard_matches(connection, number))
     connection.execute(delete(late).where(late.c.position < number))
     discard_corrections_before(connection, number)
     gone["parked_withdrawn"] = pending_store.withdraw_before(connection, number)
-    over = (events.c.sequence < number) & ~exists().where(late.c.event == events.c.sequence)
+    old = event_days.keys if event_days.has_days(connection) else events
+    over = (old.c.sequence < number) & ~exists().where(late.c.event == old.c.sequence)
     kept = select(late.c.event).where(late.c.event < number)
     connection.execute(delete(attempts).where(attempts.c.sequence < number, attempts.c.sequence.not_in(kept)))
-    connection.execute(delete(events).where(over))
+    connection.execute(delete(old).where(over))
     return gone
 
 

@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateColumn
 
 from kindcast.server.errors import StoreUnreadable
-from kindcast.server.store import older_matches
+from kindcast.server.store import event_days, older_matches
 from kindcast.server.store.deliveries import is_dead
 from kindcast.server.store.matches import count_waiting
 from kindcast.server.store.tables import events, late, ledger, mark_of, parked, subscriptions
@@ -52,12 +52,13 @@ __all__ = ["LAYOUT", "PACKED_FROM", "Totals", "read_totals", "uncounted"]
 #            6 ──▶ 7   subscriptions know which key made them
 #            7 ──▶ 8   subscriptions choose their payload, and may have two secrets
 #            8 ──▶ 9   subscriptions may be throttled
+#            9 ──▶ 10  on PostgreSQL, events are in partitions, and their keys in a table of their own
 #
 # A step contains the layout of its time and does not use `tables`, which has only the present layout. So a database of
 # any age is migrated in the same way as when the step was new. Missing tables are created before, by `Database.open`. A
 # start that is killed in between leaves the older layout unchanged.
 
-LAYOUT = 9
+LAYOUT = 10
 """The layout of the tables that this server reads and writes."""
 PACKED_FROM = 6
 """The first layout in which matches are packed, with checksums."""
@@ -151,6 +152,11 @@ def _throttle(connection: Connection) -> None:
     _add(connection, "subscriptions", Column("throttling", Double))
 
 
+def _part_events(connection: Connection) -> None:
+    """Layout 10. Costs two scans of the events on PostgreSQL, and nothing on SQLite."""
+    event_days.convert(connection)
+
+
 _STEPS: dict[int, Callable[[Connection], None]] = {
     1: _keep_records,
     2: _give_positions,
@@ -160,6 +166,7 @@ _STEPS: dict[int, Callable[[Connection], None]] = {
     6: _keep_creators,
     7: _choose_payloads,
     8: _throttle,
+    9: _part_events,
 }
 """The step from each layout to the next one."""
 

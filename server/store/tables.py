@@ -4,7 +4,7 @@
                     are the vocabulary after a restart
     declarations    attributes, synonyms, rates and event types that were declared beside them, every version
     subscriptions   the expression as written and as compiled (IRIs, no labels); status, ticket, cursor, counters
-    events          accepted events, in the order of their sequence numbers
+    events          accepted events, in the order of their sequence numbers. On PostgreSQL a view: `event_days`
     match_lists     position → the subscriptions with a match there; the cursor of a message is its position
     posting_pages   the same matches by subscription, for blocks of positions; made from the lists in the background
     late            positions of matches that were decided after their event was accepted

@@ -3,27 +3,36 @@
 import asyncio
 import json
 import logging
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from sqlalchemy import Connection, Select, create_engine, event, inspect, text
+from sqlalchemy.pool import NullPool
 
 from kindcast import Event, Matcher
 from kindcast.semantic.events import ReadEvent
 from kindcast.server.broker import Broker
+from kindcast.server.clock import Clock
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import database as database_module
-from kindcast.server.store import deliveries, matches, older_matches
-from tests.harness.application import running_application
+from kindcast.server.store import deliveries, event_days, matches, older_matches
+from tests.harness.application import running_application, subscribe, waiting
 from tests.harness.older_layouts import make_layout_1, make_layout_2
 from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.integration.conftest import Kindcast
 
 
 @pytest.fixture
@@ -280,3 +289,212 @@ def test_postgresql_snapshot_is_named_and_what_changed_since_is_noted(
         told = [each["event"]["id"] for each in client.get("/v1/events?type=a").json()["events"]]
         assert told == ["3", "2"]
         assert client.get("/v1/dead-letters").json()["dead_letters"] == []
+
+
+# ── events by day ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+DAY = 86_400.0
+LONG = {"ttl_seconds": 300 * DAY}
+"""Subscriptions that outlive the days of a test."""
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clock of the servers to noon after so many days."""
+    noon = time.time() // DAY * DAY + DAY / 2
+    days, began = [0.0], time.monotonic()
+    monkeypatch.setattr(Clock, "now", lambda _: noon + days[0] * DAY + time.monotonic() - began)
+
+    def move(after: float) -> None:
+        days[0] = after
+
+    return move
+
+
+@contextmanager
+def connected(database: str) -> Iterator[Connection]:
+    """A connection in a transaction, closed at the end of the block."""
+    with create_engine(driver_url(database), poolclass=NullPool).begin() as connection:
+        yield connection
+
+
+def parts(database: str) -> int:
+    """How many partitions there are."""
+    with connected(database) as connection:
+        there = event_days.partitions(connection)
+    assert all(one.end <= other.start for one, other in pairwise(there))
+    return len(there)
+
+
+def ids(client: httpx.Client) -> list[str]:
+    return [each["event"]["id"] for each in client.get("/v1/events").json()["events"]]
+
+
+def test_postgresql_each_day_has_a_partition_and_the_retention_drops_it(
+    database: str, tmp_path: Path, ahead: Callable[[float], None]
+) -> None:
+    """Events and repeats are found over days; what is older than the retention is gone, and may be published anew."""
+    settings = {"database": database, "sweep_seconds": 0.05, "retention_seconds": 3 * DAY}
+    with running_application(tmp_path, **settings) as client:
+        made = subscribe(client, "n exists", **LONG)
+        for day in range(3):
+            ahead(day)
+            publish(client, {"id": f"{day}", "data": {"n": day}}, {"id": f"{day}b", "data": {"n": day}})
+        assert parts(database) == 3
+        assert publish(client, {"id": "0", "data": {"n": 0}}, {"id": "1b", "data": {"n": 1}})["duplicates"] == 2
+        assert waiting(client, made) == [{"n": n} for n in (0, 0, 1, 1, 2, 2)]
+        assert ids(client) == ["0", "0b", "1", "1b", "2", "2b"]
+    ahead(4.6)  # the events of two days are over
+    with running_application(tmp_path, **settings) as client:
+        until(lambda: parts(database) == 1)
+        assert ids(client) == ["2", "2b"]
+        assert client.get("/v1/events/1/trace").status_code == 404
+        assert client.get(f"/v1/subscriptions/{made['id']}/events?after=0").status_code == 410
+        page = client.get(f"/v1/subscriptions/{made['id']}/events?after=4").json()["events"]
+        assert [each["event"]["id"] for each in page] == ["2", "2b"]
+        told = publish(client, {"id": "0", "data": {"n": 7}}, {"id": "2", "data": {"n": 2}})
+        assert (told["accepted"], told["duplicates"]) == (1, 1)
+        assert "kindcast_matches_discarded_total 4.0" in client.get("/metrics").text
+        assert parts(database) == 2
+    with running_application(tmp_path, **settings) as client:
+        assert ids(client) == ["2", "2b", "0"]
+
+
+def test_postgresql_events_are_hidden_until_their_partition_is_dropped(
+    database: str, tmp_path: Path, ahead: Callable[[float], None], kindcast: Kindcast
+) -> None:
+    """For readers, an event is gone when its retention ends, unless a late match needs it; a backup has what they
+    see."""
+    settings = {"database": database, "sweep_seconds": 0.05, "retention_seconds": DAY / 10}
+    with running_application(tmp_path, **settings) as client:
+        publish(client, *({"id": str(number), "data": {"n": number}} for number in range(4)))
+        with connected(database) as connection:
+            connection.execute(text("INSERT INTO late SELECT 99, 2, :at"), {"at": time.time() + 100 * DAY})
+        ahead(0.2)
+        until(lambda: ids(client) == ["1"])
+        assert parts(database) == 1
+        told = publish(client, {"id": "1", "data": {"n": 1}}, {"id": "2", "data": {"n": 2}})
+        assert (told["duplicates"], told["accepted"]) == (1, 1)
+        assert [each["sequence"] for each in client.get("/v1/events?after=2").json()["events"]] == [5]
+        assert client.get("/v1/events/1/trace").status_code == 404
+        assert client.get("/v1/events/2/trace").status_code == 200
+        assert kindcast("check", "--database", database, "--json").json["rows"]["events"] == 2
+        assert kindcast("backup", str(tmp_path / "b"), "--database", database).status == 0
+        ahead(2)
+        until(lambda: ids(client) == ["1"])
+        time.sleep(0.3)
+        assert parts(database) == 1
+        with connected(database) as connection:
+            connection.execute(text("DELETE FROM late"))
+        until(lambda: parts(database) == 0)
+        assert ids(client) == []
+    assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "c")).status == 0
+    with running_application(tmp_path / "c") as client:
+        assert ids(client) == ["1", "2"]
+
+
+def test_postgresql_long_reader_stops_neither_publishers_nor_a_new_day(
+    database: str, tmp_path: Path, ahead: Callable[[float], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """While events are read, as by a backup, their partition is not dropped; afterwards it is."""
+    caplog.set_level(logging.INFO, "kindcast.store")
+    with running_application(tmp_path, database=database, sweep_seconds=0.05, retention_seconds=DAY) as client:
+        publish(client, {"id": "1", "data": {"n": 1}})
+        with connected(database) as reader:
+            reader.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+            assert reader.execute(text("SELECT count(*) FROM events")).scalar_one() == 1
+            ahead(3)
+            until(lambda: "will be dropped later" in caplog.text)
+            for number in range(2, 12):
+                assert publish(client, {"id": str(number), "data": {"n": number}})["accepted"] == 1
+            assert ids(client) == [str(number) for number in range(2, 12)]
+            assert parts(database) == 2
+            assert reader.execute(text("SELECT id FROM events")).scalars().all() == ["1"]
+        until(lambda: parts(database) == 1)
+        assert len(ids(client)) == 10
+
+
+def test_postgresql_two_servers_begin_a_day_and_end_another_together(
+    database: str, tmp_path: Path, ahead: Callable[[float], None]
+) -> None:
+    """Both publish without a pause while days begin; each day has one partition, and each is dropped once."""
+    settings = {"database": database, "sweep_seconds": 0.05, "retention_seconds": 3 * DAY}
+    stop, sent = threading.Event(), [0, 0]
+
+    def publish_on(client: httpx.Client, server: int) -> None:
+        while not stop.is_set():
+            told = publish(client, {"id": f"{server}-{sent[server]}", "data": {"n": 1}}, {"id": str(sent[server])})
+            sent[server] += 1
+            assert told["accepted"] in (1, 2), told
+
+    with (
+        running_application(tmp_path / "one", **settings) as one,
+        running_application(tmp_path / "two", **settings) as two,
+        ThreadPoolExecutor() as pool,
+    ):
+        made = subscribe(one, "n exists", **LONG)
+        running = [pool.submit(publish_on, client, number) for number, client in enumerate((one, two))]
+        try:
+            for day in range(6):
+                ahead(day)
+                before = sent.copy()
+                until(lambda before=before: all(now > was for now, was in zip(sent, before, strict=True)))  # type: ignore[misc]
+            until(lambda: parts(database) <= 4)
+        finally:
+            stop.set()
+        assert [each.result() for each in running] == [None, None]
+        assert one.get(f"/v1/subscriptions/{made['id']}").json()["undecided"] == 0
+        metrics = one.get("/metrics").text
+        assert f"kindcast_events_accepted_total {sum(sent) + max(sent)}.0" in metrics
+        assert f"kindcast_matches_total {sum(sent)}.0" in metrics
+
+
+CONVERTED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from kindcast.server.broker import Broker
+from kindcast.server.settings import Settings
+from kindcast.server.store import event_days
+
+event_days._attach = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(Broker(Settings(data=Path(sys.argv[1]), database=sys.argv[2])).start())
+"""
+
+
+def test_postgresql_conversion_to_days_that_is_killed_begins_again(database: str, tmp_path: Path) -> None:
+    """It leaves the older layout; then all events, their repeats and their positions are as they were."""
+    engine = create_engine(driver_url(database), poolclass=NullPool)
+    make_layout_2(engine, 5, acked=2)
+    command = [sys.executable, "-c", CONVERTED, str(tmp_path / "killed"), database]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    tables = inspect(engine).get_table_names()
+    assert "events" in tables
+    assert "event_keys" not in tables
+    for accepted in (1, 0):
+        with running_application(tmp_path, database=database) as client:
+            assert parts(database) == 1
+            assert ids(client)[:5] == ["1", "2", "3", "4", "5"]
+            told = publish(client, *({"id": str(n), "data": {"n": n}} for n in (1, 5, 6)))
+            assert (told["accepted"], told["duplicates"]) == (accepted, 3 - accepted)
+            page = client.get("/v1/subscriptions/s/events").json()["events"]
+            assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [(str(n), n) for n in range(3, 7)]
+    assert inspect(engine).get_view_names() == ["events"]
+
+
+def test_postgresql_restored_events_are_in_the_partitions_of_their_days(
+    database: str, tmp_path: Path, ahead: Callable[[float], None], kindcast: Kindcast
+) -> None:
+    """Of a server on SQLite; events that are kept for long get longer partitions."""
+    settings = {"retention_seconds": 300 * DAY}
+    days = [0.0, 1.0, 5.0, 45.0, 46.0, 50.0]
+    with running_application(tmp_path / "a", **settings) as client:
+        for day in days:
+            ahead(day)
+            publish(client, {"id": str(day), "data": {"n": day}})
+        assert kindcast("backup", str(tmp_path / "b"), "--data", str(tmp_path / "a")).status == 0
+    assert kindcast("restore", str(tmp_path / "b"), "--database", database).status == 0
+    assert parts(database) == 5  # one of four days
+    with running_application(tmp_path / "c", database=database, **settings) as client:
+        assert ids(client) == [str(day) for day in days]
+        assert publish(client, *({"id": str(day), "data": {"n": day}} for day in days))["duplicates"] == 6
+        assert kindcast("check", "--database", database, "--json").json["damage"] == []

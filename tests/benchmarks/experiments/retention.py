@@ -1,6 +1,5 @@
-"""What it costs PostgreSQL to store an event and to remove it again: one table from which rows are deleted, as the
-server does it, beside partitions that are dropped. Their keys are then in a table of their own: a unique index of a
-partitioned table has to contain the column of the partitions."""
+"""What it costs PostgreSQL to store an event and to remove it again: partitions that are dropped, with keys in a table
+of their own, as the server does it, beside one table from which rows are deleted."""
 
 import random
 import time
@@ -11,8 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection, create_engine
 
-from kindcast.server.store import events
+from kindcast.server.store import event_days, events, ledger
+from kindcast.server.store.event_days import DAY_SECONDS, GRACE_SECONDS
+from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import events as table
+from kindcast.server.store.tables import insert_rows
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.harness.postgresql import driver_url, running_postgresql
 
@@ -35,14 +37,6 @@ DEAD = 0.2
 CLOCK = 100
 """Ticks of a second in /proc."""
 
-KEYS = """CREATE TABLE event_keys (source text NOT NULL, id text NOT NULL, sequence bigint NOT NULL,
- digest text NOT NULL, matched integer NOT NULL, PRIMARY KEY (source, id));
-CREATE INDEX event_keys_sequence ON event_keys (sequence)"""
-PARTED = """CREATE TABLE events (sequence bigint PRIMARY KEY, source text NOT NULL, id text NOT NULL,
- type text NOT NULL, digest text NOT NULL, body text NOT NULL, accepted_at double precision NOT NULL,
- vocabulary_version text NOT NULL, matched integer NOT NULL, notes text) PARTITION BY RANGE (sequence);
-CREATE INDEX events_type ON events (type, sequence)"""
-
 
 def tasks(scale: Scale) -> Sequence[Task]:
     """Both ways at each number of events."""
@@ -55,15 +49,16 @@ def measure(*, n: int, parted: bool) -> dict[str, Any]:
     of the connection's process and `wal_bytes` what it logs, both an event; `longest_removal_ms` the longest
     transaction that removes, `megabytes` what the tables hold in the end."""
     with running_postgresql() as cluster:
-        engine = create_engine(driver_url(cluster.new_database()), isolation_level="AUTOCOMMIT")
+        options: dict[str, Any] = {"execution_options": {"matches": MatchCache()}}
+        engine = create_engine(driver_url(cluster.new_database()), isolation_level="AUTOCOMMIT", **options)
         with engine.connect() as connection:
             _create(connection, parted)
             rows = _rows(random.Random(SEED))
-            _store(connection, rows, 1, n, parted)
+            _store(connection, rows, 1, n, n // DAYS, parted)
             process = int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
             began, logged, longest = _processor_seconds(process), _logged(connection), 0.0
             for first in range(n + 1, 3 * n + 1, n // DAYS):
-                _store(connection, rows, first, n // DAYS, parted)
+                _store(connection, rows, first, n // DAYS, n // DAYS, parted)
                 longest = max(longest, _remove(connection, first - n, n // DAYS, parted))
                 if (first - 1) // (n // DAYS) % round(DAYS * DEAD) == 0:
                     connection.exec_driver_sql(f"VACUUM {'event_keys' if parted else 'events'}")
@@ -81,50 +76,63 @@ def measure(*, n: int, parted: bool) -> dict[str, Any]:
 
 def _create(connection: Connection, parted: bool) -> None:
     if parted:
-        connection.exec_driver_sql(f"{PARTED}; {KEYS}")
+        connection.exec_driver_sql("BEGIN")
+        event_days.create_tables(connection)
+        ledger.open_ledger(connection)
+        connection.exec_driver_sql("COMMIT")
     else:
         table.create(connection)
 
 
-def _rows(chance: random.Random) -> Iterator[tuple[Any, ...]]:
-    """Events of 400 bytes with random ids, as most publishers give them; without their numbers."""
+def _rows(chance: random.Random) -> Iterator[events.EventRow]:
+    """Events of 400 bytes with random ids, as most publishers give them; without their numbers and times."""
     while True:
         id = str(uuid.UUID(int=chance.getrandbits(128), version=4))
         body = '{"specversion": "1.0", "id": "' + id + '", "data": {"value": "' + f"{chance.random():<300}" + '"}}'
         digest = f"{chance.getrandbits(128):032x}"
-        yield "https://plant.example/sensors", id, "reading", digest, body, 1.7e9, "v1", 3, None
+        yield events.EventRow(0, "https://plant.example/sensors", id, "reading", digest, body, 0.0, "v1", 3, None)
 
 
-def _store(connection: Connection, rows: Iterator[tuple[Any, ...]], first: int, count: int, parted: bool) -> None:
+def _store(
+    connection: Connection, rows: Iterator[events.EventRow], first: int, count: int, a_day: int, parted: bool
+) -> None:
     """Stores events in groups, one transaction each."""
     end = first + count
-    if parted:
-        day = count if first > 1 else count // DAYS
-        for start in range(first, end, day):
-            bounds = f"FROM ({start}) TO ({start + day})"
-            connection.exec_driver_sql(f"CREATE TABLE events_{start} PARTITION OF events FOR VALUES {bounds}")
     for start in range(first, end, GROUP):
-        group = [(number, *next(rows)) for number in range(start, min(start + GROUP, end))]
+        group = [
+            next(rows)._replace(sequence=number, accepted_at=_accepted_at(number, a_day))
+            for number in range(start, min(start + GROUP, end))
+        ]
         connection.exec_driver_sql("BEGIN")
-        events.insert_events(connection, [events.EventRow(*each) for each in group])
         if parted:
-            keys = [(source, id, number, digest, 3) for number, source, id, _, digest, *_ in group]
-            marks = "INSERT INTO event_keys (source, id, sequence, digest, matched) VALUES (%s, %s, %s, %s, %s)"
-            connection.exec_driver_sql(marks, keys)
+            events.insert_events(connection, group)
+        else:
+            insert_rows(connection, table.name, events.EventRow._fields, group)
         connection.exec_driver_sql("COMMIT")
+
+
+def _accepted_at(number: int, a_day: int) -> float:
+    return 1.7e9 // DAY_SECONDS * DAY_SECONDS + (number - 1) / a_day * DAY_SECONDS
 
 
 def _remove(connection: Connection, first: int, count: int, parted: bool) -> float:
     """Removes the oldest events. Returns the seconds of the longest transaction."""
     longest = 0.0
     for start in range(first, first + count, DELETED):
+        end = min(start + DELETED, first + count)
         began = time.perf_counter()
-        name = "event_keys" if parted else "events"
-        connection.exec_driver_sql(f"DELETE FROM {name} WHERE sequence < {start + DELETED}")
+        connection.exec_driver_sql("BEGIN")
+        if parted:
+            events.discard_before(connection, end)
+        else:
+            connection.exec_driver_sql(f"DELETE FROM events WHERE sequence < {end}")
+        connection.exec_driver_sql("COMMIT")
         longest = max(longest, time.perf_counter() - began)
     if parted:
         began = time.perf_counter()
-        connection.exec_driver_sql(f"DROP TABLE events_{first}")
+        connection.exec_driver_sql("BEGIN")
+        assert event_days.drop_expired(connection, _accepted_at(first + count, count) + GRACE_SECONDS)
+        connection.exec_driver_sql("COMMIT")
         longest = max(longest, time.perf_counter() - began)
     return longest
 

@@ -129,7 +129,7 @@ def create_tables(connection: Connection) -> None:
 def convert(connection: Connection) -> None:
     """The migration to layout 10: the table of events becomes the first partition. On SQLite it stays as it is. Cost on
     PostgreSQL: two scans of the events, and the indexes of their keys."""
-    if not has_days(connection):
+    if not has_days(connection) or inspect(connection).has_table("event_log"):
         return
     for each in inspect(connection).get_unique_constraints(events.name):
         connection.exec_driver_sql(f'ALTER TABLE events DROP CONSTRAINT "{each["name"]}"')

@@ -212,6 +212,7 @@ def open_ledger(connection: Connection) -> None:
     """
     layout = connection.execute(select(ledger.c.layout)).scalar_one_or_none()
     if layout is None:
+        event_days.convert(connection)  # a first start of an older version may have been killed before this
         zeros = {column.name: 0 for column in ledger.columns if not column.nullable}
         connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT}))
     elif layout != LAYOUT:

@@ -161,8 +161,11 @@ def insert(connection: Connection, columns: Sequence[str], rows: Sequence[Any]) 
     tuple. Must run in a group, or alone."""
     if not rows:
         return
-    for at in dict.fromkeys(each.accepted_at for each in rows):
-        _prepare(connection, at)
+    known = connection.get_execution_options().get("partition") or KnownPartition()
+    for each in rows:
+        if not known.start <= each.accepted_at < known.end:
+            found = _prepared(connection, each.accepted_at)
+            known.start, known.end = found.start, found.end
     insert_rows(connection, "event_log", columns, rows)
     connection.exec_driver_sql(
         "INSERT INTO event_keys (source, id, sequence) SELECT * FROM unnest(%s::text[], %s::text[], %s::bigint[])",
@@ -170,11 +173,8 @@ def insert(connection: Connection, columns: Sequence[str], rows: Sequence[Any]) 
     )
 
 
-def _prepare(connection: Connection, at: float) -> None:
-    """Creates the partition for events that are accepted at this time, if there is none."""
-    known = connection.get_execution_options().get("partition") or KnownPartition()
-    if known.start <= at < known.end:
-        return
+def _prepared(connection: Connection, at: float) -> Partition:
+    """Returns the partition for events that are accepted at this time. Creates it if there is none."""
     there = partitions(connection)
     found = next((each for each in there if each.start <= at < each.end), None)
     if found is None:
@@ -183,7 +183,7 @@ def _prepare(connection: Connection, at: float) -> None:
         connection.exec_driver_sql(f"ALTER TABLE {found.name} ADD PRIMARY KEY (sequence)")
         connection.exec_driver_sql(f"CREATE INDEX {found.name}_type ON {found.name} (type, sequence)")
         _attach(connection, found)
-    known.start, known.end = found.start, found.end
+    return found
 
 
 def _next_partition(there: Sequence[Partition], at: float) -> Partition:

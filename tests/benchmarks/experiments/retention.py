@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, create_engine
 
 from kindcast.server.store import event_days, events, ledger
-from kindcast.server.store.event_days import DAY_SECONDS, GRACE_SECONDS
+from kindcast.server.store.event_days import DAY_SECONDS, GRACE_SECONDS, KnownPartition
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import events as table
 from kindcast.server.store.tables import insert_rows
@@ -49,7 +49,7 @@ def measure(*, n: int, parted: bool) -> dict[str, Any]:
     of the connection's process and `wal_bytes` what it logs, both an event; `longest_removal_ms` the longest
     transaction that removes, `megabytes` what the tables hold in the end."""
     with running_postgresql() as cluster:
-        options: dict[str, Any] = {"execution_options": {"matches": MatchCache()}}
+        options: dict[str, Any] = {"execution_options": {"matches": MatchCache(), "partition": KnownPartition()}}
         engine = create_engine(driver_url(cluster.new_database()), isolation_level="AUTOCOMMIT", **options)
         with engine.connect() as connection:
             _create(connection, parted)

@@ -26,6 +26,8 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.harness.forked_process import share_template
+
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 collect_ignore_glob = ["fixtures/*"]  # scripts of earlier versions: they import what these had
@@ -121,13 +123,26 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before the workers of a parallel run begin, all kernels are compiled, once. Otherwise each of many servers would
     start a compiler, with the lowest priority, and run the kernels as Python until one of them is done. Several workers
-    would compile the kernels of the published engines."""
+    would compile the kernels of the published engines. The template of servers is that of all workers."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
         published = subprocess.Popen([sys.executable, "-c", RUN_PUBLISHED_ENGINES], cwd=ROOT)
-        with _keeping_java_classes():
+        with _keeping_java_classes(), _keeping_bytecode():
             warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
             subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
             assert published.wait() == 0
+        share_template()
+
+
+@contextmanager
+def _keeping_bytecode() -> Iterator[None]:
+    """Imports all tests once meanwhile, if that was never done. Otherwise each worker would compile all of them, and
+    the libraries that they import."""
+    if any(TESTS.glob("unit/**/*-pytest-*.pyc")) or sys.dont_write_bytecode:
+        yield
+        return
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    with subprocess.Popen(collect, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        yield
 
 
 @contextmanager

@@ -117,9 +117,32 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
+SHARED = "KINDCAST_TEST_TEMPLATE"
+"""The variable with the address of the template that the workers of a parallel run share."""
+PATIENCE_SECONDS = 120.0
+
+
+def share_template() -> None:
+    """Starts a template for this process and those that it starts. It may not be ready yet when this returns."""
+    os.environ[SHARED], _ = _start_template()
+
+
 @cache
 def template() -> str:
-    """The address of this process' template. It ends when this process does."""
+    """The address of the shared template, or of one of this process. It ends when the process that started it does."""
+    if place := os.environ.get(SHARED):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not os.path.exists(place):
+            assert time.monotonic() < deadline, "the shared template did not start"
+            time.sleep(0.05)
+        return place
+    place, process = _start_template()
+    assert process.stdout is not None
+    assert process.stdout.readline(), "the template did not start"
+    return place
+
+
+def _start_template() -> "tuple[str, subprocess.Popen[bytes]]":
     place = str(Path(tempfile.mkdtemp(prefix="kindcast-template-")) / "socket")
     process = subprocess.Popen(
         [sys.executable, "-m", __name__, place],
@@ -129,10 +152,8 @@ def template() -> str:
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline(), "the template did not start"
     _kept.append(process)
-    return place
+    return place, process
 
 
 _kept: "list[subprocess.Popen[bytes]]" = []
@@ -147,8 +168,9 @@ def _serve(place: str) -> str | None:
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(place)
+    listener.bind(place + ".new")
     listener.listen()
+    os.rename(place + ".new", place)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no supervisor is waited for
     os.write(sys.stdout.fileno(), b"ready\n")
     while True:

@@ -5,7 +5,7 @@
                  `event_log` would have to contain `accepted_at`
     events       a view: the events of `event_log` whose retention has not ended, and those that late matches need
 
-        retention ──▶ `ledger.kept_from` grows, keys are deleted ──▶ the view hides the events
+        retention ──▶ `kept_from` in the ledger grows, keys are deleted ──▶ the view hides the events
         no event of a partition is needed, for an hour at least ──▶ the partition is dropped
 
 Everything else reads the view. On SQLite, `events` is the table itself: this module is for PostgreSQL only, except for
@@ -22,10 +22,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Connection, FromClause, MetaData, Table, Text, inspect, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    FromClause,
+    MetaData,
+    Table,
+    Text,
+    delete,
+    exists,
+    inspect,
+    select,
+)
 from sqlalchemy.exc import DBAPIError
 
-from kindcast.server.store.tables import events, insert_rows, metadata
+from kindcast.server.store.tables import events, insert_rows, late, metadata
 
 __all__ = [
     "DAY_SECONDS",
@@ -37,9 +50,9 @@ __all__ = [
     "find_expired",
     "find_sequences",
     "has_days",
+    "hide",
     "hold",
     "insert",
-    "keys",
     "partitions",
 ]
 
@@ -76,11 +89,12 @@ _LOG = f"CREATE TABLE event_log ({_COLUMNS}) PARTITION BY RANGE (accepted_at)"
 _VIEW = (
     "CREATE VIEW events AS SELECT sequence, source, id, type, digest, body, accepted_at, vocabulary_version, matched,"
     " notes FROM event_log"
-    " WHERE sequence >= (SELECT least(kept_from, (SELECT min(late.event) FROM late)) FROM ledger)"
+    " WHERE sequence >= (SELECT shown_from FROM ledger)"
     " AND (sequence >= (SELECT kept_from FROM ledger)"
     " OR EXISTS (SELECT FROM late WHERE late.event = event_log.sequence))"
 )
-"""The first condition is one that an index can use: readers do not pass over the hidden events one by one."""
+"""The first condition follows from the second one. An index can use it, so that readers do not pass over the hidden
+events one by one."""
 _BEFORE = "events_before"
 """The partition with the events of a database of an older layout."""
 
@@ -129,7 +143,7 @@ def create_tables(connection: Connection) -> None:
 def convert(connection: Connection) -> None:
     """The migration to layout 10: the table of events becomes the first partition. On SQLite it stays as it is. Cost on
     PostgreSQL: two scans of the events, and the indexes of their keys."""
-    if not has_days(connection) or inspect(connection).has_table("event_log"):
+    if not has_days(connection):
         return
     for each in inspect(connection).get_unique_constraints(events.name):
         connection.exec_driver_sql(f'ALTER TABLE events DROP CONSTRAINT "{each["name"]}"')
@@ -210,18 +224,33 @@ def _midnight(at: float) -> float:
 # ── retention ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def hide(connection: Connection, number: int) -> None:
+    """Called when the retention of all events below a number has ended, and matches before it are deleted."""
+    connection.exec_driver_sql(
+        "UPDATE ledger SET shown_from = least(%s, (SELECT min(event) FROM late WHERE event >= shown_from))", (number,)
+    )
+    unneeded = ~exists().where(late.c.event == keys.c.sequence)
+    connection.execute(delete(keys).where(keys.c.sequence < number, unneeded))
+
+
 def find_expired(connection: Connection, since: float) -> str | None:
     """Returns a partition that may be dropped, because the retention of its events ended before `since`."""
     for each in partitions(connection):
         if each.end > since - GRACE_SECONDS:
             return None
         first, last = connection.exec_driver_sql(f"SELECT min(sequence), max(sequence) FROM {each.name}").one()
-        if first is None or not connection.exec_driver_sql(_NEEDED, (last, first, last)).scalar_one():
+        if first is None or not _is_needed(connection, first, last):
             return each.name
     return None
 
 
-_NEEDED = "SELECT %s >= (SELECT kept_from FROM ledger) OR EXISTS (SELECT FROM late WHERE event BETWEEN %s AND %s)"
+def _is_needed(connection: Connection, first: int, last: int) -> bool:
+    """Whether there is an event between these numbers that is not hidden."""
+    shown_from, kept_from = connection.exec_driver_sql("SELECT shown_from, kept_from FROM ledger").one()
+    if last < shown_from or last >= kept_from:
+        return bool(last >= kept_from)
+    found = connection.exec_driver_sql("SELECT FROM late WHERE event BETWEEN %s AND %s LIMIT 1", (first, last))
+    return found.first() is not None
 
 
 def drop_expired(connection: Connection, since: float) -> bool:

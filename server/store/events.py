@@ -172,17 +172,19 @@ def first_to_keep(connection: Connection, since: float, *, at_most: int, but_fro
 
 def discard_before(connection: Connection, number: int) -> Counter[str]:
     """Deletes the matches at positions below `number`, which `first_to_keep` returned, and the events below it without
-    remaining matches, with their attempts and candidates. On PostgreSQL the keys of these events are deleted, and the
-    events are hidden: `event_days`. Returns what the ledger must count."""
+    remaining matches, with their attempts and candidates. On PostgreSQL these events are hidden: `event_days`.
+    Returns what the ledger must count."""
     gone = Counter(discarded=discard_matches(connection, number))
     connection.execute(delete(late).where(late.c.position < number))
     discard_corrections_before(connection, number)
     gone["parked_withdrawn"] = pending_store.withdraw_before(connection, number)
-    old = event_days.keys if event_days.has_days(connection) else events
-    over = (old.c.sequence < number) & ~exists().where(late.c.event == old.c.sequence)
+    over = (events.c.sequence < number) & ~exists().where(late.c.event == events.c.sequence)
     kept = select(late.c.event).where(late.c.event < number)
     connection.execute(delete(attempts).where(attempts.c.sequence < number, attempts.c.sequence.not_in(kept)))
-    connection.execute(delete(old).where(over))
+    if event_days.has_days(connection):
+        event_days.hide(connection, number)
+    else:
+        connection.execute(delete(events).where(over))
     return gone
 
 

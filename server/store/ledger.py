@@ -153,7 +153,8 @@ def _throttle(connection: Connection) -> None:
 
 
 def _part_events(connection: Connection) -> None:
-    """Layout 10. Costs two scans of the events on PostgreSQL, and nothing on SQLite."""
+    """Layout 10. Costs two scans of the events on PostgreSQL, and nothing on SQLite. No event is hidden."""
+    _add(connection, "ledger", Column("shown_from", BigInteger, nullable=False, server_default="0"))
     event_days.convert(connection)
 
 
@@ -212,7 +213,6 @@ def open_ledger(connection: Connection) -> None:
     """
     layout = connection.execute(select(ledger.c.layout)).scalar_one_or_none()
     if layout is None:
-        event_days.convert(connection)  # a first start of an older version may have been killed before this
         zeros = {column.name: 0 for column in ledger.columns if not column.nullable}
         connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT}))
     elif layout != LAYOUT:

@@ -365,6 +365,7 @@ ledger = Table(
     Column("parked_withdrawn", _Number, nullable=False, server_default="0"),  # subscription or event was deleted
     Column("snapshot", String),  # the token of the snapshot that `unsaved` belongs to; NULL: none
     Column("kept_from", _Number, nullable=False, server_default="0"),  # matches at earlier positions are deleted
+    Column("shown_from", _Number, nullable=False, server_default="0"),  # on PostgreSQL, all earlier events are hidden
     Column("folded_through", _Number, nullable=False, server_default="0"),  # the last position in a block
     Column("folds", _Number, nullable=False, server_default="0"),  # number of changes of the blocks
     # The table of layout 5 still has the matches between these positions. It is deleted when they are 0.

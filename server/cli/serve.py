@@ -210,8 +210,13 @@ def serve(
         planner=planner,
         shards=shards,
     )
-    for name, near in unknown_variables(os.environ):
-        output.warn(f"the variable {name} has no effect{f'; did you mean {near}?' if near else ''}")
+    logs_json = settings.log_format == "json"
+    warnings = [
+        f"the variable {name} has no effect{f'; did you mean {near}?' if near else ''}"
+        for name, near in unknown_variables(os.environ)
+    ]
+    for each in warnings if detach or not logs_json else ():
+        output.warn(each)
     if detach:
         flags = {
             "--host": host,
@@ -228,10 +233,12 @@ def serve(
         _show_started(start(given, settings.data, wait), settings.data, wait, json)
         return
     with logged(settings.log_format, settings.log_level):
+        for each in warnings if logs_json else ():
+            _log.warning(each)
         try:
             _serve(settings, json)
         except CommandFailed as error:
-            if settings.log_format != "json":
+            if not logs_json:
                 raise
             _log.critical("%s. %s", str(error).removesuffix("."), error.advice)
             raise typer.Exit(1) from error

@@ -117,7 +117,7 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-SHARED = "KINDCAST_TEST_TEMPLATE"
+SHARED = "TEMPLATE_OF_SERVERS"
 """The variable with the address of the template that the workers of a parallel run share."""
 PATIENCE_SECONDS = 120.0
 

@@ -120,13 +120,15 @@ def test_log_of_a_server_has_times_and_levels(kindcast: Kindcast, data: Path, mo
     assert lines[1].endswith("stopped")
     log.write_text("")
     monkeypatch.setenv("KINDCAST_LOG_FORMAT", "json")
+    monkeypatch.setenv("KINDCAST_PROT", "9000")
     again = kindcast("serve", "--data", str(data), "--port", "0", "--detach", "--json").json
     port = again["listening"].rpartition(":")[2]
     other = kindcast("serve", "--data", f"{data}-2", "--port", port, "--detach")
     assert kindcast("stop", "--data", str(data)).status == 0
     records = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     assert {"time", "level", "logger", "message"} <= set(records[0])
-    (failure,) = [json.loads(line) for line in (Path(f"{data}-2") / "server.log").read_text("utf-8").splitlines()]
+    assert "KINDCAST_PROT has no effect" in records[0]["message"]
+    _, failure = [json.loads(line) for line in (Path(f"{data}-2") / "server.log").read_text("utf-8").splitlines()]
     assert failure["level"] == "critical"
     assert other.status == 1
     assert other.err.count(f"port {port}") == 1

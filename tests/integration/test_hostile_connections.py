@@ -202,9 +202,10 @@ def test_refused_bodies_leave_no_memory_in_use(tmp_path: Path) -> None:
         before = resident_bytes()
         gc.disable()
         try:
-            for _ in range(20):
+            for _ in range(40):
                 send()
-            assert resident_bytes() - before < 10 * len(body)
+            # The allocator keeps some bodies' worth for each thread.
+            assert resident_bytes() - before < 20 * len(body)
         finally:
             gc.enable()
 

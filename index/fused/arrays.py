@@ -37,6 +37,7 @@ __all__ = [
     "Words",
     "graph_arrays",
     "graph_shape",
+    "grown",
     "pack",
     "unpack",
     "walk_up",
@@ -321,3 +322,13 @@ def _frozen(array: npt.NDArray[np.integer], dtype: type) -> npt.NDArray[Any]:
     view: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=dtype).view()
     view.setflags(write=False)
     return view
+
+
+@compiled
+def grown(buffer: Codes, used: int, size: int) -> Codes:
+    """Returns an array of `size` numbers that begins with the first `used` of `buffer`. They are copied one by one: for
+    an assignment of a slice, numba compiles a message about its shape, which takes seconds."""
+    larger = np.empty(size, dtype=np.int32)
+    for i in range(used):
+        larger[i] = buffer[i]
+    return larger

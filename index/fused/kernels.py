@@ -28,6 +28,7 @@ from kindcast.index.fused.arrays import (
     Ints,
     Packed,
     SegmentArrays,
+    grown,
     unpack,
     walk_up,
 )
@@ -129,7 +130,8 @@ def lay_steps(segment: SegmentArrays, where: Ints, visits_from: Ints, visits: In
                     step[0], step[1] = segment.block_begin[nth(block)], segment.block_end[nth(block)]
                     step[2], step[3] = segment.block_mask[nth(block)], visit
                     count[NEAR] += 1
-        begin[nth(kind + 1)] = count
+        for i in range(count.size):  # a row at once would be compiled for seconds: see `grown`
+            begin[nth(kind + 1), nth(i)] = count[nth(i)]
     return Steps(begin, slots_at, column_of, by_value, by_concept, ranges, near)
 
 
@@ -401,9 +403,7 @@ def match_segment(
             if far < 0 and before_from[nth(event)] < before_from[nth(event + 1)]:
                 low, high = before_from[nth(event)], before_from[nth(event + 1)]
                 if used + (high - low) > buffer.size:
-                    larger = np.empty(2 * buffer.size + (high - low), dtype=np.int32)
-                    larger[:used] = buffer[:used]
-                    buffer = larger
+                    buffer = grown(buffer, used, 2 * buffer.size + (high - low))
                 for i in range(low, high):
                     buffer[nth(used)] = before[nth(i)]
                     used += 1
@@ -585,9 +585,7 @@ def match_segment(
                     cluster, own = visits[nth(visit)], slots_at[nth(visit)]
                     width = slots_at[nth(visit + 1)] - own
                     if used + (high - low) > buffer.size:
-                        larger = np.empty(2 * buffer.size + (high - low), dtype=np.int32)
-                        larger[:used] = buffer[:used]
-                        buffer = larger
+                        buffer = grown(buffer, used, 2 * buffer.size + (high - low))
                     if width == (access >= 0):  # nothing is left to check
                         if has_tombstones:
                             for begin in range(low, high, COPIED):

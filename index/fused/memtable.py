@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId, Clause
-from kindcast.index.fused.arrays import Bytes, Codes, Floats, GraphArrays, Ints, Words
+from kindcast.index.fused.arrays import Bytes, Codes, Floats, GraphArrays, Ints, Words, grown
 from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, Columns, Parts
 from kindcast.index.fused.layout import Place, places_of
 from kindcast.index.fused.residuals import (
@@ -366,11 +366,14 @@ def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first:
                 read = ORDERED if asks == INTERVAL else (KEY if asks == KEYS else CONCEPT)
                 how = np.append(how, np.array([read], dtype=np.uint8))
                 more_cuts = np.full((sieve + 1, cuts.shape[1]), np.inf)
-                more_cuts[:sieve] = cuts
-                cuts = more_cuts
                 more_masks = np.full((sieve + 1, masks.shape[1], masks.shape[2]), ALL, dtype=np.uint64)
-                more_masks[:sieve] = masks
-                masks = more_masks
+                for each in range(sieve):  # slices would be compiled for seconds: see `grown`
+                    for i in range(cuts.shape[1]):
+                        more_cuts[each, i] = cuts[each, i]
+                    for i in range(masks.shape[1]):
+                        for j in range(masks.shape[2]):
+                            more_masks[each, i, j] = masks[each, i, j]
+                cuts, masks = more_cuts, more_masks
             times[number] += 1
             reach = np.uint64(0)
             for test in range(begin, end):
@@ -442,9 +445,7 @@ def match_memtable(
     for event in range(kinds.size):
         starts[event] = used
         if used + words * 64 > buffer.size:
-            larger = np.empty(2 * buffer.size + words * 64, dtype=np.int32)
-            larger[:used] = buffer[:used]
-            buffer = larger
+            buffer = grown(buffer, used, 2 * buffer.size + words * 64)
         some = np.uint64(0)
         fitting = fits[kinds[event]]
         for w in range(words):

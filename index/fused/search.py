@@ -22,7 +22,7 @@ from kindcast.index.fused.memtable import Memtable, match_memtable
 from kindcast.index.fused.residuals import BatchArrays, ProgramArrays, ask_programs
 from kindcast.index.fused.segment import Segment
 from kindcast.index.fused.small_clusters import Scattered, match_scattered
-from kindcast.index.jit import compiled, lowest_bit
+from kindcast.index.jit import compiled, lowest_bit, nth
 
 __all__ = ["ResultMemory", "Scratch", "check_residuals", "distinct_rows", "search"]
 
@@ -96,11 +96,8 @@ def gather_rows(place: Ints, rows: Codes, buffer: Codes, starts: Ints) -> None:
         event = item % events
         first, last = starts[item], starts[item + 1]
         at = place[event]
-        if last - first > 16:
-            rows[at : at + last - first] = buffer[first:last]
-        else:
-            for i in range(first, last):
-                rows[at + i - first] = buffer[i]
+        for i in range(first, last):
+            rows[nth(at + i - first)] = buffer[nth(i)]
         place[event] = at + last - first
 
 

@@ -25,6 +25,7 @@ from kindcast.index.fused.arrays import (
     Packed,
     SegmentArrays,
     Words,
+    grown,
     unpack,
     walk_up,
 )
@@ -401,9 +402,7 @@ def match_scattered(
                         good |= (least <= want[i]) & (want[i] <= most)
                 if good:
                     if used == buffer.size:
-                        larger = np.empty(2 * buffer.size + 64, dtype=np.int32)
-                        larger[:used] = buffer[:used]
-                        buffer = larger
+                        buffer = grown(buffer, used, 2 * buffer.size + 64)
                     buffer[used] = records[at + stride - 1]
                     used += 1
         for c in range(concept_count):

@@ -43,8 +43,8 @@ os.environ.setdefault(
 """Java maps the classes of Spark from this file if it is there and fits. Otherwise it loads them, without a message."""
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""Python looks for cycles after 700 new objects by default. Hypothesis makes so many objects that this took a sixth of
-the time of its tests."""
+"""Python looks for cycles after 700 new objects by default. Hypothesis makes so many objects that this slowed its tests
+down."""
 gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
 
 # No deadlines: the machines that run this are shared, and no test asserts a time.

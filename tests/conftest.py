@@ -135,8 +135,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @contextmanager
 def _keeping_bytecode() -> Iterator[None]:
-    """Imports all tests once meanwhile, if that was never done. Otherwise each worker would compile all of them, and
-    the libraries that they import."""
+    """Imports all tests once meanwhile, if that was never done, so that Python keeps their bytecode. Otherwise each
+    worker would compile all of them, and the libraries that they import."""
     if any(TESTS.glob("unit/**/*-pytest-*.pyc")) or sys.dont_write_bytecode:
         yield
         return

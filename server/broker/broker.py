@@ -938,8 +938,8 @@ class Broker:
 
 
 def _program(state: State) -> str:
-    """Returns the version of this server. After " with " follows what must be the same at all servers of a database, so
-    that servers of different versions may run beside each other if only their versions differ."""
+    """Returns the version of this server and, after " with ", what must be the same at all servers of a database.
+    Servers whose versions differ may run beside each other."""
     return (
         f"kindcast {version('kindcast')} with layout {LAYOUT} of the database, format {EXCHANGE_FORMAT} of changes and"
         f" number {state.vocabulary.meaning} of the rules of matching"

@@ -101,7 +101,7 @@ def test_completion_imports_no_client() -> None:
 
 
 def test_commands_import_no_other_command_line() -> None:
-    """httpx has one of its own, with libraries that take as long as some commands."""
+    """httpx has a command line of its own. Its libraries slow down the start."""
     program = "import sys\nfrom kindcast.server.cli.application import main\nimport httpx\nprint(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pygments.lexers" not in ran.stdout.split()

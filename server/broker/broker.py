@@ -83,10 +83,10 @@ from kindcast.server.security.keys import Claim
 from kindcast.server.security.limits import NO_QUOTA, Quota
 from kindcast.server.security.permissions import EVERYBODY, Roles, RolesOf
 from kindcast.server.settings import Settings
+from kindcast.server.store import ledger
 from kindcast.server.store.database import Database, enter_schema
 from kindcast.server.store.events import list_whole_events
 from kindcast.server.store.integrity import Damage, check_everything
-from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.servers import (
     EXCHANGE_FORMAT,
@@ -115,6 +115,8 @@ MATCHED_OUTSIDE = 200
 
 SLICE_SECONDS = 0.003
 """The approximate time for which `match` may occupy the broker's thread in one command."""
+SAME = " of the database, "
+"""In what a server says of itself, before what must be the same at all servers of a database."""
 SPREAD_SECONDS = 0.02
 """The pause between two checks of what other servers have applied."""
 LONGEST_LOOK_SECONDS = 0.5
@@ -919,10 +921,12 @@ class Broker:
         connection = self._database.open()
         alone = self._database.alone
         try:
+            if not alone:
+                ledger.migrate_beside_others(connection)
             with connection.begin():
                 if not alone:
                     connection.exec_driver_sql(SNAPSHOT)
-                    _check_layout(connection)
+                    ledger.check_readable(read_ledger(connection).readable_from)
                 state = restore(connection, self.settings, self._snapshots, alone=alone)
                 if not alone:
                     _check_programs(connection, _program(state))
@@ -938,10 +942,10 @@ class Broker:
 
 
 def _program(state: State) -> str:
-    """Returns the version of this server and, after " with ", what must be the same at all servers of a database.
-    Servers whose versions differ may run beside each other."""
+    """Returns the version of this server, its layout and, after `SAME`, what must be the same at all servers of a
+    database. Servers whose versions differ may run beside each other."""
     return (
-        f"kindcast {version('kindcast')} with layout {LAYOUT} of the database, format {EXCHANGE_FORMAT} of changes and"
+        f"kindcast {version('kindcast')} with layout {ledger.LAYOUT}{SAME}format {EXCHANGE_FORMAT} of changes and"
         f" number {state.vocabulary.meaning} of the rules of matching"
     )
 
@@ -955,14 +959,9 @@ def _leave_activation(connection: Connection, channel: str) -> None:
         connection.close()
 
 
-def _check_layout(connection: Connection) -> None:
-    if (layout := read_ledger(connection).layout) != LAYOUT:
-        raise StoreUnreadable(f"other servers use the database in layout {layout}, not {LAYOUT}: stop them first")
-
-
 def _check_programs(connection: Connection, mine: str) -> None:
     for _, program in living(connection):
-        if program.partition(" with ")[2] != mine.partition(" with ")[2]:
+        if program.partition(SAME)[2] != mine.partition(SAME)[2]:
             raise StoreInUse(f"{program} serves the database, but this is {mine}: stop the other servers first")
 
 

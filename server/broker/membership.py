@@ -32,11 +32,10 @@ from kindcast.server.broker.group import SILENT, StateOutdated, Touched
 from kindcast.server.broker.state import Live, State
 from kindcast.server.broker.vocabulary_commands import active_declarations, fill, unpacked
 from kindcast.server.clock import CLOCK
-from kindcast.server.errors import ServerError, StoreUnreadable
+from kindcast.server.errors import ServerError
 from kindcast.server.operators.registry import Registry
 from kindcast.server.store import ledger, servers, subscriptions
 from kindcast.server.store.database import STUCK_SECONDS, Database
-from kindcast.server.store.ledger import LAYOUT
 from kindcast.server.store.matches import cache_of, matched_between
 from kindcast.server.worker_threads import short_turns
 
@@ -153,7 +152,7 @@ class Membership:
 
     def _beat(self, connection: Any) -> None:
         began, asked = time.monotonic(), CLOCK.running
-        beat = connection.execute(servers.BEAT, (self.id, self._program, self._seconds, self._applied()))
+        beat = connection.execute(servers.BEAT, (self.id, self._program, ledger.LAYOUT, self._seconds, self._applied()))
         (there,) = beat.fetchone()
         CLOCK.compare(there, asked)
         living = frozenset(id for id, _ in connection.execute(servers.LIVING).fetchall())
@@ -437,11 +436,7 @@ class OtherServers:
 
     def _catch_up(self, connection: Connection, locked: servers.Locked) -> None:
         state = self._state
-        if locked.layout != LAYOUT:
-            raise StoreUnreadable(
-                f"the database now has layout {locked.layout}, but this server reads layout {LAYOUT}: upgrade this "
-                f"server"
-            )
+        ledger.check_readable(locked.readable_from)
         if locked.commits == state.commits:
             return
         if locked.commits < state.commits:

@@ -408,7 +408,7 @@ def _of_files(data: Path, database: Path) -> Findings:
         yield Finding(
             "data", PROBLEM, detail, f"Put the newest file back, or: kindcast repair --data {data} --accept-loss"
         )
-    yield from _too_new(found["layout"], str(database))
+    yield from _too_new(found["layout"], found["readable_from"], str(database))
     if not found["damage"] and not found["missing_commits"]:
         yield Finding("data", OK, f"{database} is intact, {found['commits']:,} commits")
     system = data / "kindcast.system.db"
@@ -432,18 +432,18 @@ def _of_postgresql(address: str) -> Findings:
     if found is None:
         yield Finding("data", OK, f"nothing is stored in {shown(url)} yet")
         return
-    if refused := list(_too_new(found[0], shown(url))):
+    if refused := list(_too_new(found[0], found[1], shown(url))):
         yield from refused
         return
-    detail = f"{shown(url)} has layout {found[0]}, {found[1]:,} commits"
+    detail = f"{shown(url)} has layout {found[0]}, {found[2]:,} commits"
     yield Finding("data", OK, detail, "kindcast check reads and checks everything in it.")
 
 
-def _too_new(layout: int, database: str) -> Findings:
+def _too_new(layout: int, readable_from: int, database: str) -> Findings:
     from kindcast.server.store.ledger import LAYOUT
 
-    if layout > LAYOUT:
-        detail = f"{database} has layout {layout}; this version reads layouts up to {LAYOUT}"
+    if readable_from > LAYOUT:
+        detail = f"{database} has layout {layout}; this version knows layouts up to {LAYOUT}"
         yield Finding("data", PROBLEM, detail, "Install a newer version of kindcast.")
 
 

@@ -56,7 +56,15 @@ from kindcast.server.store.database import (
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.events import EventRow, insert_events
 from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
-from kindcast.server.store.ledger import LAYOUT, PACKED_FROM, Totals, read_totals, uncounted
+from kindcast.server.store.ledger import (
+    LAYOUT,
+    PACKED_FROM,
+    Totals,
+    check_readable,
+    read_totals,
+    readable_from,
+    uncounted,
+)
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.servers import SNAPSHOT
 from kindcast.server.store.servers import metadata as of_servers
@@ -405,11 +413,7 @@ def _check_one(url: URL, checked: Checked) -> None:
     try:
         with source as connection:
             layout, commits, _ = _ledger_of(connection, shown(url))
-            if layout > LAYOUT:
-                raise StoreUnreadable(
-                    f"{shown(url)} has layout {layout}; this version reads layouts up to {LAYOUT}: install a newer"
-                    f" version of kindcast"
-                )
+            check_readable(readable_from(connection, layout), shown(url))
             if seen is not None and seen.commits > commits:
                 checked.damage.append(f"{seen.commits - commits:,} commits are missing")
             _look(connection, layout, checked)
@@ -503,13 +507,14 @@ def _ledger_of(connection: Connection, what: object) -> tuple[int, int, int]:
     return row.layout, row.commits, row.sequence
 
 
-def state_of(url: URL) -> tuple[int, int] | None:
-    """Returns the layout and the number of commits of a database; None if it has no tables of kindcast. Raises
-    `StoreUnreadable`."""
+def state_of(url: URL) -> tuple[int, int, int] | None:
+    """Returns the layout of a database, the oldest layout whose servers can work with it, and its number of commits;
+    None if it has no tables of kindcast. Raises `StoreUnreadable`."""
     with reading(url) as connection:
         if not inspect(connection).has_table(ledger.name):
             return None
-        return _ledger_of(connection, shown(url))[:2]
+        layout, commits, _ = _ledger_of(connection, shown(url))
+        return layout, readable_from(connection, layout), commits
 
 
 @contextmanager

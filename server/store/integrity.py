@@ -29,6 +29,7 @@ from sqlalchemy.exc import DBAPIError
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged, ServerError, StoreDamaged
+from kindcast.server.store.ledger import FITS_FROM
 from kindcast.server.store.matches import check_bindings
 from kindcast.server.store.postings import DamagedBytes, Postings, unpack
 from kindcast.server.store.tables import events, match_lists, posting_pages
@@ -278,9 +279,10 @@ def unchanged(database: Path) -> str:
 
 def examine(database: Path) -> dict[str, Any]:
     """Checks the database of a stopped server: SQLite's own check, the digests of stored events and matches, and the
-    number of commits that the witness knows and the database lacks. Reads everything once."""
+    number of commits that the witness knows and the database lacks. Reads everything once. `readable_from` is the
+    oldest layout whose servers can work with it; 0 if every later one can."""
     damage: list[str] = []
-    commits = layout = 0
+    commits = layout = readable_from = 0
     if not database.is_file() or not database.stat().st_size:
         damage.append(f"{database} is empty or missing")
     else:
@@ -288,6 +290,8 @@ def examine(database: Path) -> dict[str, Any]:
             try:
                 damage += [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGE})") if row[0] != "ok"]
                 commits, layout = connection.execute("SELECT commits, layout FROM ledger").fetchone()
+                if layout >= FITS_FROM:
+                    (readable_from,) = connection.execute("SELECT readable_from FROM ledger").fetchone()
                 connection.text_factory = bytes  # a damaged text may not be valid UTF-8
                 rows = connection.execute("SELECT sequence, body, digest FROM events")
                 wrong = [
@@ -301,7 +305,8 @@ def examine(database: Path) -> dict[str, Any]:
                 damage.append(f"{database} cannot be read: {error}")
     seen = Witness(path_of(database)).read()
     missing = max(0, seen.commits - commits) if seen else 0
-    return {"damage": damage, "missing_commits": missing, "commits": commits, "layout": layout}
+    told = {"commits": commits, "layout": layout, "readable_from": readable_from}
+    return {"damage": damage, "missing_commits": missing, **told}
 
 
 def _damaged_matches(connection: sqlite3.Connection) -> list[str]:

@@ -8,6 +8,7 @@
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Double,
+    Integer,
     LargeBinary,
     MetaData,
     String,
@@ -31,15 +33,25 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateColumn
 
-from kindcast.server.errors import StoreUnreadable
-from kindcast.server.store import event_days, older_matches
+from kindcast.server.errors import StoreInUse, StoreUnreadable
+from kindcast.server.store import event_days, older_matches, servers
 from kindcast.server.store.deliveries import is_dead
 from kindcast.server.store.matches import count_waiting
 from kindcast.server.store.tables import events, late, ledger, mark_of, parked, subscriptions
 
-__all__ = ["LAYOUT", "PACKED_FROM", "Totals", "read_totals", "uncounted"]
+__all__ = [
+    "FITS_FROM",
+    "LAYOUT",
+    "PACKED_FROM",
+    "Totals",
+    "check_readable",
+    "read_totals",
+    "readable_from",
+    "uncounted",
+]
 
 
 # Migrations from older layouts of the tables to the present one, step by step, in the transaction of the start.
@@ -53,15 +65,31 @@ __all__ = ["LAYOUT", "PACKED_FROM", "Totals", "read_totals", "uncounted"]
 #            7 ──▶ 8   subscriptions choose their payload, and may have two secrets
 #            8 ──▶ 9   subscriptions may be throttled
 #            9 ──▶ 10  on PostgreSQL, events are in partitions, and their keys in a table of their own
+#           10 ──▶ 11  the ledger says which older servers fit; servers say which layout they know
 #
 # A step contains the layout of its time and does not use `tables`, which has only the present layout. So a database of
 # any age is migrated in the same way as when the step was new. Missing tables are created before, by `Database.open`. A
 # start that is killed in between leaves the older layout unchanged.
 
-LAYOUT = 10
+LAYOUT = 11
 """The layout of the tables that this server reads and writes."""
+READABLE_FROM = 11
+"""The oldest layout whose servers can work with tables of `LAYOUT`. It stays as it is if a step only adds tables,
+and columns that have a default, in constant time: then servers of both layouts run beside each other. Any other step
+must raise it to the new layout; then all servers must stop before it. A step that needs time, such as an index of all
+events, is divided: what is large is done in the background, as in `older_matches`."""
 PACKED_FROM = 6
 """The first layout in which matches are packed, with checksums."""
+FITS_FROM = 11
+"""The first layout in which the ledger has `readable_from`."""
+
+MIGRATION_SECONDS = 60.0
+"""How long a start beside other servers tries to change the tables."""
+LOCK_MILLISECONDS = 500
+"""How long the other servers may wait while this one waits for the tables."""
+LOCK_PAUSE_SECONDS = 2.0
+TABLES_ARE_USED = ("55P03", "40P01")
+"""PostgreSQL: the lock did not become free in time; there was a deadlock."""
 
 _log = logging.getLogger("kindcast.store")
 
@@ -158,6 +186,15 @@ def _part_events(connection: Connection) -> None:
     event_days.convert(connection)
 
 
+def _say_who_fits(connection: Connection) -> None:
+    """Layout 11. Later steps may leave the servers of this layout running."""
+    _add(connection, "ledger", Column("readable_from", Integer, nullable=False, server_default="0"))
+    if inspect(connection).has_table("servers"):
+        known = {each["name"] for each in inspect(connection).get_columns("servers")}
+        if "layout" not in known:  # the table was not created just now
+            _add(connection, "servers", Column("layout", Integer, nullable=False, server_default="0"))
+
+
 _STEPS: dict[int, Callable[[Connection], None]] = {
     1: _keep_records,
     2: _give_positions,
@@ -168,6 +205,7 @@ _STEPS: dict[int, Callable[[Connection], None]] = {
     7: _choose_payloads,
     8: _throttle,
     9: _part_events,
+    10: _say_who_fits,
 }
 """The step from each layout to the next one."""
 
@@ -209,15 +247,76 @@ class Totals:
 def open_ledger(connection: Connection) -> None:
     """Creates the row of a new database, or migrates the tables of an older one to the present layout.
 
-    Raises `StoreUnreadable` for a layout that is newer than this server.
+    Raises `StoreUnreadable` for a newer layout with which this server cannot work.
     """
     layout = connection.execute(select(ledger.c.layout)).scalar_one_or_none()
     if layout is None:
         zeros = {column.name: 0 for column in ledger.columns if not column.nullable}
-        connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT}))
-    elif layout != LAYOUT:
-        migrate(connection, layout)
-        connection.execute(update(ledger).values(layout=LAYOUT))
+        connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT, "readable_from": READABLE_FROM}))
+    elif layout < LAYOUT:
+        _migrate_to_present(connection, layout)
+    else:
+        check_readable(readable_from(connection, layout))
+
+
+def migrate_beside_others(connection: Connection) -> None:
+    """Brings tables that other servers use to the present layout, if the layouts of these servers allow it. PostgreSQL
+    only. The tables are locked for moments only: while a long query reads one, the others go on, and it is tried again.
+
+    Raises `StoreInUse`, if the other servers must stop or the tables do not become free, and `StoreUnreadable`.
+    """
+    until = time.monotonic() + MIGRATION_SECONDS
+    while True:
+        try:
+            with connection.begin():
+                return _migrate_beside_others(connection)
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) not in TABLES_ARE_USED:
+                raise
+            if time.monotonic() > until:
+                raise StoreInUse(
+                    f"the tables cannot be changed to layout {LAYOUT}, because a query or a backup has read them for"
+                    f" {MIGRATION_SECONDS:.0f} s: start this server again when it has ended"
+                ) from error
+        time.sleep(LOCK_PAUSE_SECONDS)
+
+
+def _migrate_beside_others(connection: Connection) -> None:
+    layout = connection.execute(select(ledger.c.layout)).scalar_one()
+    if layout >= LAYOUT:
+        return
+    oldest = servers.oldest_layout(connection) if layout >= READABLE_FROM else layout
+    if oldest is not None and oldest < READABLE_FROM:
+        raise StoreInUse(
+            f"other servers use the database in layout {oldest}, not {LAYOUT}: stop the other servers first"
+        )
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_MILLISECONDS}ms'")
+    connection.exec_driver_sql("LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE")  # no group of another server is open
+    layout = connection.execute(select(ledger.c.layout)).scalar_one()
+    if layout < LAYOUT:
+        event_days.create_tables(connection)
+        servers.metadata.create_all(connection)
+        _migrate_to_present(connection, layout)
+
+
+def _migrate_to_present(connection: Connection, layout: int) -> None:
+    migrate(connection, layout)
+    connection.execute(update(ledger).values(layout=LAYOUT, readable_from=READABLE_FROM))
+
+
+def readable_from(connection: Connection, layout: int) -> int:
+    """Returns the oldest layout whose servers can work with a database of this layout. Databases of the present layout
+    and older ones are converted or read by this version."""
+    return connection.execute(select(ledger.c.readable_from)).scalar_one() if layout > LAYOUT else LAYOUT
+
+
+def check_readable(readable_from: int, database: str = "the database") -> None:
+    """Raises `StoreUnreadable` if this version cannot work with a database that needs at least this layout."""
+    if readable_from > LAYOUT:
+        raise StoreUnreadable(
+            f"{database} needs a version of kindcast that knows layout {readable_from} of its tables, and this one"
+            f" knows layouts 1 to {LAYOUT}: install a newer version of kindcast"
+        )
 
 
 def position(connection: Connection) -> tuple[int, int, float]:
@@ -254,13 +353,36 @@ def count(
     connection.exec_driver_sql(statement, tuple(values)).close()
 
 
+_COUNTED = select(
+    *(
+        ledger.c[name]
+        for name in (
+            "sequence",
+            "accepted",
+            "duplicates",
+            "matched",
+            "matches",
+            "delivered",
+            "dead",
+            "discarded",
+            "attempts_delivered",
+            "attempts_failed",
+            "parked",
+            "parked_matched",
+            "parked_unmatched",
+            "parked_given_up",
+            "parked_withdrawn",
+        )
+    )
+)
+"""No others: `kindcast check` reads databases of older layouts, too."""
 _CURSORS = select(subscriptions.c.number, subscriptions.c.acked)
 
 
 def read_totals(connection: Connection) -> Totals:
     """Returns the totals. `pending` is what the other totals leave. Cost: one pass over the subscriptions, in the
     database, and one over the matches after the lowest cursor of a disabled subscription."""
-    row = connection.execute(select(ledger)).one()
+    row = connection.execute(_COUNTED).one()
     dead = row.dead + sum(count_waiting(connection, _cursors(connection, disabled=True)).values())
     sent, failed = func.sum(subscriptions.c.times_sent), func.sum(subscriptions.c.times_failed)
     attempts_sent, attempts_failed = connection.execute(select(func.coalesce(sent, 0), func.coalesce(failed, 0))).one()
@@ -289,7 +411,7 @@ def read_totals(connection: Connection) -> Totals:
 def uncounted(connection: Connection) -> int:
     """Returns how many matches more are stored for delivery than the ledger says; less than 0 if there are fewer. Cost:
     one pass over the cursors of all subscriptions and over the matches after the lowest."""
-    row = connection.execute(select(ledger)).one()
+    row = connection.execute(_COUNTED).one()
     waiting = sum(count_waiting(connection, _cursors(connection)).values())
     return waiting - int(row.matches - row.delivered - row.discarded - row.dead)
 

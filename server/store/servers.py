@@ -22,6 +22,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Double,
+    Integer,
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
@@ -69,6 +70,7 @@ __all__ = [
     "note_applied",
     "note_changes",
     "note_prepared",
+    "oldest_layout",
     "read_ledger",
     "release_lease",
     "store_circuit",
@@ -101,9 +103,10 @@ servers = Table(
     "servers",
     metadata,
     Column("id", String, primary_key=True),
-    Column("program", String, nullable=False),  # of all live servers the part after " with " is the same
+    Column("program", String, nullable=False),  # shown to people; its end is the same for all live servers
     Column("alive_until", DateTime(timezone=True), nullable=False),
     Column("applied", BigInteger, nullable=False),  # its vocabulary and operators are those of this commit
+    Column("layout", Integer, nullable=False, server_default="0"),  # the newest layout of the tables that it knows
 )
 
 leases = Table(
@@ -185,7 +188,7 @@ SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 class Locked(NamedTuple):
     """The values of the ledger that servers compare."""
 
-    layout: int
+    readable_from: int
     commits: int
     sequence: int
     snapshot: str | None
@@ -199,7 +202,7 @@ class Change(NamedTuple):
     id: str = ""
 
 
-_LEDGER = "SELECT layout, commits, sequence, snapshot FROM ledger"
+_LEDGER = "SELECT readable_from, commits, sequence, snapshot FROM ledger"
 
 
 # ── the log ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,13 +302,13 @@ def leased_to_others(connection: Connection, me: str, numbers: Collection[int]) 
 
 TIME = "SELECT extract(epoch FROM clock_timestamp())::float8"
 BEAT = (
-    "INSERT INTO servers (id, program, alive_until, applied)"
-    " VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s), %s)"
+    "INSERT INTO servers (id, program, layout, alive_until, applied)"
+    " VALUES (%s, %s, %s, clock_timestamp() + make_interval(secs => %s), %s)"
     " ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until, applied = excluded.applied"
     " RETURNING extract(epoch FROM clock_timestamp())::float8"
 )
 """The statement of a heartbeat, which returns the time of the database. Its parameters: the id of the server, its
-program, for how many seconds it counts as live, what it has applied."""
+program and its layout, for how many seconds it counts as live, what it has applied."""
 LIVING = "SELECT id, program FROM servers WHERE alive_until > clock_timestamp() ORDER BY id"
 COMMITS = "SELECT commits FROM ledger"
 END_STUCK = (
@@ -358,6 +361,13 @@ def members(connection: Connection) -> list[Member]:
 def living(connection: Connection) -> Sequence[tuple[str, str]]:
     """Returns the id and program of each live server."""
     return [(id, program) for id, program in connection.exec_driver_sql(LIVING)]
+
+
+def oldest_layout(connection: Connection) -> int | None:
+    """Returns the oldest of the layouts that the live servers know; None if there are none."""
+    query = "SELECT min(layout) FROM servers WHERE alive_until > clock_timestamp()"
+    oldest: int | None = connection.exec_driver_sql(query).scalar_one()
+    return oldest
 
 
 # ── preparing a vocabulary ──────────────────────────────────────────────────────────────────────────────────────────

@@ -15,8 +15,8 @@ __all__ = ["DROPPED", "DROPPED_BY_2", "make_layout_1", "make_layout_2", "make_la
 
 TOTALS = {"parked", "parked_matched", "parked_unmatched", "parked_given_up", "parked_withdrawn"}
 TABLES_OF_6 = {"match_lists", "posting_pages"}
-ADDED_BY_6 = {"kept_from", "shown_from", "folded_through", "folds", "older_from", "older_through"}
-"""Columns of the ledger that layout 5 did not have; `shown_from` is of layout 10."""
+ADDED_BY_6 = {"kept_from", "shown_from", "folded_through", "folds", "older_from", "older_through", "readable_from"}
+"""Columns of the ledger that layout 5 did not have; `shown_from` is of layout 10, `readable_from` of layout 11."""
 TABLES_OF_4 = {"leftovers", "meanings", "operator_data", "unsaved", *TABLES_OF_6}
 TABLES_OF_3 = {"late", "parked", "vocabularies", "operators", "operator_uses", "learned", *TABLES_OF_4}
 ADDED_BY_8 = {"attributes", "old_secret", "old_secret_until", "throttling"}

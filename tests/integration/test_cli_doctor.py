@@ -121,11 +121,11 @@ def test_database_of_a_killed_server_is_not_changed(kindcast: Kindcast, folder: 
 def test_database_of_a_later_version_is_a_problem(kindcast: Kindcast, folder: Path) -> None:
     """As the server says when it is started."""
     with sqlite3.connect(folder / "kindcast.db") as connection:
-        connection.execute("UPDATE ledger SET layout = 99")
+        connection.execute("UPDATE ledger SET layout = 99, readable_from = 99")
     connection.close()
     ran = kindcast("doctor", "--data", str(folder), "--json")
     assert ran.status == 1
-    assert "has layout 99; this version reads layouts up to" in of(ran, "data")[0]["detail"]
+    assert "has layout 99; this version knows layouts up to" in of(ran, "data")[0]["detail"]
 
 
 def test_clock_that_jumped_since_a_server_wrote_is_a_problem(
@@ -172,7 +172,7 @@ def test_postgresql_is_asked_whether_it_can_be_used(
     assert "commits" in told(url)[2]
     engine = create_engine(driver_url(url))
     with engine.begin() as connection:
-        connection.execute(text("UPDATE ledger SET layout = 99"))
+        connection.execute(text("UPDATE ledger SET layout = 99, readable_from = 99"))
     engine.dispose()
     assert told(url)[:2] == (1, "problem")
     assert "layout 99" in told(url.replace("postgresql://", "postgresql+asyncpg://"))[2]

@@ -349,15 +349,32 @@ def test_an_older_data_folder_is_checked_and_says_that_a_server_must_convert_it(
     }
 
 
+def test_a_data_folder_of_layout_9_is_checked_completely(tmp_path: Path, kindcast: Kindcast) -> None:
+    """Its ledger lacks columns of later layouts; the totals are in others."""
+    with running_application(tmp_path) as client:
+        subscribe(client, "n = 1")
+        publish(client, n=1)
+    with closing(sqlite3.connect(tmp_path / "kindcast.db")) as connection, connection:
+        for column in ("shown_from", "readable_from"):
+            connection.execute(f"ALTER TABLE ledger DROP COLUMN {column}")
+        connection.execute("UPDATE ledger SET layout = 9")
+    found = kindcast("check", "--data", str(tmp_path), "--json").json
+    assert (found["damage"], found["rows"]["events"]) == ([], 1)
+    with closing(sqlite3.connect(tmp_path / "kindcast.db")) as connection, connection:
+        connection.execute("UPDATE ledger SET matches = 5")
+    found = kindcast("check", "--data", str(tmp_path), "--json").json
+    assert found["damage"] == ["the ledger does not add up: matches = delivered + pending + dead + discarded"]
+
+
 def test_check_says_that_a_later_version_wrote_the_database(tmp_path: Path, kindcast: Kindcast) -> None:
     """This version does not know what is right in it."""
     with running_application(tmp_path):
         pass
     with closing(sqlite3.connect(tmp_path / "kindcast.db")) as connection, connection:
-        connection.execute("UPDATE ledger SET layout = 99")
+        connection.execute("UPDATE ledger SET layout = 99, readable_from = 99")
     ran = kindcast("check", "--data", str(tmp_path))
     assert ran.status == 1
-    assert f"has layout 99; this version reads layouts up to {store.LAYOUT}" in " ".join(ran.err.split())
+    assert f"knows layout 99 of its tables, and this one knows layouts 1 to {store.LAYOUT}" in " ".join(ran.err.split())
 
 
 def test_status_of_a_server(tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,7 +304,9 @@ def test_store_of_another_layout_is_refused(tmp_path: Path) -> None:
 
     async def body() -> None:
         async with running(tmp_path) as broker:
-            await broker.execute(lambda connection: connection.execute(text("UPDATE ledger SET layout = 99")).close())
+            await broker.execute(
+                lambda connection: connection.execute(text("UPDATE ledger SET layout = 99, readable_from = 99")).close()
+            )
         with pytest.raises(StoreUnreadable, match="99"):
             await Broker(Settings(data=tmp_path)).start()
 

@@ -269,14 +269,6 @@ def test_rollback_without_an_earlier_version_is_refused(tmp_path: Path) -> None:
         assert (answer.status_code, problem_code(answer)) == (409, "nothing-before")
 
 
-def test_layout_of_a_newer_server_is_refused(old: Engine, tmp_path: Path) -> None:
-    """A server does not guess what a newer one meant."""
-    with old.begin() as connection:
-        connection.execute(text("UPDATE ledger SET layout = 99"))
-    with pytest.raises(Exception, match="layout 99"), running_application(tmp_path):
-        pass
-
-
 def test_migration_of_layout_3_finds_events_by_type_through_an_index(tmp_path: Path) -> None:
     """The index is there, the question uses it, and the answer is what it was."""
     engine = create_engine(f"sqlite:///{tmp_path / 'kindcast.db'}")

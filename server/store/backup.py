@@ -307,7 +307,12 @@ def _check_layout(connection: Connection, what: str) -> None:
     """Refuses other layouts: between databases of different kinds, rows are copied in the layout of this version."""
     layout = connection.execute(select(ledger.c.layout)).scalar_one()
     older = layout == LAYOUT and connection.execute(select(ledger.c.older_through)).scalar_one()
-    if layout != LAYOUT or older:
+    if layout > LAYOUT:  # also where this version could serve it: it does not know all columns
+        raise StoreUnreadable(
+            f"{what} has layout {layout}, and this version copies layout {LAYOUT}: use the version of kindcast that"
+            f" wrote it"
+        )
+    if layout < LAYOUT or older:
         raise StoreUnreadable(
             f"{what} has layout {layout}{' with matches of layout 5' if older else ''}, and this version copies layout"
             f" {LAYOUT}: start a server of this version with it once, then make a new backup"

@@ -315,19 +315,20 @@ def test_a_database_that_cannot_be_opened_is_told_without_its_password(
     assert "hidden" not in kindcast("restore", str(tmp_path / "b")).err
 
 
+@pytest.mark.parametrize(("by", "said"), [(-1, "start a server of this version"), (1, "use the version of kindcast")])
 def test_a_backup_of_another_layout_is_not_copied_between_databases(
-    tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast
+    tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast, by: int, said: str
 ) -> None:
-    """It says what to do; a data folder gets it as it is, and a server brings it to its layout."""
+    """It says what to do; a data folder gets it as it is."""
     with running_application(tmp_path / "data"):
         pass
-    with closing(sqlite3.connect(tmp_path / "data" / "kindcast.db")) as connection:
-        connection.execute("UPDATE ledger SET layout = layout - 1")
-        connection.commit()
+    with closing(sqlite3.connect(tmp_path / "data" / "kindcast.db")) as connection, connection:
+        connection.execute("UPDATE ledger SET layout = layout + ?", (by,))
     assert kindcast("backup", str(tmp_path / "b"), "--data", str(tmp_path / "data")).status == 0
     refused = kindcast("restore", str(tmp_path / "b"), "--database", postgresql.new_database())
     assert refused.status == 1
-    assert f"layout {store.LAYOUT - 1}" in refused.err
+    told = " ".join(refused.err.split())
+    assert f"has layout {store.LAYOUT + by}, and this version copies layout {store.LAYOUT}: {said}" in told
     assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
 
 

@@ -2,6 +2,7 @@
 has acknowledged holds at the other.
 
 KINDCAST_SERVERS_ROUNDS sets the number of mishaps (3 by default), KINDCAST_SERVERS the number of servers,
+KINDCAST_SERVERS_LATER how many of them are of a later version that has one more layout of the tables,
 KINDCAST_SERVERS_SEED the choices of a run, KINDCAST_SERVERS_FOLDER where the servers keep their data and logs;
 `make campaign servers` takes many.
 """
@@ -19,11 +20,13 @@ from sqlalchemy import create_engine, text
 
 from tests.harness.postgresql import driver_url, running_postgresql
 from tests.harness.receiver import running_receiver
-from tests.harness.server_process import running_server
+from tests.harness.server_process import PRODUCT, running_server
 from tests.harness.several_servers import Event, History, Made, SeveralServers, Span, Stored, violations
 
+NEXT = "tests.harness.next_version"
 ROUNDS = int(os.environ.get("KINDCAST_SERVERS_ROUNDS", "3"))
 SERVERS = int(os.environ.get("KINDCAST_SERVERS", "2"))
+LATER = int(os.environ.get("KINDCAST_SERVERS_LATER", "0"))
 SEED = int(os.environ.get("KINDCAST_SERVERS_SEED", "1"))
 
 
@@ -40,7 +43,8 @@ def test_what_one_server_acknowledged_holds_at_the_others(
         cluster = stack.enter_context(running_postgresql())
         folder = Path(os.environ.get("KINDCAST_SERVERS_FOLDER") or tmp_path)
         servers = [
-            stack.enter_context(running_server(folder / f"server-{number}", start=False)) for number in range(SERVERS)
+            stack.enter_context(running_server(folder / f"server-{number}", start=False, module=module))
+            for number, module in enumerate([PRODUCT] * (SERVERS - LATER) + [NEXT] * LATER)
         ]
         run = SeveralServers(servers, cluster, cluster.new_database(), receiver, SEED, shards, tenant)
         run.prepare()

@@ -29,6 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """How often, and how many servers."""
     parser.add_argument("--rounds", type=int, default=200, help=f"in all, in parts of {OF_ONE_PART}")
     parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--later", type=int, default=0, help="of them, servers of a version with one more layout")
     parser.add_argument("--shards", type=int, choices=(0, 4), default=0, help="parts of the subscriptions; 0: none")
     parser.add_argument("--tenant", choices=("shop",), help="not in the tenant `default` but in this one")
 
@@ -50,7 +51,8 @@ def run(options: Any, told: Told) -> Outcome:
     parts_of = (
         f", {options.shards} shards" if options.shards else f", tenant {options.tenant}" if options.tenant else ""
     )
-    return Outcome(f"{done} rounds with {options.servers} servers{parts_of} ({said}): {failed}", failures)
+    later = f", {options.later} of a later version" if options.later else ""
+    return Outcome(f"{done} rounds with {options.servers} servers{later}{parts_of} ({said}): {failed}", failures)
 
 
 def part(seed: int, rounds: int, options: Any) -> tuple[str, dict[str, int]]:
@@ -63,6 +65,7 @@ def part(seed: int, rounds: int, options: Any) -> tuple[str, dict[str, int]]:
         "KINDCAST_SERVERS_ROUNDS": str(rounds),
         "KINDCAST_SERVERS_SEED": str(seed),
         "KINDCAST_SERVERS": str(options.servers),
+        "KINDCAST_SERVERS_LATER": str(options.later),
     }
     test = "tests/acceptance/test_several_servers.py::test_what_one_server_acknowledged_holds_at_the_others"
     test += f"[{options.shards or None}-{options.tenant}]"

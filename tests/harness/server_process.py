@@ -12,7 +12,10 @@ from pathlib import Path
 from tests.harness.forked_process import ForkedProcess, with_bytecode
 from tests.harness.ports import free_port
 
-__all__ = ["ServerProcess", "running_server"]
+__all__ = ["PRODUCT", "ServerProcess", "running_server"]
+
+PRODUCT = "kindcast.server.cli"
+"""The module with the command line."""
 
 PATIENCE_SECONDS = 60.0
 """For a start or an orderly stop; only a failing test ever waits this long."""
@@ -24,9 +27,7 @@ class ServerProcess:
     """One data folder and one port; at most one process at a time. Log in `<data>/server.log`, all starts in one
     file."""
 
-    def __init__(
-        self, data: Path, environment: Mapping[str, str] | None = None, *, module: str = "kindcast.server.cli"
-    ) -> None:
+    def __init__(self, data: Path, environment: Mapping[str, str] | None = None, *, module: str = PRODUCT) -> None:
         """`module` has the command line; another one than the product's stands in for it."""
         self._module = module
         self.data = data
@@ -126,7 +127,7 @@ def running_server(
     environment: Mapping[str, str] | None = None,
     *,
     start: bool = True,
-    module: str = "kindcast.server.cli",
+    module: str = PRODUCT,
 ) -> Iterator[ServerProcess]:
     """A server, started unless told otherwise; killed if it still runs at the end of the block."""
     server = ServerProcess(data, environment, module=module)

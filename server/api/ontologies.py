@@ -134,7 +134,7 @@ async def put_ontology(
     asked = [iri for iri in (each.strip() for each in relations.split(",")) if iri]
     replaces = _absent(if_none_match) if if_none_match is not None else seen
     document = await request.body()
-    room = broker.documents.take_room()
+    room = broker.documents.take_room(len(document))
 
     async def put(progress: Progress = silent) -> tuple[dict[str, Any], bool]:
         with room:

@@ -36,6 +36,9 @@ __all__ = ["DocumentReader", "Read", "active_ontologies", "decoded"]
 
 _log = logging.getLogger("kindcast.documents")
 
+LARGE_BYTES = 1 << 20
+"""Documents beyond this size share a part of `max_reading_bytes`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
@@ -73,15 +76,23 @@ class DocumentReader:
         )
         self._most = settings.max_queue_ontologies
         self._taken = 0
+        self._large: list[int] = [] if first is None else first._large
+        """The sizes of the large documents of all tenants that are being read or wait."""
         self._stopped = threading.Event()
 
-    def take_room(self) -> ExitStack:
-        """Reserves room for one upload, until the stack is closed. Raises `BrokerBusy` if there is none."""
+    def take_room(self, size: int) -> ExitStack:
+        """Reserves room for one upload of so many bytes, until the stack is closed. Large documents get half of
+        `max_reading_bytes`, because they are in memory for minutes, and the bodies of all other requests need room; one
+        is always allowed. Raises `BrokerBusy` if there is no room."""
         if self._taken >= self._most:
             raise BrokerBusy("too many ontologies are waiting to be read: try again later")
+        large = [size] if size > LARGE_BYTES else []
+        if large and self._large and sum(self._large) + size > self._settings.max_reading_bytes // 2:
+            raise BrokerBusy("too many large ontologies are being read: try again later")
         self._taken += 1
+        self._large += large
         room = ExitStack()
-        room.callback(self._leave)
+        room.callback(self._leave, large)
         return room
 
     async def read(
@@ -133,8 +144,10 @@ class DocumentReader:
         """Ends every child process. Waiting documents are not read."""
         self._stopped.set()
 
-    def _leave(self) -> None:
+    def _leave(self, large: Sequence[int]) -> None:
         self._taken -= 1
+        for size in large:
+            self._large.remove(size)
 
 
 def _tell(name: str, document: bytes, cost: Cost) -> None:

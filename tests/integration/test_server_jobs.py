@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from kindcast import Client
+from kindcast.semantic import ontology
 from tests.harness.application import problem_code, running_application
 from tests.harness.server_thread import running_app
 
@@ -142,6 +144,47 @@ def test_upload_while_too_many_wait_is_told_to_come_later(tmp_path: Path) -> Non
         assert second.headers["retry-after"]
         assert ended(client, first.headers["location"])["status"] == "done"
         assert put(client, "other", COMPUTERS).status_code == 202
+
+
+@pytest.mark.parametrize("headers", [ASYNC, {"Content-Type": "text/turtle"}])
+def test_large_uploads_leave_room_for_all_other_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    """Two that nearly take all bytes that bodies may have, while they are read: the second is told to come later, and
+    small ones and events are accepted."""
+    began, go_on, read = threading.Event(), threading.Event(), ontology.read_encoded
+
+    def wait(document: bytes, **more: Any) -> bytes:
+        began.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        return read(document, **more)
+
+    monkeypatch.setattr(ontology, "read_encoded", wait)
+    whole, second = 8 << 20, (4 << 20) - 20_000
+    with running_app(tmp_path, max_reading_bytes=whole, ontology_readers=2) as url, ThreadPoolExecutor(2) as threads:
+
+        def upload(name: str, size: int) -> httpx.Response:
+            content = COMPUTERS.encode() + b"\n#" + b"x" * (size - len(COMPUTERS) - 2)
+            path = f"{url}/v1/ontologies/{name}"
+            return httpx.put(path, content=content, headers=headers, timeout=PATIENCE_SECONDS)
+
+        try:
+            first = threads.submit(upload, "first", whole - second)
+            assert began.wait(PATIENCE_SECONDS)
+            refused = upload("second", second)
+            assert (refused.status_code, problem_code(refused)) == (503, "busy")
+            small = threads.submit(upload, "small", 1_000)
+            event = httpx.post(f"{url}/v1/events", json={"text": "x" * 60_000}, timeout=PATIENCE_SECONDS)
+            assert event.status_code == 202, event.text
+        finally:
+            go_on.set()
+        assert first.result().status_code == small.result().status_code in (201, 202)
+        with httpx.Client(base_url=url) as client:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while len(client.get("/v1/ontologies").json()["ontologies"]) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        assert upload("second", second).status_code in (201, 202)
 
 
 def test_upload_beyond_the_processor_time_is_refused_and_the_server_serves_on(tmp_path: Path) -> None:

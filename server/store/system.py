@@ -234,13 +234,13 @@ class SystemStore:
             self._engine.dispose()
 
     def run(self, work: Callable[[Connection], T]) -> T:
-        """Runs `work` in a transaction and commits it. Raises `StoreUnavailable`."""
+        """Runs `work` in a transaction and commits it. Runs it again if the connection has ended before the commit, as
+        after a restart of PostgreSQL. Raises `StoreUnavailable`."""
         with self._lock:
             if self._connection is None:
                 raise StoreUnavailable("the database of the keys is closed")
             try:
-                with self._connection.begin():
-                    return work(self._connection)
+                return _in_transaction(self._connection, work)
             except DBAPIError as error:
                 raise StoreUnavailable(f"the database of the keys reports an error: {error.orig}") from error
 
@@ -660,6 +660,20 @@ def _check_ruler_left(connection: Connection, id: str, now: float) -> None:
 
 def _changed(connection: Connection) -> None:
     connection.execute(update(about).values(changes=about.c.changes + 1))
+
+
+def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> T:
+    is_done = False
+    try:
+        with connection.begin():
+            result = work(connection)
+            is_done = True
+        return result
+    except DBAPIError as error:
+        if is_done or not error.connection_invalidated:  # a commit that failed may be on disk
+            raise
+    with connection.begin():  # connects again
+        return work(connection)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

@@ -169,6 +169,28 @@ def test_one_server_at_a_time_drops_the_schemas_of_deleted_tenants(database: str
     store.close()
 
 
+def test_the_store_of_keys_goes_on_after_its_connection_ended(database: str, tmp_path: Path) -> None:
+    """As after a restart of PostgreSQL: reading and writing, once each."""
+    store = SystemStore(Settings(data=tmp_path, database=database))
+    store.open()
+    engine = create_engine(driver_url(database), isolation_level="AUTOCOMMIT")
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+    def end_connections() -> None:
+        with engine.connect() as connection:
+            assert list(connection.execute(text(f"SELECT pg_terminate_backend(pid) {others}")).scalars()) == [True]
+            until(lambda: connection.execute(text(f"SELECT count(*) {others}")).scalar_one() == 0)
+
+    end_connections()
+    before = store.changes()
+    end_connections()
+    store.add_tenant("one", {}, 1.0)
+    assert store.changes() == before + 1
+    assert [each.name for each in store.load()[2]] == ["one"]
+    engine.dispose()
+    store.close()
+
+
 def test_webhooks_of_a_tenant_go_on_when_its_server_is_killed(database: str, tmp_path: Path) -> None:
     """Nobody asks the other server for this tenant: it opens it, because nobody else has it open."""
     with running_receiver() as receiver:

@@ -33,9 +33,13 @@ ROOT = TESTS.parent
 collect_ignore_glob = ["fixtures/*"]  # scripts of earlier versions: they import what these had
 DATA_MARK = "ontologies"  # a folder that is in the data whatever its version
 
-JAVA_CLASSES = Path(sys.prefix, "spark-classes.jsa")
+JAVA_CLASSES = Path(sys.prefix, "classes-of-spark.jsa")
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """In the tests Spark's Java runs for seconds. Its second compiler would take more time than it saves."""
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(sys.prefix, "no-configuration-of-spark")))
+os.environ.setdefault("LOG4J_CONFIGURATION_FILE", str(ROOT / "kindcast" / "spark_jobs" / "conf" / "log4j2.properties"))
+"""Java uses the file below only if no folder on its path has files. So the folder of Spark's configuration is one that
+does not exist, and the one file of ours is named by itself."""
 os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
     f"{JAVA_OPTIONS} -Xshare:auto -XX:SharedArchiveFile={JAVA_CLASSES} -Xlog:disable -Xlog:all=error:stderr",

@@ -34,8 +34,10 @@ def spark_cluster(folder: Path, *, workers: int = 2) -> Iterator[str]:
 
 
 def environment_of_a_cluster() -> dict[str, str]:
-    """For its processes and drivers: without what a session of this process has set, and with the modules of tests."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    """For its processes and drivers: without what a session of this process has set, with the modules of tests, and
+    with logs that say more than errors."""
+    ours = ("SPARK_", "PYSPARK_", "LOG4J_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours) or name == "SPARK_CONF_DIR"}
     modules = os.pathsep.join([str(Path(__file__).parents[2]), kept.get("PYTHONPATH", "")])
     return {**kept, "PYTHONPATH": modules, "SPARK_LOCAL_IP": "127.0.0.1"}
 

@@ -5,14 +5,13 @@ import re
 import shutil
 import socket
 import sqlite3
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
@@ -20,6 +19,7 @@ from kindcast.server.cli import doctor
 from kindcast.server.store import integrity
 from tests.harness.application import running_application
 from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.harness.server_process import running_server
 from tests.integration.conftest import Kindcast, Ran
 
 
@@ -33,28 +33,20 @@ def of(ran: Ran, check: str) -> list[dict[str, Any]]:
     return [each for each in ran.json["checks"] if each["check"] == check]
 
 
-@contextmanager
-def serving(data: Path) -> Iterator[str]:
-    """The address of a server of this data folder."""
-
-    def command(*arguments: str) -> str:
-        called = [sys.executable, "-m", "kindcast.server.cli", *arguments, "--data", str(data), "--json"]
-        return subprocess.run(called, check=True, capture_output=True, text=True).stdout
-
-    address = json.loads(command("serve", "--port", "0", "--detach"))["listening"]
-    try:
-        yield address
-    finally:
-        command("stop")
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a server that has stored something and was stopped."""
+    data = tmp_path_factory.mktemp("stopped") / "data"
+    with running_server(data) as server:
+        httpx.post(f"{server.url}/v1/events", json={"price": 1}).raise_for_status()
+        server.stop()
+    return data
 
 
 @pytest.fixture
-def folder(kindcast: Kindcast, tmp_path: Path) -> Path:
-    """The data folder of a server that has stored something and was stopped."""
-    data = tmp_path / "data"
-    with serving(data) as address:
-        assert kindcast("publish", '{"price": 1}', "--server", address).status == 0
-    return data
+def folder(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of it that the test may change."""
+    return shutil.copytree(stopped, tmp_path / "data")
 
 
 def test_machine_that_can_run_a_server_is_told_so(kindcast: Kindcast, folder: Path) -> None:
@@ -74,12 +66,12 @@ def test_machine_that_can_run_a_server_is_told_so(kindcast: Kindcast, folder: Pa
 
 def test_server_that_runs_is_asked(kindcast: Kindcast, tmp_path: Path) -> None:
     """Its files are its own; what it says of itself counts."""
-    with serving(tmp_path / "data") as address:
+    with running_server(tmp_path / "data") as server:
         ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
     assert ran.status == 0
-    assert of(ran, "server")[0]["detail"].startswith(f"{address} is ready")
+    assert of(ran, "server")[0]["detail"].startswith(f"{server.url} is ready")
     assert not of(ran, "data")
-    assert address in of(ran, "port")[0]["detail"]
+    assert server.url in of(ran, "port")[0]["detail"]
 
 
 def test_damaged_database_is_a_problem(kindcast: Kindcast, folder: Path) -> None:

@@ -4,9 +4,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import httpx
 import pytest
 
 from kindcast.server.cli import serve
+from tests.harness.forked_command import write_command
+from tests.harness.forked_process import template
 
 WAIT_SECONDS = 60
 
@@ -21,8 +23,7 @@ WAIT_SECONDS = 60
 class Ran:
     """What a command printed, and its exit status."""
 
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "kindcast.server.cli", *arguments]
+    def __init__(self, *command: str) -> None:
         ended = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=2 * WAIT_SECONDS)
         self.status, self.out, self.err = ended.returncode, ended.stdout, ended.stderr
 
@@ -37,10 +38,13 @@ class Ran:
 Kindcast = Callable[..., Ran]
 
 
-@pytest.fixture
-def kindcast() -> Kindcast:
-    """Commands run as processes of their own: a server that one of them starts is no child of the tests."""
-    return Ran
+@pytest.fixture(scope="module")
+def kindcast(tmp_path_factory: pytest.TempPathFactory) -> Kindcast:
+    """Commands run as processes of their own: a server that one of them starts is no child of the tests. It starts as
+    everywhere, while the commands are forks of a process that has imported everything."""
+    programs = tmp_path_factory.mktemp("programs")
+    write_command(programs, template())
+    return partial(Ran, str(programs / "kindcast"))
 
 
 @pytest.fixture

@@ -166,6 +166,12 @@ def _keeping_java_classes() -> Iterator[None]:
             made.replace(JAVA_CLASSES)
 
 
+def pytest_collection_finish() -> None:
+    """What was imported stays until the end, where pytest collects garbage several times over: these objects are not
+    visited."""
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In a worker of a parallel run the folders come in the order of `LONGEST_FIRST`, and slow files of a folder come
     first."""

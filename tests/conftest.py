@@ -100,6 +100,15 @@ from tests.benchmarks.experiments.kinds_engines import BATCH, measure
 for engine in sorted(ENGINES.keys() - {"ctps", "fused", "naive"}):
     measure(engine=engine, n=100, events=2 * BATCH)
 """
+RUN_PLANNERS = """
+from kindcast import Matcher, Vocabulary, operator
+from kindcast.semantic.planner.strategies import PLANNERS
+operators = [operator(name)(lambda event: True) for name in ("one", "other")]
+for planner in sorted(PLANNERS.keys()):
+    matcher = Matcher(Vocabulary(), engine="naive", operators=operators, planner=planner)
+    matcher.add_many([("a", "one() and other()"), ("b", "other() and not one()"), ("c", "n > 0 and other()")])
+    matcher.match_batch(2 * [{"n": 1}])
+"""
 
 
 KEEP_JAVA_CLASSES = """
@@ -125,16 +134,25 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before the workers of a parallel run begin, all kernels are compiled, once. Otherwise each of many servers would
-    start a compiler, with the lowest priority, and run the kernels as Python until one of them is done. Several workers
-    would compile the kernels of the published engines. The template of servers is that of all workers."""
+    """Before the workers of a parallel run begin, the kernels of the default engine are compiled, once. Otherwise each
+    of many servers would start a compiler, with the lowest priority, and run the kernels as Python until one of them is
+    done. The kernels of published engines and of planners, which several workers would compile, are needed later. The
+    template of servers is that of all workers."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
-        published = subprocess.Popen([sys.executable, "-c", RUN_PUBLISHED_ENGINES], cwd=ROOT)
+        for program in (RUN_PUBLISHED_ENGINES, RUN_PLANNERS):
+            _compiling.append(subprocess.Popen([sys.executable, "-c", program], cwd=ROOT))
         with _keeping_java_classes(), _keeping_bytecode():
             warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
             subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
-            assert published.wait() == 0
         share_template()
+
+
+_compiling: "list[subprocess.Popen[bytes]]" = []
+
+
+def pytest_sessionfinish() -> None:
+    """Both have compiled all."""
+    assert [each.wait() for each in _compiling] == [0] * len(_compiling)
 
 
 @contextmanager

@@ -150,7 +150,7 @@ class AccessControl:
         """Returns the caller of a request, from its key, from the session of its browser, or from a token of the
         identity provider. Raises `Problem`, `StoreUnavailable`."""
         headers = Headers(scope=scope)
-        token = _bearer(headers)
+        token = _bearer(scope)
         if self.provider is not None and token is not None and id_of(token) is None:
             return await self._subject(self.provider, token, headers)
         await self.look_for_key(token)
@@ -245,7 +245,7 @@ class AccessControl:
                     detail = "only this server's own pages may use a session: send a key instead"
                     raise Problem("wrong-origin", detail)
                 return self.ring.keys[session.key], session
-        token = _bearer(headers)
+        token = _bearer(scope)
         if token is None:
             raise Problem("key-missing", "this server needs a key: send it as Authorization: Bearer …")
         key = self.ring.find(token)
@@ -381,10 +381,13 @@ def wrong_key() -> Problem:
     )
 
 
-def _bearer(headers: Headers) -> str | None:
+def _bearer(scope: Scope) -> str | None:
     """Returns the key or token of a request."""
-    scheme, _, text = headers.get("authorization", "").partition(" ")
-    return text.strip() or None if scheme.lower() == "bearer" else None
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, text = value.decode("latin-1").partition(" ")
+            return text.strip() or None if scheme.lower() == "bearer" else None
+    return None
 
 
 def caller_of(request: HTTPConnection) -> Caller:
@@ -452,8 +455,8 @@ class Gate:
             return
         access: AccessControl | None = scope["app"].state.access
         token = take_token(scope)
-        if access is not None and not access.ring.required:
-            await access.look_for_key(_bearer(Headers(scope=scope)))
+        if access is not None and not access.ring.required and (sent_key := _bearer(scope)) is not None:
+            await access.look_for_key(sent_key)
         method = scope.get("method", "WEBSOCKET")
         needs = self._routes.needs(method, scope["path"])
         if access is None or not access.ring.required:
@@ -641,7 +644,7 @@ def _check_current(services: "TenantServices", needs: frozenset[Permission]) -> 
 
 def _was_forwarded(scope: Scope) -> bool:
     """Whether headers show that a proxy forwarded the request."""
-    return any(name in FORWARDED for name, _ in scope["headers"])
+    return not FORWARDED.isdisjoint([name for name, _ in scope["headers"]])
 
 
 def _forwarded_without_keys() -> Problem:

@@ -311,7 +311,7 @@ class PublishRoute:
             return given[name].decode("latin-1") if name in given else None
 
         services = services_of(request)
-        body = await request.body()
+        body = await _body(request.receive)
         repeatable = read_key(header(b"idempotency-key"), caller_of(request))
         context = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in given.items() if name[:3] == b"ce-"
@@ -320,6 +320,19 @@ class PublishRoute:
         decoded = await _decoded(services.reader, encoding, content_type, context, body, repeatable)
         verbose = VERBOSE[request.scope["query_string"]]
         return msgspec.json.encode(await _accepted(request, decoded, services.broker, services.reader, verbose))
+
+
+async def _body(receive: Receive) -> bytes:
+    """Returns the body of a request. Raises `ClientDisconnect`."""
+    parts: list[bytes] = []
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)
 
 
 @router.get("", summary="Read back events")

@@ -39,6 +39,11 @@ __all__ = ["BrokerThread", "Command"]
 
 _log = logging.getLogger("kindcast.broker")
 
+GATHERING_SECONDS = 0.002
+"""The longest time for which a group waits for more commands, about as long as a commit takes."""
+GATHERED_FROM = 3
+"""After a smaller group none are waited for, because that would save little."""
+
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Work for the thread, and the future for its result. `weight` is its size in events. Work with `reads_only` must
@@ -92,6 +97,7 @@ class BrokerThread:
         self._observe_matching = observe_matching
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._last_size = 0
         self._patient: deque[Command] = deque()
         self._door = threading.Lock()
         self._closed = False
@@ -161,6 +167,7 @@ class BrokerThread:
         patience = 0.0 if self._patient else max(0.0, self._sweeper.due_at() - CLOCK.now())
         try:
             command = self._queue.get(timeout=patience)
+            self._wait_for_others()
             while command is not None:
                 if command.patient:
                     self._patient.append(command)
@@ -172,7 +179,19 @@ class BrokerThread:
                 command = self._queue.get_nowait()
         except queue.Empty:
             return commands, False
+        finally:
+            self._last_size = len(commands)
         return commands, True
+
+    def _wait_for_others(self) -> None:
+        """Waits a moment until as many commands are there as the last group had. Clients that were answered together
+        send their next requests together. Without this, the first of them would be a group of its own, and the others
+        would wait for its commit."""
+        if self._last_size < GATHERED_FROM:
+            return
+        until = time.monotonic() + GATHERING_SECONDS
+        while self._queue.qsize() + 1 < self._last_size and time.monotonic() < until:
+            time.sleep(GATHERING_SECONDS / 10)  # a thread that wakes for each command takes turns from the event loop
 
     def _serve_or_refuse(self, commands: list[Command]) -> None:
         """Executes commands as one group. After an error that ends the thread they are refused."""

@@ -41,6 +41,8 @@ _log = logging.getLogger("kindcast.broker")
 
 GATHERING_SECONDS = 0.002
 """The longest time for which a group waits for more commands, about as long as a commit takes."""
+PAUSE_SECONDS = 0.0004
+"""A group waits no longer when none has come for this time."""
 GATHERED_FROM = 3
 """After a smaller group none are waited for, because that would save little."""
 
@@ -189,9 +191,10 @@ class BrokerThread:
         would wait for its commit."""
         if self._last_size < GATHERED_FROM:
             return
-        until = time.monotonic() + GATHERING_SECONDS
-        while self._queue.qsize() + 1 < self._last_size and time.monotonic() < until:
-            time.sleep(GATHERING_SECONDS / 10)  # a thread that wakes for each command takes turns from the event loop
+        until, there = time.monotonic() + GATHERING_SECONDS, -1
+        while there < (now := self._queue.qsize()) < self._last_size - 1 and time.monotonic() < until:
+            there = now
+            time.sleep(PAUSE_SECONDS)  # a thread that wakes for each command takes turns from the event loop
 
     def _serve_or_refuse(self, commands: list[Command]) -> None:
         """Executes commands as one group. After an error that ends the thread they are refused."""

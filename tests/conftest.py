@@ -57,7 +57,7 @@ settings.register_profile(
 )
 settings.register_profile("deep", parent=settings.get_profile("fuzz"), max_examples=5_000)
 settings.register_profile(
-    "sample", parent=settings.get_profile("fuzz"), derandomize=True, database=None, max_examples=12
+    "sample", parent=settings.get_profile("fuzz"), derandomize=True, database=None, max_examples=10
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "sample"))
 
@@ -136,14 +136,14 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before the workers of a parallel run begin, the kernels of the default engine are compiled, once. Otherwise each
     of many servers would start a compiler, with the lowest priority, and run the kernels as Python until one of them is
-    done. The kernels of published engines and of planners, which several workers would compile, are needed later. The
-    template of servers is that of all workers."""
+    done. Those of published engines and of planners are needed later, and are compiled beside the first tests:
+    otherwise several workers would compile them. The template of servers is that of all workers."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
-        for program in (RUN_PUBLISHED_ENGINES, RUN_PLANNERS):
-            _compiling.append(subprocess.Popen([sys.executable, "-c", program], cwd=ROOT))
         with _keeping_java_classes(), _keeping_bytecode():
             warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
             subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
+        for program in (RUN_PUBLISHED_ENGINES, RUN_PLANNERS):
+            _compiling.append(subprocess.Popen([sys.executable, "-c", program], cwd=ROOT))
         share_template()
 
 

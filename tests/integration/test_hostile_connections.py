@@ -92,6 +92,15 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+def test_a_connection_without_further_requests_is_closed(server: str) -> None:
+    """It may be used again before that."""
+    with connection(server) as client:
+        for _ in range(2):
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert client.recv(65_536).startswith(b"HTTP/1.1 200")
+        assert answer_of(client) == b""
+
+
 @pytest.mark.parametrize(
     "head",
     [

@@ -137,8 +137,8 @@ class Settings(BaseSettings):
     write_seconds: PositiveFloat = 60.0
     """A client that reads nothing of its answer for this long is disconnected."""
     max_reading_bytes: PositiveInt = 256 * MIB
-    """The maximum size of all bodies that are being read or executed. Above it, the longest unfinished one is
-    refused."""
+    """The maximum size of all bodies that are being read or executed. Above it, the longest unfinished one is refused.
+    Large ontologies may together take half of it."""
     max_writing_bytes: PositiveInt = 256 * MIB
     """The maximum size of all answers that wait for clients that do not read them. Above it, such a client is
     disconnected."""

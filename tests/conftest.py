@@ -38,8 +38,8 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """In the tests Spark's Java runs for seconds. Its second compiler would take more time than it saves."""
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(sys.prefix, "no-configuration-of-spark")))
 os.environ.setdefault("LOG4J_CONFIGURATION_FILE", str(ROOT / "kindcast" / "spark_jobs" / "conf" / "log4j2.properties"))
-"""Java uses the file below only if no folder on its path has files. So the folder of Spark's configuration is one that
-does not exist, and the one file of ours is named by itself."""
+"""Java uses the file of classes only if no folder on its class path has files. So the folder of Spark's configuration
+is one that does not exist, and our only configuration file is named directly."""
 os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
     f"{JAVA_OPTIONS} -Xshare:auto -XX:SharedArchiveFile={JAVA_CLASSES} -Xlog:disable -Xlog:all=error:stderr",
@@ -151,7 +151,7 @@ _compiling: "list[subprocess.Popen[bytes]]" = []
 
 
 def pytest_sessionfinish() -> None:
-    """Both have compiled all."""
+    """Checks that the compilers beside the tests have ended without an error."""
     assert [each.wait() for each in _compiling] == [0] * len(_compiling)
 
 
@@ -185,8 +185,7 @@ def _keeping_java_classes() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays until the end, where pytest collects garbage several times over: these objects are not
-    visited."""
+    """Imported modules stay until the end, so collections of garbage need not visit their objects."""
     gc.freeze()
 
 

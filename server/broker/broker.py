@@ -116,7 +116,8 @@ MATCHED_OUTSIDE = 200
 SLICE_SECONDS = 0.003
 """The approximate time for which `match` may occupy the broker's thread in one command."""
 SAME = " of the database, "
-"""In what a server says of itself, before what must be the same at all servers of a database."""
+"""Separates, in the description of a server, its version and layout from what must be the same at all servers of a
+database."""
 SPREAD_SECONDS = 0.02
 """The pause between two checks of what other servers have applied."""
 LONGEST_LOOK_SECONDS = 0.5

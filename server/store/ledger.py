@@ -65,7 +65,7 @@ __all__ = [
 #            7 ──▶ 8   subscriptions choose their payload, and may have two secrets
 #            8 ──▶ 9   subscriptions may be throttled
 #            9 ──▶ 10  on PostgreSQL, events are in partitions, and their keys in a table of their own
-#           10 ──▶ 11  the ledger says which older servers fit; servers say which layout they know
+#           10 ──▶ 11  the ledger has the oldest layout whose servers can use the tables; each server stores its own
 #
 # A step contains the layout of its time and does not use `tables`, which has only the present layout. So a database of
 # any age is migrated in the same way as when the step was new. Missing tables are created before, by `Database.open`. A
@@ -187,7 +187,7 @@ def _part_events(connection: Connection) -> None:
 
 
 def _say_who_fits(connection: Connection) -> None:
-    """Layout 11. Later steps may leave the servers of this layout running."""
+    """Layout 11. From this layout on, a step may leave older servers running."""
     _add(connection, "ledger", Column("readable_from", Integer, nullable=False, server_default="0"))
     if inspect(connection).has_table("servers"):
         known = {each["name"] for each in inspect(connection).get_columns("servers")}
@@ -310,11 +310,11 @@ def readable_from(connection: Connection, layout: int) -> int:
     return connection.execute(select(ledger.c.readable_from)).scalar_one() if layout > LAYOUT else LAYOUT
 
 
-def check_readable(readable_from: int, database: str = "the database") -> None:
-    """Raises `StoreUnreadable` if this version cannot work with a database that needs at least this layout."""
-    if readable_from > LAYOUT:
+def check_readable(needed: int, database: str = "the database") -> None:
+    """Raises `StoreUnreadable` if this version cannot work with a database that needs at least the layout `needed`."""
+    if needed > LAYOUT:
         raise StoreUnreadable(
-            f"{database} needs a version of kindcast that knows layout {readable_from} of its tables, and this one"
+            f"{database} needs a version of kindcast that knows layout {needed} of its tables, and this one"
             f" knows layouts 1 to {LAYOUT}: install a newer version of kindcast"
         )
 
@@ -375,7 +375,7 @@ _COUNTED = select(
         )
     )
 )
-"""No others: `kindcast check` reads databases of older layouts, too."""
+"""The totals. Columns of later layouts are not read, because `kindcast check` also reads older databases."""
 _CURSORS = select(subscriptions.c.number, subscriptions.c.acked)
 
 

@@ -345,7 +345,9 @@ ledger = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
     Column("layout", Integer, nullable=False),  # of these tables
-    Column("readable_from", Integer, nullable=False, server_default="0"),  # the oldest layout whose servers fit
+    Column(
+        "readable_from", Integer, nullable=False, server_default="0"
+    ),  # the oldest layout whose servers can use them
     Column("commits", _Number, nullable=False),  # shows whether a failed commit is on disk
     Column("sequence", _Number, nullable=False),
     Column("accepted", _Number, nullable=False),  # events; accepted = matched + unmatched

@@ -45,7 +45,7 @@ class ServerProcess:
         arguments = ["serve", "--host", "127.0.0.1", "--port", str(self.port), "--data", str(self.data)]
         self._process = ForkedProcess(self._module, arguments, with_bytecode() | self._environment, self.log)
         if wait:
-            self._wait_until_ready()
+            self.wait_until_ready()
 
     def kill(self) -> None:
         """SIGKILL: no chance to finish anything."""
@@ -96,7 +96,8 @@ class ServerProcess:
             self._process.wait()
             raise AssertionError(f"the server did not stop on {number.name}:\n{self._log_tail()}") from None
 
-    def _wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
+        """For a start that did not wait."""
         assert self._process is not None
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:

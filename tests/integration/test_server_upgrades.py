@@ -177,7 +177,7 @@ def test_a_long_query_delays_the_later_version_and_nobody_else(database: str, tm
             later.start(wait=False)
             connection.rollback()
             until(lambda: layout_of(first) == LAYOUT + 1)
-        later._wait_until_ready()
+        later.wait_until_ready()
         assert publish(later, -1) == 1
 
 

@@ -345,9 +345,7 @@ ledger = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
     Column("layout", Integer, nullable=False),  # of these tables
-    Column(
-        "readable_from", Integer, nullable=False, server_default="0"
-    ),  # the oldest layout whose servers can use them
+    Column("readable_from", Integer, nullable=False, server_default="0"),  # the oldest layout that servers must know
     Column("commits", _Number, nullable=False),  # shows whether a failed commit is on disk
     Column("sequence", _Number, nullable=False),
     Column("accepted", _Number, nullable=False),  # events; accepted = matched + unmatched

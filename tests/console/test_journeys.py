@@ -1,7 +1,7 @@
-"""Each journey through the console in a real Chromium, on a running server that is empty at first: with a wide page,
-and with a narrow one. Wherever a journey stops for a picture, the page is checked in light and in dark colours: nothing
-sticks out or is cut off, and axe-core finds no serious fault (where it is installed: `make console-tests`). Nothing is
-asked of another origin.
+"""The journeys through the console in a real Chromium, on a running server that is empty at first. Wherever a journey
+stops for a picture, the page is checked wide and narrow, in light and in dark colours: nothing sticks out or is cut
+off, and axe-core finds no serious fault (where it is installed: `make console-tests`). Nothing is asked of another
+origin.
 
 Without a Chromium and its driver these tests skip, and say what to install.
 """
@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -24,6 +25,17 @@ REPOSITORY = Path(__file__).parents[2]
 AXE = Path(os.environ.get("KINDCAST_AXE", REPOSITORY / ".venv/axe/node_modules/axe-core/axe.min.js"))
 
 COLOURS = "light", "dark"
+SIZES = (1280, 900), (400, 800)
+
+
+class Form(NamedTuple):
+    """How somebody looks at the console."""
+
+    colours: str
+    size: tuple[int, int]
+
+
+FORMS = tuple(map(Form, COLOURS, SIZES))
 RULES_OF_COLOURS = "color-contrast", "link-in-text-block"
 """Of axe-core. All others find the same in other colours."""
 
@@ -49,30 +61,37 @@ WIDTHS = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "width", "height"), [("light", 1280, 900), ("dark", 400, 800)])
-def test_journeys_work_and_every_page_is_sound(scheme: str, width: int, height: int, tmp_path: Path) -> None:
-    """All journeys, one after the other."""
+def test_journeys_work_and_every_page_is_sound(tmp_path: Path) -> None:
+    """All journeys, one after the other, in turn on a wide page in light colours and on a narrow one in dark ones.
+    `make console-pictures` makes each in both."""
     (tmp_path / "data").mkdir()
     with (
         running_browser(tmp_path / "profile") as browser,
         running_app(tmp_path / "data", allow_private_sinks=True) as address,
     ):
-        browser.size(width, height)
-        browser.colours(scheme)
         faults: list[str] = []
+        form = FORMS[0]
 
         def check(name: str) -> None:
             browser.wait("!document.querySelector('main[aria-busy=true]')")  # the page before is dimmed meanwhile
-            for colours in COLOURS:
-                browser.colours(colours)
-                rules = () if colours == scheme else RULES_OF_COLOURS
-                found = [*browser.run(WIDTHS), *axe_faults(browser, *rules)]
-                faults.extend(f"{name}, {colours}, {width} wide: {each}" for each in found)
-            browser.colours(scheme)
+            for width, height in SIZES:
+                browser.size(width, height)
+                for colours in COLOURS:
+                    browser.colours(colours)
+                    rules = RULES_OF_COLOURS if colours == "dark" else ()
+                    found = [*browser.run(WIDTHS), *axe_faults(browser, *rules)]
+                    faults.extend(f"{name}, {colours}, {width} wide: {each}" for each in found)
+            take(form)
 
-        for journey in JOURNEYS:
+        def take(form: Form) -> None:
+            browser.colours(form.colours)
+            browser.size(*form.size)
+
+        for number, journey in enumerate(JOURNEYS):
+            form = FORMS[number % len(FORMS)]
+            take(form)
             journey(browser, address, check)
-        assert browser.run("return document.documentElement.dataset.theme") == scheme
+        assert browser.run("return document.documentElement.dataset.theme") == form.colours
         assert not faults, "\n".join(faults)
         origins = {urlsplit(each).netloc for each in browser.requested() if each.startswith(("http", "ws"))}
         assert origins == {urlsplit(address).netloc}

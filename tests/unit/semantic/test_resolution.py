@@ -237,7 +237,7 @@ def test_labels_of_another_name_of_a_concept_mean_it(said: str) -> None:
 
 def test_spellings_of_a_label_of_very_many_concepts_share_their_memory() -> None:
     """A publisher could otherwise fill the memory: each spelling would have its own list of the concepts."""
-    classes = "".join(f':C{number} a owl:Class ; rdfs:label "same" .\n' for number in range(2_500))
+    classes = "".join(f':C{number} a owl:Class ; rdfs:label "same" .\n' for number in range(5_000))
     matcher = Matcher(Vocabulary.from_bytes(PREFIXES + classes.encode() + b":Other a owl:Class .", format="turtle"))
     matcher.add("other", "not kind isa Other")
     assert matcher.match({"kind": "same"})
@@ -245,6 +245,6 @@ def test_spellings_of_a_label_of_very_many_concepts_share_their_memory() -> None
     try:
         for blanks in range(1, 190):
             assert matcher.match({"kind": " " * blanks + "same"})
-        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()

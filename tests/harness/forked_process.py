@@ -165,6 +165,7 @@ def _serve(place: str) -> str | None:
         importlib.import_module(name)
     jit.load()
     call_all()
+    _use_once()
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -184,6 +185,20 @@ def _serve(place: str) -> str | None:
             listener.close()
             return _supervise(connection)
         connection.close()
+
+
+def _use_once() -> None:
+    """What each server would build at its first use: units, the trusted certificates, and what FastAPI derives from the
+    routes."""
+    from kindcast import Matcher, Vocabulary
+    from kindcast.server.app import create_app
+    from kindcast.server.security.egress import Connections
+    from kindcast.server.settings import Settings
+
+    Matcher(Vocabulary()).canonicalise({"quantity": "1 kg"})
+    Connections(allow_private=False)
+    for route in create_app(Settings()).routes:
+        route.matches({"type": "http", "method": "GET", "path": "/none", "headers": []})
 
 
 def _supervise(connection: socket.socket) -> str:

@@ -40,7 +40,7 @@ from kindcast.server.api.request_guards import BodyLimit, HeadAsGet, HostGuard
 from kindcast.server.settings import Settings
 from kindcast.server.tenants import running_tenants
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "routes"]
 
 DESCRIPTION = """A publish/subscribe server that understands *kinds*: subscribe to a concept of an ontology, and receive
 every event about it or anything beneath it, whatever synonym, language or unit its publisher used.
@@ -69,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.access = None
-    app.router.routes.extend(_routes())
+    app.router.routes.extend(routes())
     app.openapi = describe_answers(app)  # type: ignore[method-assign]
     problem_types.install(app)
     described = app.openapi
@@ -98,7 +98,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 @cache
-def _routes() -> list[BaseRoute]:
+def routes() -> list[BaseRoute]:
     """Returns the routes of all applications. FastAPI prepares a router anew for each application that includes it,
     which takes some 50 ms. A handler finds its application through the request."""
     api = APIRouter(responses={"default": PROBLEM})

@@ -191,13 +191,12 @@ def _use_once() -> None:
     """What each server would build at its first use: units, the trusted certificates, and what FastAPI derives from the
     routes."""
     from kindcast import Matcher, Vocabulary
-    from kindcast.server.app import create_app
+    from kindcast.server.app import routes
     from kindcast.server.security.egress import Connections
-    from kindcast.server.settings import Settings
 
     Matcher(Vocabulary()).canonicalise({"quantity": "1 kg"})
     Connections(allow_private=False)
-    for route in create_app(Settings()).routes:
+    for route in routes():
         route.matches({"type": "http", "method": "GET", "path": "/none", "headers": []})
 
 

@@ -81,7 +81,7 @@ def test_read_isolated_hands_every_option_on() -> None:
 
 def test_read_isolated_too_little_memory_is_an_error() -> None:
     """A document that is too large for its reader says so, and how large its reader may be."""
-    lines = "".join(f"<http://e/{number}> <{RDFS}subClassOf> <http://e/A> .\n" for number in range(60_000))
-    with pytest.raises(TooCostly, match="more than 128 MiB of memory") as caught:
-        read_isolated(lines.encode() * 2, format="nt", isolation=Isolation(memory=128 << 20))
+    lines = "".join(f"<http://e/{number}> <{RDFS}subClassOf> <http://e/A> .\n" for number in range(150_000))
+    with pytest.raises(TooCostly, match="more than 200 MiB of memory") as caught:
+        read_isolated(lines.encode() * 2, format="nt", isolation=Isolation(memory=200 << 20))
     assert caught.value.limit == "memory"

@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import httpcore
 import msgspec
@@ -52,7 +52,9 @@ from kindcast.server.settings import Settings
 from kindcast.server.store.servers import CircuitState, claim_probe, find_circuits, store_circuit
 
 if TYPE_CHECKING:
-    from kindcast.server.broker.membership import BrokerAccess
+    from kindcast.server.broker.group import Group
+
+T = TypeVar("T")
 
 __all__ = [
     "AnswerCache",
@@ -477,27 +479,37 @@ class Circuit:
             self.failures, self._pause, self._until = 0, FIRST_PAUSE_SECONDS, None
 
 
+class BrokerAccess(Protocol):
+    """The part of the broker's interface that circuits use."""
+
+    async def read(self, work: Callable[[Connection], T]) -> T: ...
+
+    async def submit(self, work: Callable[["Group"], T]) -> T: ...
+
+
 class SharedCircuits:
     """The circuits of the remote operators, which all servers of one database share. So an operator that is out of
     order gets one call after a pause, not one from each server. Calls of an operator that works cost nothing more. For
     one event loop."""
 
-    def __init__(self, broker: "BrokerAccess") -> None:
+    def __init__(self, broker: BrokerAccess) -> None:
         self._broker = broker
-        self._circuits: dict[str, Circuit] = {}
+        self._circuits: dict[str, tuple[Entry, Circuit]] = {}
         self._changed: set[str] = set()
         self._woken = asyncio.Event()
 
-    def circuit(self, name: str, seconds: float) -> Circuit:
-        """Returns a new circuit for the operator with this name, whose calls take at most so many seconds. An earlier
-        one of the name is not shared any more."""
+    def circuit(self, entry: Entry, seconds: float) -> Circuit:
+        """Returns a new circuit for a registered operator, whose calls take at most so many seconds. An earlier one of
+        the same name is not shared any more."""
+        name = entry.operator.name
 
         def changed() -> None:
-            if self._circuits.get(name) is made:
+            if self._circuits.get(name) is shared:
                 self._changed.add(name)
                 self._woken.set()
 
-        made = self._circuits[name] = Circuit(claim=partial(self._claim, name, seconds), changed=changed)
+        made = Circuit(claim=partial(self._claim, name, seconds), changed=changed)
+        shared = self._circuits[name] = entry, made
         self._changed.discard(name)
         self._woken.set()  # others may know its state
         return made
@@ -525,29 +537,35 @@ class SharedCircuits:
         if not self._circuits:
             return
         names, self._changed = self._changed, set()
-        states = [self._circuits[name].told(name) for name in names]
+        states = [(entry, circuit.told(name)) for name in names for entry, circuit in [self._circuits[name]]]
         try:
             if states:
-                await self._broker.execute(partial(_store_circuits, states=states))
+                await self._broker.submit(partial(_store_circuits, states=states))
         except BaseException:
             self._changed |= names & self._circuits.keys()
             raise
+        # A circuit that is made during the read has nothing to do with what is read.
+        circuits = dict(self._circuits)
         for each in await self._broker.read(find_circuits):
-            if each.operator in self._circuits and each.operator not in self._changed:
-                self._circuits[each.operator].learn(each)
+            known = circuits.get(each.operator)
+            if known is not None and known is self._circuits.get(each.operator) and each.operator not in self._changed:
+                known[1].learn(each)
 
     async def _claim(self, name: str, seconds: float) -> bool:
+        seconds += OTHER_PROBE_SECONDS
         try:
-            seconds += OTHER_PROBE_SECONDS
-            return await self._broker.execute(partial(claim_probe, operator=name, seconds=seconds))
+            return await self._broker.submit(lambda group: claim_probe(group.connection, name, seconds))
         except ServerError as error:
             _log.error("the other servers cannot be asked about the operator %s; trying again: %s", name, error)
             return False
 
 
-def _store_circuits(connection: Connection, states: Iterable[CircuitState]) -> None:
-    for each in states:
-        store_circuit(connection, each)
+def _store_circuits(group: "Group", states: Iterable[tuple[Entry, CircuitState]]) -> None:
+    """Stores the states of circuits. A registration that was replaced meanwhile says nothing about the present one."""
+    entries = group.state.operators.entries
+    for entry, state in states:
+        if entries.get(state.operator) is entry:
+            store_circuit(group.connection, state)
 
 
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -793,7 +811,7 @@ class OperatorClients:
                 keep_seconds=asked.cache_seconds,
                 attributes=asked.attributes,
             )
-            shared = None if self._shared is None else self._shared.circuit(operator.name, limits.seconds)
+            shared = None if self._shared is None else self._shared.circuit(entry, limits.seconds)
             return SharedCalls(remote, limits, self._loop, circuit=shared)
         if entry.kind == "builtin":
             return DirectClient(operator.function)

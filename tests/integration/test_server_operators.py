@@ -372,12 +372,14 @@ def test_explain_and_trace_say_that_an_operator_has_not_decided(
             explanation: dict[str, Any] = found["explanation"]
             return explanation
 
-        assert (why()["matches"], why()["recorded"]) == (None, False)
-        assert why()["circumstances"][0].startswith("not decided yet: yes(): answered with status 500")
+        unanswered = why()
+        assert (unanswered["matches"], unanswered["recorded"]) == (None, False)
+        assert unanswered["circumstances"][0].startswith("not decided yet: yes(): answered with status 500")
         register(client, service, "yes")
-        assert (why()["matches"], why()["recorded"]) == (True, False)
-        assert len(why()["circumstances"]) == 1
-        assert why()["circumstances"][0].startswith("not decided yet: ")
+        answered = why()
+        assert (answered["matches"], answered["recorded"]) == (True, False), answered
+        assert len(answered["circumstances"]) == 1
+        assert answered["circumstances"][0].startswith("not decided yet: ")
 
 
 def test_explanation_uses_the_answers_that_came_in_time(tmp_path: Path, service: OperatorService) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.broker.vocabulary_commands import unpacked
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreInUse
+from kindcast.server.operators import operator_clients
+from kindcast.server.operators.operator_clients import FAILURES, SHARE_SECONDS
 from kindcast.server.settings import Settings
 from kindcast.server.store import servers
 from kindcast.server.store.servers import (
@@ -254,6 +257,44 @@ def test_a_circuit_stays_open_after_a_restart_and_closes_at_both_by_one_call(dat
             service.start()
             until(lambda: first.post("/v1/match", json={"event": {"n": 1}}).json()["matches"])
             until(lambda: circuit_at(second, "there") == {"state": "closed"})
+
+
+@pytest.mark.parametrize("step", ["submit", "read"])
+def test_another_registration_does_not_take_over_the_circuit_of_the_one_before(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Although the state of that one was about to be stored, or had just been read, when the operator changed."""
+    arrived, released, ended = threading.Event(), threading.Event(), threading.Event()
+    execute = getattr(Broker, step)
+
+    async def delayed(self: Broker, work: Any) -> Any:
+        if released.is_set() and work is find_circuits:
+            ended.set()  # of the delayed exchange: they come one after another
+        stores = isinstance(work, partial) and work.func is operator_clients._store_circuits
+        found = None if stores else await execute(self, work)
+        if stores or (work is find_circuits and found):
+            arrived.set()
+            await asyncio.to_thread(released.wait)
+        return await execute(self, work) if stores else found
+
+    monkeypatch.setattr(Broker, step, delayed)
+    settings = {"allow_private_sinks": True, "plugins": False, "operator_delays_seconds": ()}
+    with running_service() as service, running_application(tmp_path, database=database, **settings) as server:
+        broken = {"url": f"{service.url}/error", "retries": 0}
+        server.put("/v1/operators/x", json=broken).raise_for_status()
+        subscribe(server, "x()")
+        for n in range(FAILURES):
+            server.post("/v1/match", json={"event": {"n": n}}).raise_for_status()
+        assert arrived.wait(20)
+        server.put("/v1/operators/x", json=broken).raise_for_status()
+        assert circuit_at(server, "x") == {"state": "closed"}
+        released.set()
+        if step == "submit":
+            time.sleep(2 * SHARE_SECONDS)  # as long as it takes until what is stored is read
+            assert circuit_row(database, "x") is None
+        else:
+            assert ended.wait(20)
+        assert circuit_at(server, "x") == {"state": "closed"}
 
 
 def circuit_row(database: str, name: str) -> Any:

@@ -13,7 +13,10 @@ from kindcast.server.operators.operator_clients import (
     Circuit,
     SharedCircuits,
 )
+from kindcast.server.operators.registry import EMPTY, Registration
 from kindcast.server.store.servers import CircuitState
+
+ENTRY = EMPTY.with_remote("x", Registration(url="http://localhost/x")).entries["x"]
 
 
 class Clock:
@@ -203,12 +206,12 @@ def test_exchange_of_circuits_ends_although_one_changes_at_the_same_time(turns: 
         for _ in range(10):
             await asyncio.sleep(0)
         if turns == 0:
-            shared.circuit("x", 1.0)
+            shared.circuit(ENTRY, 1.0)
             shared.forget("x")
         exchanging.cancel()
         for _ in range(turns):
             await asyncio.sleep(0)
-        shared.circuit("x", 1.0)
+        shared.circuit(ENTRY, 1.0)
         shared.forget("x")
         done, _ = await asyncio.wait([exchanging], timeout=5.0)
         assert done

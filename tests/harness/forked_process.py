@@ -163,7 +163,7 @@ def _serve(place: str) -> str | None:
     """Until the other side closes our input; then None. In each new process: which module it is to run."""
     for name in MODULES:
         importlib.import_module(name)
-    jit.load()
+    jit.load_kernels()
     call_all()
     _use_once()
     gc.collect()

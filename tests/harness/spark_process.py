@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kindcast.spark_jobs.session import WORKER_DAEMON
+
 __all__ = ["JobProcess", "python_workers"]
+
+DAEMONS = (b"pyspark.daemon", WORKER_DAEMON.encode())
+"""The modules whose forks are workers."""
 
 
 class JobProcess:
@@ -45,7 +50,7 @@ class JobProcess:
 
 
 def python_workers(job: int | None = None) -> list[int]:
-    """The Python workers of a job, by default of this process: what a daemon of PySpark started."""
+    """The Python workers of a job, by default of this process: the forks of a daemon."""
     parents, daemons = {}, set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -54,7 +59,7 @@ def python_workers(job: int | None = None) -> list[int]:
         except OSError:
             continue  # it has ended
         parents[int(stat.parent.name)] = int(fields[1])
-        if b"pyspark.daemon" in command:  # the workers are forks of it
+        if any(each in DAEMONS for each in command.split(b"\0")):
             daemons.add(int(stat.parent.name))
 
     def below(process: int) -> bool:

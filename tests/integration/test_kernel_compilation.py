@@ -51,7 +51,7 @@ def prepare():
     begun.append(threading.current_thread().name)
     loaded.wait()
     with jit.no_kernel_runs():
-        jit.load()
+        jit.load_kernels()
 jit.meanwhile(prepare)
 before = [found(), found(memtable_rows=0), "numba" in sys.modules]
 loaded.set()

@@ -1,0 +1,47 @@
+"""The process whose forks are Spark's Python workers on this machine: it has imported already what the jobs use.
+
+Spark's own daemon imports nothing, so each worker would import all of it: a second of processor time for each core, in
+every job. It does so because an import may start threads, and locks that they hold stay locked in a fork. What we
+import starts two kinds. OpenBLAS, which our jobs do not use, can be told to start none, and the allocator jemalloc,
+which comes with Arrow, prepares for forks itself.
+"""
+
+import gc
+import os
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+__all__ = ["is_copy", "run"]
+
+
+def run() -> None:
+    """Starts workers for Spark until it ends this process."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.path[:] = [each for each in sys.path if not is_copy(Path(each))]
+    gc.disable()
+    import pandas  # noqa: F401
+    import pyspark.daemon
+    import pyspark.worker
+
+    from kindcast.semantic.matching import load_kernels
+    from kindcast.spark_jobs import learn, normalise, stream  # noqa: F401
+
+    load_kernels()
+    gc.freeze()  # collections in the workers would copy the memory that they share
+    gc.enable()
+    pyspark.daemon.manager()
+
+
+def is_copy(archive: Path) -> bool:
+    """Whether this is the archive of modules in the installed package pyspark. They are the same, but Python would
+    compile them in every process, because an archive has no bytecode."""
+    if archive.name != "pyspark.zip":
+        return False
+    others = [each for each in sys.path if each != str(archive)]
+    found = PathFinder.find_spec("pyspark", others)
+    return found is not None and found.origin == str(archive.parents[2] / "__init__.py")
+
+
+if __name__ == "__main__":
+    run()

@@ -29,7 +29,7 @@ def use() -> None:
     if min(_free(), shutil.disk_usage(MEMORY).free) < NEEDED_BYTES:
         return
     folder = MEMORY / f"{PREFIX}{os.getpid()}"
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=0o711)  # PostgreSQL runs as another user if the tests run as root
     os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = str(folder)
     tempfile.tempdir = None  # it may have looked already
     atexit.register(_forget, folder)

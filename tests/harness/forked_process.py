@@ -15,6 +15,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -177,8 +178,7 @@ def _serve(place: str) -> str | None:
     while True:
         readable, _, _ = select.select([sys.stdin, listener], [], [])
         if sys.stdin in readable:
-            os.unlink(place)
-            os.rmdir(os.path.dirname(place))
+            shutil.rmtree(os.path.dirname(place), ignore_errors=True)  # it may be gone with all files of the run
             return None
         connection, _ = listener.accept()
         if os.fork() == 0:

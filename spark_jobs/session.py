@@ -141,7 +141,9 @@ def spark_session(
         master = master or "local[*]"
         if is_local(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            builder = builder.config("spark.python.daemon.module", WORKER_DAEMON)
+            # Libraries of macOS may not be loaded before a fork, and another Python may not have our modules.
+            if sys.platform == "linux" and os.environ["PYSPARK_PYTHON"] == sys.executable:
+                builder = builder.config("spark.python.daemon.module", WORKER_DAEMON)
         if master.startswith("local[") and "," not in master:
             master = f"{master[:-1]},{ATTEMPTS}]"
         builder = builder.master(master).config("spark.sql.shuffle.partitions", SHUFFLED_PARTS)

@@ -1,5 +1,6 @@
 """The daemon whose forks are the Python workers of a session on one machine."""
 
+import sys
 from pathlib import Path
 
 import pyspark
@@ -10,7 +11,6 @@ from kindcast.spark_jobs import worker_daemon
 
 
 def _seen(_: object) -> tuple[list[str], str]:
-    import sys
     from importlib.util import find_spec
 
     spec = find_spec("pyspark")
@@ -18,6 +18,7 @@ def _seen(_: object) -> tuple[list[str], str]:
     return list(sys.modules), str(spec.origin)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers import for themselves")
 def test_worker_has_what_jobs_use_and_the_installed_pyspark(spark: SparkSession) -> None:
     """It imports nothing of ours, and compiles no module of Spark's archive."""
     ((modules, origin),) = spark.sparkContext.parallelize([None], 1).map(_seen).collect()

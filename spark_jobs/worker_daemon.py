@@ -1,9 +1,9 @@
 """The process whose forks are Spark's Python workers on this machine: it has imported already what the jobs use.
 
-Spark's own daemon imports nothing, so each worker would import all of it: a second of processor time for each core, in
-every job. It does so because an import may start threads, and locks that they hold stay locked in a fork. What we
-import starts two kinds. OpenBLAS, which our jobs do not use, can be told to start none, and the allocator jemalloc,
-which comes with Arrow, prepares for forks itself.
+Spark's own daemon imports nothing, so every worker of every job would import all of it. The reason is that an import
+may start threads, and a lock that a thread holds at a fork stays locked in the new process. Two of the libraries that
+we import start threads. OpenBLAS, which our jobs do not use, is told to start none. jemalloc, a part of Arrow, prepares
+for forks itself.
 """
 
 import gc

@@ -244,20 +244,21 @@ def listen(
             assert id is not None
             _follow(client, id, after, count, wait, ticket, ack, form, columns)
             return
-        own = _subscribe(client, to)
+        created: Mapping[str, Any] = {}
         try:
-            _follow(client, own, after, count, wait, None, ack, form, columns)
+            created = _subscribe(client, to)
+            output.hint(f"listening for {created['canonical']}; stop with Ctrl-C")
+            _follow(client, created["id"], after, count, wait, None, ack, form, columns)
         finally:
-            client.unsubscribe(own)
+            if created:
+                client.unsubscribe(created["id"])
 
 
-def _subscribe(client: "Client", expression: str) -> str:
+def _subscribe(client: "Client", expression: str) -> Mapping[str, Any]:
     try:
-        created = client.subscribe(expression)
+        return client.subscribe(expression)
     except ProblemError as error:
         raise InExpression(error, expression) from error
-    output.hint(f"listening for {created['canonical']}; stop with Ctrl-C")
-    return str(created["id"])
 
 
 def _follow(

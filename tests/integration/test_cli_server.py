@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.cli import output
 from tests.harness.operator_service import running_service
 from tests.harness.server_process import running_server as running_process
 from tests.integration.conftest import Kindcast
@@ -361,6 +362,22 @@ def test_listen_to_an_expression_interrupted_leaves_no_subscription_behind(
         assert len(kindcast(*listed).json["subscriptions"]) == len(before) + 1
         listening.send_signal(signal.SIGINT)
         assert listening.wait(WAIT_SECONDS) == 130
+    assert kindcast(*listed).json["subscriptions"] == before
+
+
+def test_listen_to_an_expression_interrupted_before_it_listens_leaves_no_subscription_behind(
+    kindcast: Kindcast, shop_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subscription is there before the first line is written."""
+
+    def interrupted(text: str) -> None:
+        raise KeyboardInterrupt
+
+    listed = ("subscriptions", "--server", shop_server, "--json")
+    before = kindcast(*listed).json["subscriptions"]
+    with monkeypatch.context() as patch:
+        patch.setattr(output, "hint", interrupted)
+        assert kindcast("listen", "--to", "target isa Scanner", "--server", shop_server).status == 130
     assert kindcast(*listed).json["subscriptions"] == before
 
 

@@ -20,11 +20,13 @@ PREFIX = f"kindcast-tests-{os.getuid()}-"
 
 def use() -> None:
     """Makes a folder in memory, in which this process and those that it starts have their temporary files. It is
-    deleted when this process exits. Does nothing if TMPDIR says where they are, or if there is not enough memory."""
-    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+    deleted when this process exits. Does nothing if TMPDIR says where they are, if there is not enough memory, or if
+    no program may be run from there, as in most containers."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
         return
     for folder in MEMORY.glob(f"{PREFIX}*"):
-        if not Path("/proc", folder.name.removeprefix(PREFIX)).exists():
+        process = folder.name.removeprefix(PREFIX)
+        if process == str(os.getpid()) or not Path("/proc", process).exists():
             shutil.rmtree(folder, ignore_errors=True)
     if min(_free(), shutil.disk_usage(MEMORY).free) < NEEDED_BYTES:
         return

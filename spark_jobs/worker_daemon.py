@@ -28,7 +28,7 @@ def run() -> None:
     from kindcast.spark_jobs import learn, normalise, stream  # noqa: F401
 
     load_kernels()
-    gc.freeze()  # collections in the workers would copy the memory that they share
+    gc.freeze()  # until a worker opens a snapshot, its collections do not visit what all workers share
     gc.enable()
     pyspark.daemon.manager()
 

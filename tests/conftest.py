@@ -26,10 +26,8 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.harness import memory_files
 from tests.harness.forked_process import share_template
 
-memory_files.use()  # before anything looks where temporary files are
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 collect_ignore_glob = ["fixtures/*"]  # scripts of earlier versions: they import what these had
@@ -152,10 +150,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 _compiling: "list[subprocess.Popen[bytes]]" = []
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keeps the files if a test failed. Checks that the compilers beside the tests have ended without an error."""
-    if session.testsfailed:
-        memory_files.keep()
+def pytest_sessionfinish() -> None:
+    """Checks that the compilers beside the tests have ended without an error."""
     assert [each.wait() for each in _compiling] == [0] * len(_compiling)
 
 

@@ -537,7 +537,8 @@ class SharedCircuits:
         if not self._circuits:
             return
         names, self._changed = self._changed, set()
-        states = [(entry, circuit.told(name)) for name in names for entry, circuit in [self._circuits[name]]]
+        told = [self._circuits[name] for name in names]
+        states = [(entry, circuit.told(entry.operator.name)) for entry, circuit in told]
         try:
             if states:
                 await self._broker.submit(partial(_store_circuits, states=states))

@@ -178,7 +178,7 @@ def _serve(place: str) -> str | None:
     while True:
         readable, _, _ = select.select([sys.stdin, listener], [], [])
         if sys.stdin in readable:
-            shutil.rmtree(os.path.dirname(place), ignore_errors=True)  # it may be gone with all files of the run
+            shutil.rmtree(os.path.dirname(place), ignore_errors=True)
             return None
         connection, _ = listener.accept()
         if os.fork() == 0:

@@ -463,18 +463,24 @@ def languages(browser: Browser, address: str, shot: Shot) -> None:
         "access": "access",
     }
     for language, words in (("de", "Wortschatz"), ("zh", "词汇")):
-        browser.open(f"{address}/console#/start")
-        browser.run(
+        browser.open(f"{address}/console#/health")
+        browser.wait("document.querySelector('main h1')")
+        browser.run(  # while the page start is on its way
             """
-            const chosen = document.querySelector(".tools select");
-            chosen.focus();
-            chosen.value = arguments[0];
-            chosen.dispatchEvent(new Event("change"));
+            const choose = () => {
+                const chosen = document.querySelector(".tools select");
+                chosen.focus();
+                chosen.value = arguments[0];
+                chosen.dispatchEvent(new Event("change"));
+            };
+            addEventListener("hashchange", choose, { once: true });
+            location.hash = "#/start";
             """,
             language,
         )
         browser.see(words)
         assert browser.run("return document.documentElement.lang") == language
+        browser.wait("document.body.dataset.page === 'start'")
         browser.wait("document.activeElement.matches('.tools select')")  # it is set after the page is drawn
         shot(f"start-{language}")
         for name, page in pages.items():

@@ -103,7 +103,12 @@ document.addEventListener("visibilitychange", async () => {
 dark.addEventListener("change", paint);
 // The second click of a double click does nothing: what the first one did is not to be done twice.
 addEventListener("click", (event) => { if (event.detail > 1 && event.target.closest("button")) { event.preventDefault(); event.stopPropagation(); } }, true);
-addEventListener("hashchange", async () => { await show(); document.getElementById("main").focus({ preventScroll: true }); scrollTo(0, 0); });
+addEventListener("hashchange", async () => {
+  const drawn = show(), mine = showing;
+  await drawn;
+  scrollTo(0, 0);
+  if (mine === showing) document.getElementById("main").focus({ preventScroll: true });  // else the language was changed meanwhile, and its menu keeps the focus
+});
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });
 paint();
 show();

@@ -80,6 +80,6 @@ class SinkReader:
         plain = Plain(id="", source="")
         while not self._ended.is_set():
             if found := await source.read(500, PAUSE_SECONDS):
-                await source.acknowledge(found)
                 events = [msgspec.json.decode(source.binding.event(each.content, plain)) for each in found]
                 self._events += [each for each in events if each.get("id")]
+                await source.acknowledge(found)  # last: it may arrive although its answer does not

@@ -27,6 +27,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.forked_process import share_template
+from tests.harness.reading_once import reading_once
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -200,6 +201,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _rank(path: Path) -> int:
     folder = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
     return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _reading_once() -> Iterator[None]:
+    with reading_once():
+        yield
 
 
 @pytest.fixture(scope="session")

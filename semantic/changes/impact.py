@@ -19,6 +19,8 @@ two vocabularies are compared like those of two versions of an ontology. docs/ma
               or addresses were compared as such: they are plain numbers
     rule 12   individuals that share a name with one class stayed candidates in events
     rule 15   (since meaning 5) the unit mil had another size, and `unit:MIL` and `unit:CUP` of QUDT were other units
+    rule 14   (since meaning 6) `not` of a list held although one of its concepts was removed; the report names all
+              subscriptions to a removed concept, because it does not know of lists
 
 What meaning 5 changes about events alone (years in graphs, IRIs of units, labels of other names, relative IRIs) cannot
 be told from subscriptions.
@@ -573,6 +575,8 @@ class Impact:
                 change.details["replaced"] = {"from": was.iri, "to": now.iri}
             if (was.concept is None) != (now.concept is None) and part.test != "instance":
                 change.details["gone" if now.concept is None else "back"] = True
+            elif now.concept is None and part.test != "instance" and self.before.meaning < 6 <= self.after.meaning:
+                change.details["excluded"] = True
         self._judge_codes(terms, old, new)
         self._judge_patterns(terms, old, new)
         self._judge_notations(terms, old, new)
@@ -1148,6 +1152,8 @@ def _sentence(impact: Impact, part: Part) -> str:
     said = []
     if "gone" in change.details:
         said.append("gone")
+    if "excluded" in change.details:
+        said.append("gone, and not holds of no list with it")
     if "back" in change.details:
         said.append("back")
     if "replaced" in change.details:

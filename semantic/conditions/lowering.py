@@ -224,7 +224,7 @@ class Lowering:
                     return None
                 rest.append(AtomEvaluator(atom, self._vocabulary))
                 continue
-            checks = checks_of(predicate, self._vocabulary)
+            checks = checks_of(predicate, self._vocabulary, negated=atom.negated)
             if checks is None:
                 rest.append(AtomEvaluator(atom, self._vocabulary))
             elif not checks:
@@ -241,7 +241,7 @@ class Lowering:
         ((inner,),) = normal_form(predicate.item)
         for name in inner.attributes:  # also the one with which values are compared: it need not be present
             self._attribute(name)
-        checks = checks_of(inner.predicate, self._vocabulary)
+        checks = checks_of(inner.predicate, self._vocabulary, negated=atom.negated)
         if checks and not inner.negated and not atom.negated:
             name = predicate.attribute
             tests = tuple((self._column(name, reading), test) for reading, test in checks)

@@ -17,7 +17,7 @@ tests of text, comparisons of two attributes, conditions on one element of an ar
 
 import math
 import unicodedata
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -158,15 +158,20 @@ AMOUNT, UNDER, ABOVE = "amount:", "under:", "above:"
 Check = tuple[Reading, Test]
 
 
-def checks_of(predicate: Predicate, vocabulary: Vocabulary, array: str = "") -> tuple[Check, ...] | None:
+def checks_of(
+    predicate: Predicate, vocabulary: Vocabulary, array: str = "", *, negated: bool = False
+) -> tuple[Check, ...] | None:
     """Returns the checks of a predicate. The predicate holds if one check holds on one value. None means that no column
     can decide the predicate (tests of text, comparisons of attributes).
 
     An empty tuple means that neither the predicate nor its negation can ever hold: all its concepts, its relation or
-    its member of an enumeration were removed (rule 14).
+    its member of an enumeration were removed (rule 14). If it is asked for its negation (`negated`), one removed
+    concept of a list is enough.
     `predicate` is resolved and in negation normal form, so `!=` does not occur. Inside `some`, `array` is the full name
     of the array.
     """
+    if negated and _lacks_a_concept(predicate, vocabulary):
+        return ()
     if isinstance(predicate, EveryOf | EveryValue):
         return None
     name = getattr(predicate, "attribute", "")
@@ -436,6 +441,18 @@ def _members(listed: Enumeration, ends: tuple[tuple[str, str], ...], vocabulary:
     return (("text", KeyTest(frozenset.intersection(*(listed.satisfying(*each) for each in bounds)))),)
 
 
+def _lacks_a_concept(predicate: Predicate, vocabulary: Vocabulary) -> bool:
+    """Whether a concept of a list was removed (rule 14)."""
+    match predicate:
+        case KindTest(terms=terms) | RelationTest(terms=terms):
+            asked: Iterable[Term] = terms
+        case Membership(constants=constants):
+            asked = (each.value for each in constants if isinstance(each.value, Term))
+        case _:
+            return False
+    return any(each.iri is not None and vocabulary.concept(each.iri) is None for each in asked)
+
+
 def _concepts(terms: tuple[Term, ...], vocabulary: Vocabulary) -> frozenset[ConceptId]:
     found = (vocabulary.concept(term.iri) for term in terms if term.iri is not None)
     return frozenset(concept for concept in found if concept is not None)
@@ -637,7 +654,7 @@ class AtomEvaluator:
         self.atom = atom
         self._vocabulary = vocabulary
         self._array = array
-        self._checks: tuple[Check, ...] | None = checks_of(atom.predicate, vocabulary, array)
+        self._checks: tuple[Check, ...] | None = checks_of(atom.predicate, vocabulary, array, negated=atom.negated)
         self.satisfied_by = self._value_test()
         """Whether one value satisfies the predicate, negation left aside (for explanations; pairs and elements
         apart)."""
@@ -647,6 +664,8 @@ class AtomEvaluator:
         if isinstance(atom.predicate, EveryValue):
             ((inner,),) = normal_form(atom.predicate.item)
             self._each = AtomEvaluator(inner, vocabulary, array)
+            if checks_of(inner.predicate, vocabulary, array, negated=atom.negated) == ():
+                self._checks = ()
             self.satisfied_by = lambda value: inner.negated != self.asked_of_each.satisfied_by(value)
         if isinstance(atom.predicate, SomeOf | EveryOf):
             clauses = normal_form(atom.predicate.item)
@@ -673,8 +692,6 @@ class AtomEvaluator:
         if not values or self._checks == ():
             return False
         if self._each is not None:
-            if self._each._checks == ():
-                return False
             return self._each._of_all(values, event) != self.atom.negated
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
             others = values_of(event, predicate.operand.name)

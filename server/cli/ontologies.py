@@ -560,6 +560,8 @@ def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:
     said: list[str] = []
     if each.get("gone"):
         said.append("gone")
+    if each.get("excluded"):
+        said.append("gone, and not holds of no list with it")
     if each.get("back"):
         said.append("back")
     if "replaced" in each:

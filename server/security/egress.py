@@ -81,6 +81,7 @@ _REFUSED_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in (
         "168.63.129.16/32",  # the host agent of one large cloud: a public address that answers only inside it
+        "192.0.0.0/24",  # assignments of protocols, and the agent of another large cloud; newer Pythons know most of it
         "192.88.99.0/24",  # 6to4 relays: the nearest relay decides where packets go
         "64:ff9b:1::/48",  # NAT64 within one organisation
         "3fff::/20",  # documentation; not known to this Python

@@ -123,7 +123,7 @@ class _Evaluation:
                 return every is not negated
             case EveryValue(item):
                 values = self.values(item.attribute)
-                if not values or self.is_gone(item):
+                if not values or self.is_gone(item, negated=negated):
                     return False
                 return all(self.holds_on(value, item) for value in values) is not negated
             case Comparison(attribute, order, AttributeRef(other)):
@@ -133,7 +133,7 @@ class _Evaluation:
                 return any(self.compares(attribute, other, order, a, b) for a in left for b in right) is not negated
             case _:
                 values = self.values(node.attribute)  # type: ignore[union-attr]
-                if not values or self.is_gone(node):
+                if not values or self.is_gone(node, negated=negated):
                     return False
                 return any(self.satisfies(value, node) for value in values) is not negated
 
@@ -188,8 +188,9 @@ class _Evaluation:
         found = Reading(number=number, instant=moment, amount=amount)
         return [] if found == Reading() else [found]
 
-    def is_gone(self, node: Any) -> bool:
-        """Rule 14: the relation, or all that it asks for, are names that the vocabulary does not have."""
+    def is_gone(self, node: Any, *, negated: bool) -> bool:
+        """Rule 14: the relation, or all that it asks for, are names that the vocabulary does not have; of a list that
+        is negated, one is enough."""
         match node:
             case RelationTest(relation=relation) if self.world.edges(relation) is None:
                 return True
@@ -201,7 +202,8 @@ class _Evaluation:
                 terms = [value]
             case _:
                 return False
-        return all(isinstance(term, Term) and self.meant(term) not in self.world.concepts() for term in terms)
+        gone = [isinstance(term, Term) and self.meant(term) not in self.world.concepts() for term in terms]
+        return any(gone) if negated else all(gone)
 
     def meant(self, term: Term) -> str:
         """The name that a stored term has now."""

@@ -6,6 +6,7 @@ import pytest
 
 from kindcast import Vocabulary
 from kindcast.semantic.changes.impact import FormerVocabulary, impact_of_rules, impact_report
+from kindcast.semantic.language import parse, to_tree
 from kindcast.semantic.ontology import read
 from kindcast.semantic.subscriptions.compilation import compile_expression
 
@@ -133,6 +134,17 @@ def test_rules_of_meaning_5_change_units_alone(vocabulary: Vocabulary, unit: str
     report = impact_report(impact_of_rules(vocabulary, DECLARED, [("s", tree)], former=4))
     found = [each for listed in report["subscriptions"]["listed"] for each in listed["changes"]]
     assert found == [f"unit {unit}: compares amounts of another unit"] * changes
+
+
+def test_rules_of_meaning_6_change_what_asks_for_removed_concepts(vocabulary: Vocabulary) -> None:
+    """Rule 14, for who had the rules of meaning 5."""
+    stored = [("gone", "not a isa (<urn:gone>, <http://e/Laptop>)"), ("there", "not a isa (<http://e/Laptop>)")]
+    report = impact_report(
+        impact_of_rules(vocabulary, DECLARED, [(id, to_tree(parse(text))) for id, text in stored], former=5)
+    )
+    assert report["subscriptions"]["listed"] == [
+        {"id": "gone", "changes": ["isa urn:gone: gone, and not holds of no list with it"]}
+    ]
 
 
 def test_report_names_words_and_predicates(vocabulary: Vocabulary) -> None:

@@ -81,7 +81,7 @@ from kindcast.server.store.pending import Retry
 from kindcast.server.store.servers import LATE_MATCHING
 from kindcast.server.store.subscriptions import trees
 from kindcast.server.strict_json import decode
-from kindcast.server.worker_threads import run_to_the_end
+from kindcast.server.worker_threads import run_in_turn
 
 __all__ = [
     "TURNED_AWAY",
@@ -816,9 +816,10 @@ PREVIEW_SECONDS = 10.0
 NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a published event is decided later")
 
 
-async def explained(late_matchers: LateMatchers, explain: Callable[[], T], until: float) -> T:
+async def explained(late_matchers: LateMatchers, explain: Callable[[], T], size: int, until: float) -> T:
     """Returns the result of `explain`, which calls operators in a worker thread. It is called until all calls have an
-    answer, and a last time at the time `until` of the event loop: what depends on the other calls is undecided then."""
+    answer, and a last time at the time `until` of the event loop: what depends on the other calls is undecided then.
+    `size` is that of the request, in bytes."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken))
 
@@ -830,7 +831,7 @@ async def explained(late_matchers: LateMatchers, explain: Callable[[], T], until
     try:
         while True:
             before = event_answers.not_answered
-            told = await run_to_the_end(work)
+            told = await run_in_turn(work, size)
             if event_answers.not_answered == before or not in_time:
                 return told
             in_time = await _answered(event_answers, woken, until)

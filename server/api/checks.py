@@ -1,6 +1,5 @@
 """Routes that help to write an expression: its mistakes, its meaning, and completions."""
 
-import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -24,6 +23,7 @@ from kindcast.server.api.requests import (
     reader_of,
 )
 from kindcast.server.observation import attributes_seen, recent_attributes, unknown_terms
+from kindcast.server.worker_threads import run_in_turn
 
 __all__ = ["router"]
 
@@ -76,12 +76,12 @@ async def check(
         raise Problem("invalid-request", "`position` must be a number of characters within the text")
     vocabulary, operators = broker.vocabulary, broker.state.operators.available
     seen = await recent_attributes(broker, reader, caller.roles)
-    told = await asyncio.to_thread(_checked, text, vocabulary, operators, lang, seen)
+    told = await run_in_turn(lambda: _checked(text, vocabulary, operators, lang, seen), len(text))
     if position is not None:
         attributes = await attributes_seen(broker, reader, reader_of(caller, broker).view)
         names = list(broker.state.operators.known)
-        told["completions"] = await asyncio.to_thread(
-            lambda: completions(text[:position], vocabulary, attributes, names, lang)
+        told["completions"] = await run_in_turn(
+            lambda: completions(text[:position], vocabulary, attributes, names, lang), len(text)
         )
     return answer(told | {"vocabulary_version": vocabulary.version})
 

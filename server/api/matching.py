@@ -211,7 +211,9 @@ async def explain_verdict(
 
     try:
         told = await while_wanted(
-            request, settings, explained(late_matching.late_matchers, tell, _operators_until(settings))
+            request,
+            settings,
+            explained(late_matching.late_matchers, tell, len(await request.body()), _operators_until(settings)),
         )
     except InvalidSubscription as error:
         raise error.below("/subscription") from None

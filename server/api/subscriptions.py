@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -64,6 +64,7 @@ from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
 from kindcast.server.store.deliveries import count_undelivered, position_before, waits_since
 from kindcast.server.strict_json import MalformedJson, decode, depth_within, numbered_lines
+from kindcast.server.worker_threads import run_in_turn
 
 __all__ = [
     "HIDDEN",
@@ -451,6 +452,8 @@ MAX_OVERLAP_SECONDS = 30 * 86_400.0
 IMPORTED_TOGETHER = 1_000
 """The number of lines of an import in one command: enough that many have the same shape, and few enough that publishers
 wait only some tens of ms."""
+BYTES_TOGETHER = 1 << 18
+"""Long lines have a command of their own after so many bytes, because a long text takes a second to compile."""
 
 Id = Annotated[str, Path(max_length=100, description="The id of the subscription.")]
 IfMatch = Annotated[
@@ -593,8 +596,7 @@ async def import_lines(
         raise Problem("too-many-lines", f"send at most {settings.max_events_per_request:,} lines at a time")
     created, rejected = [], []
     with broker.compilers.lent() as compiler:
-        for start in range(0, len(numbered), IMPORTED_TOGETHER):
-            some = numbered[start : start + IMPORTED_TOGETHER]
+        for some in _together(numbered):
             results = await _import(some, broker, settings, caller, repeatable, compiler)
             for (number, _), result in zip(some, results, strict=True):
                 if isinstance(result, dict):
@@ -792,7 +794,7 @@ async def _create(
     def advised() -> tuple[Note, ...]:
         return advise(restore_expression(row.tree, vocabulary, operators.available), vocabulary, seen)
 
-    said = await asyncio.to_thread(advised)
+    said = await run_in_turn(advised, new.size)
     shown["notes"] = [*shown["notes"], *as_records(said)]
     return row, created | shown
 
@@ -801,6 +803,20 @@ def check_size(body: dict[str, Any], settings: Settings) -> None:
     """Checks the size of a subscription. Raises `Problem` (413)."""
     if len(msgspec.json.encode(body)) > settings.max_subscription_bytes:
         raise Problem("body-too-large", f"a subscription has at most {settings.max_subscription_bytes:,} bytes")
+
+
+def _together(lines: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Yields the lines that are imported by one command."""
+    some: list[tuple[int, bytes]] = []
+    size = 0
+    for number, line in lines:
+        if len(some) == IMPORTED_TOGETHER or (some and size + len(line) > BYTES_TOGETHER):
+            yield some
+            some, size = [], 0
+        some.append((number, line))
+        size += len(line)
+    if some:
+        yield some
 
 
 async def _import(

@@ -100,7 +100,7 @@ from kindcast.server.store.servers import (
     unprepared,
 )
 from kindcast.server.store.subscriptions import numbers_of
-from kindcast.server.worker_threads import run_to_the_end, short_turns
+from kindcast.server.worker_threads import run_in_turn, run_to_the_end, short_turns
 
 __all__ = ["Broker"]
 
@@ -629,14 +629,14 @@ class Broker:
                 backfill.feed(page)
             return bool(page.rows or page.damaged)
 
-        backfill = await asyncio.to_thread(begin)
+        backfill = await run_in_turn(begin, new.size)
         while await self.read(work):
             pass
         return await self._submit(lambda group: create_with(group, backfill, create)), backfill
 
     async def _creation(self, new: NewSubscription, quota: Quota) -> Callable[[Group], Row[Any]]:
         vocabulary, operators = self.vocabulary, self.state.operators
-        compiled = await asyncio.to_thread(subscribing.compile_new, new, vocabulary, operators.available)
+        compiled = await run_in_turn(lambda: subscribing.compile_new(new, vocabulary, operators.available), new.size)
         limit = self.settings.max_subscriptions
         return lambda group: subscribing.create(
             group, new, compiled, vocabulary, operators, self._sweeper, limit=limit, quota=quota
@@ -651,7 +651,9 @@ class Broker:
         limit = self.settings.max_subscriptions
 
         async def create(some: Sequence[NewSubscription]) -> list[Refusal | None]:
-            described = await asyncio.to_thread(importing.describe, some, vocabulary, operators, compiler)
+            described = await run_in_turn(
+                lambda: importing.describe(some, vocabulary, operators, compiler), sum(each.size for each in some)
+            )
             asked = some, described, vocabulary, operators, self._sweeper, compiler
             return await self._submit(lambda group: importing.create_many(group, *asked, limit=limit, quota=quota))
 

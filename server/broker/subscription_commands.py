@@ -122,6 +122,11 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
     a stored subscription with this id means that the request was sent before."""
     status: Literal["active", "paused"] = "active"
 
+    @property
+    def size(self) -> int:
+        """The bytes of the expressions to compile."""
+        return sum(len(each) if isinstance(each, str) else len(msgspec.json.encode(each)) for each in self.parts)
+
     def placed(self, error: InvalidSubscription) -> InvalidSubscription:
         """Returns an error of a part with its places in the request."""
         if "filters" in self.asked:  # the part is a translation of them

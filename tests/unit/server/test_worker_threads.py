@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kindcast.server.worker_threads import SHORT_TURN, run_to_the_end, short_turns
+from kindcast.server.worker_threads import LONG, SHORT_TURN, run_in_turn, run_to_the_end, short_turns
 
 
 def test_turns_are_short_until_the_last_has_left() -> None:
@@ -39,3 +39,32 @@ def test_turns_are_short_in_work_that_fails_too() -> None:
     with pytest.raises(ValueError, match=f"{SHORT_TURN}"):
         asyncio.run(run_to_the_end(work))
     assert sys.getswitchinterval() == usual
+
+
+def test_long_work_runs_one_after_another_and_short_work_beside_it() -> None:
+    """Also after one that fails, and one whose client left."""
+    running, most = 0, 0
+    lock, free = threading.Lock(), threading.Event()
+
+    def long() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        assert free.wait(30)
+        with lock:
+            running -= 1
+        raise ValueError
+
+    async def body() -> None:
+        waiting = [asyncio.ensure_future(run_in_turn(long, LONG)) for _ in range(4)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        assert await run_in_turn(lambda: "short", LONG - 1) == "short"
+        assert not any(each.done() for each in waiting)
+        free.set()
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in ended] == [asyncio.CancelledError, ValueError, ValueError, ValueError]
+
+    asyncio.run(body())
+    assert most == 1

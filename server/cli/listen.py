@@ -122,7 +122,7 @@ def _writer(format: Format, columns: Sequence[str]) -> Writer:
 
         return lambda: _write("["), item, lambda: _write("\n]\n")
     return (
-        lambda: _row([*CONTEXT, *(columns or ["data"]), "bindings"]),
+        lambda: _row([*CONTEXT, *(columns or ["data"]), "bindings", "retracted"]),
         lambda message, _: _row(_cells(message, columns)),
         nothing,
     )
@@ -133,7 +133,7 @@ def _cells(message: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     data = event.get("data", event.get("data_base64"))
     values = [message["cursor"], *(event.get(name) for name in CONTEXT[1:])]
     values += [_member(data, name) for name in columns] if columns else [data]
-    return [cell(each) for each in (*values, message.get("bindings") or None)]
+    return [cell(each) for each in (*values, message.get("bindings") or None, message.get("retracted"))]
 
 
 def cell(value: Any) -> str:
@@ -194,13 +194,15 @@ def _write(text: str) -> None:
 
 
 def message_line(message: Mapping[str, Any]) -> Text:
-    """Returns a message as one line: its cursor, the source of the event, and its data."""
+    """Returns a message as one line: its cursor, the source of the event, its data, and which event it withdraws."""
     event = message["event"]
     data = event.get("data", event)
     line = Text.assemble((f"{message['cursor']:>6}  ", "dim"), (f"{event.get('source', '')}  ", "dim"))
     line.append(json.dumps(data, ensure_ascii=False))
     for binding in message.get("bindings") or ():
         line.append(f"  {json.dumps(binding, ensure_ascii=False)}", style="cyan")
+    if withdrawn := message.get("retracted"):
+        line.append(f"  withdraws event {withdrawn['sequence']} ({withdrawn['source']} {withdrawn['id']})", "yellow")
     return line
 
 

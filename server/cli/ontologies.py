@@ -69,11 +69,13 @@ STAGES = {
 
 def read_with_progress(path: Path, *, format: str | None, reason: "Reason", relations: Sequence[str]) -> "Ontology":
     """Reads a file in a child process and returns its records. Raises the errors of `read_isolated`."""
-    from kindcast.semantic.ontology import Isolation, read_isolated
+    from kindcast.semantic.ontology import Isolation, read_isolated, refuse_empty
 
+    document = path.read_bytes()
+    refuse_empty(document)
     with _bar(path.name) as progress:
         return read_isolated(
-            path.read_bytes(),
+            document,
             format=format,
             name=name_of(path),
             reason=reason,

@@ -83,6 +83,15 @@ def test_version_names_the_distribution(kindcast: Kindcast) -> None:
     assert ran.out.startswith("kindcast 0.")
 
 
+def test_ontology_check_refuses_an_empty_file(kindcast: Kindcast, tmp_path: Path) -> None:
+    """As a server does, although an empty file is Turtle."""
+    file = tmp_path / "empty.ttl"
+    file.touch()
+    ran = kindcast("ontology", "check", str(file))
+    assert ran.status == 1
+    assert "the document is empty" in ran.err
+
+
 def test_ontology_check_shipped_vocabulary_reports_its_numbers(kindcast: Kindcast) -> None:
     """A bare name that is no file here means the shipped one, and the machine's form is the report itself."""
     ran = kindcast("ontology", "check", "shop.ttl", "--json")

@@ -418,6 +418,7 @@ def test_events_trace_and_why_follow_an_event(kindcast: Kindcast, shop_server: s
     assert kindcast("why", cheap, id, "--json").json["matches"] is True
     assert kindcast("trace", "first").status == 2
     assert "no dead letter" in kindcast("dead-letters", id).err
+    assert "there is no subscription" in kindcast("dead-letters", "sub_x").err
     assert kindcast("dead-letters", "--redrive").status == 2
 
 

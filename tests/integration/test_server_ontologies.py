@@ -113,6 +113,18 @@ def test_put_malformed_document_names_the_line(client: httpx.Client) -> None:
     assert client.get("/v1/ontologies").json()["ontologies"] == []
 
 
+@pytest.mark.parametrize("document", ["", " \n"])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_put_empty_document_is_refused(client: httpx.Client, document: str, dry_run: bool) -> None:
+    """A transfer that failed left it; as a new version it would flag each subscription."""
+    put(client, "shop", COMPUTERS)
+    id = subscribe(client, "target isa Computer")["id"]
+    answer = put(client, "shop", document, dry_run=dry_run)
+    assert (answer.status_code, problem_code(answer)) == (400, "malformed-ontology")
+    assert "the document is empty" in answer.json()["detail"]
+    assert matched(client, target="laptop") == [id]
+
+
 def test_put_unknown_content_type_is_refused(client: httpx.Client) -> None:
     """Nobody here reads PDF."""
     answer = client.put("/v1/ontologies/x", content=b"%PDF", headers={"Content-Type": "application/pdf"})

@@ -31,9 +31,9 @@ def test_csv_is_read_back_by_another_reader(capsys: pytest.CaptureFixture[str]) 
     assert write_messages(MESSAGES, Format.CSV) == 2
     text = capsys.readouterr().out
     heads, first, second = rows(text)
-    assert heads == ["cursor", "source", "id", "type", "subject", "time", "data", "bindings"]
+    assert heads == ["cursor", "source", "id", "type", "subject", "time", "data", "bindings", "retracted"]
     assert json.loads(first[6]) == DATA
-    assert first[7] == ""
+    assert first[7:] == ["", ""]
     assert second[2] == "two\nlines"
     assert text.endswith("\r\n")
     assert text.count("\r\n") == 3
@@ -43,9 +43,19 @@ def test_csv_has_a_column_for_each_attribute_that_is_named(capsys: pytest.Captur
     """By the way to it; what an event does not have is empty, what is a list is JSON."""
     write_messages(MESSAGES, Format.CSV, "target, price,seller.email,tags,absent")
     heads, first, second = rows(capsys.readouterr().out)
-    assert heads[6:] == ["target", "price", "seller.email", "tags", "absent", "bindings"]
-    assert first[6:] == ['Laptop, 13"', "-5", "a@b.c", '["x"]', "", ""]
-    assert second[6:] == ["", "", "", "", "", '[{"x": "1"}]']
+    assert heads[6:] == ["target", "price", "seller.email", "tags", "absent", "bindings", "retracted"]
+    assert first[6:] == ['Laptop, 13"', "-5", "a@b.c", '["x"]', "", "", ""]
+    assert second[6:] == ["", "", "", "", "", '[{"x": "1"}]', ""]
+
+
+def test_retractions_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    """The event of such a message does not match the subscription."""
+    withdrawn = {"source": "/shop", "id": "one", "sequence": 7}
+    message = {**MESSAGES[0], "retracted": withdrawn}
+    write_messages([message], Format.CSV)
+    assert json.loads(rows(capsys.readouterr().out)[1][8]) == withdrawn
+    write_messages([message], Format.LINE)
+    assert capsys.readouterr().out.endswith("  withdraws event 7 (/shop one)\n")
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])

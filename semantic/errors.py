@@ -161,7 +161,21 @@ class _Problems(SemanticError):
 
 
 class InvalidEvent(_Problems):
-    """The event cannot be understood."""
+    """The event cannot be understood. `is_cut`: it has more problems than are listed."""
+
+    def __init__(self, problems: list[Problem], *, is_cut: bool = False) -> None:
+        super().__init__(problems)
+        self.is_cut = is_cut
+
+    def below(self, pointer: str) -> Self:
+        """Returns this error with its places in the document that has the event at `pointer`."""
+        moved = super().below(pointer)
+        moved.is_cut = self.is_cut
+        return moved
+
+    def first(self, most: int) -> "InvalidEvent":
+        """Returns this error with at most so many problems."""
+        return self if len(self.problems) <= most else InvalidEvent(self.problems[:most], is_cut=True)
 
 
 class InvalidSubscription(_Problems):

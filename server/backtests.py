@@ -28,6 +28,7 @@ from sqlalchemy import Connection, Row
 from kindcast.semantic import Vocabulary
 from kindcast.semantic.backtest import Backtest, PastEvent
 from kindcast.semantic.errors import InvalidEvent
+from kindcast.semantic.events import published_id
 from kindcast.semantic.ontology import Ontology, Progress, encode
 from kindcast.semantic.operators import Operator, operators_by_name
 from kindcast.semantic.subscriptions import compile_expression
@@ -37,7 +38,7 @@ from kindcast.server.cloudevents import RECEIVED, EventReader, arrived, time_of_
 from kindcast.server.errors import BacktestFailed, BrokerBusy, RecordDamaged, SparkMissing
 from kindcast.server.security.permissions import Roles, check_visible
 from kindcast.server.settings import Settings
-from kindcast.server.store.events import count_between, last_sequence, list_whole_events, published_id
+from kindcast.server.store.events import count_between, last_sequence, list_whole_events
 from kindcast.server.strict_json import decode
 
 __all__ = ["Asked", "Backtests"]

@@ -29,9 +29,17 @@ from typing import Any
 import msgspec
 
 from kindcast.semantic import Event, InvalidEvent, InvalidSubscription, Note, Position, Problem, Vocabulary
-from kindcast.semantic.events import GRAPH_TYPES, JSON_LD, MOST_TOGETHER, RDF_TYPES, Canonicaliser
+from kindcast.semantic.events import (
+    GRAPH_TYPES,
+    JSON_LD,
+    MOST_OF_ONE,
+    MOST_PROBLEMS,
+    MOST_TOGETHER,
+    RDF_TYPES,
+    Canonicaliser,
+)
 from kindcast.semantic.language import parse, to_tree
-from kindcast.semantic.units import parse_instant
+from kindcast.semantic.units import is_date_time
 from kindcast.semantic.vocabulary import FHIR
 from kindcast.server.connectors.bindings import header_text
 from kindcast.server.security.keys import Repeatable
@@ -106,23 +114,27 @@ def _unencoded(value: str) -> str:
         return value
 
 
-def checked_context(given: Mapping[str, Any], *, partial: bool = False) -> dict[str, Any]:
+def checked_context(given: Mapping[str, Any], *, partial: bool = False, most: int = MOST_PROBLEMS) -> dict[str, Any]:
     """Returns the checked context attributes; null means absent. With `partial`, required attributes may be missing.
-    Raises `InvalidEvent` with every problem."""
+    Raises `InvalidEvent` with the first `most` problems, and looks for no others."""
     context = {name: value for name, value in given.items() if value is not None}
-    problems = [problem for name, value in context.items() if (problem := _wrong(name, value)) is not None]
-    if context.get("specversion", SPECVERSION) != SPECVERSION:
-        problems.append(Problem("bad-attribute", f"specversion must be {SPECVERSION!r}", at_member("specversion")))
+    problems = list(itertools.islice(_problems(context, partial=partial), most + 1))
+    if problems:
+        raise InvalidEvent(problems[:most], is_cut=len(problems) > most)
+    return context
+
+
+def _problems(context: Mapping[str, Any], *, partial: bool) -> Iterator[Problem]:
     if len(context) > MAX_ATTRIBUTES:
-        problems.append(
-            Problem("too-many-attributes", f"an event has at most {MAX_ATTRIBUTES} attributes", at_member(""))
-        )
+        yield Problem("too-many-attributes", f"an event has at most {MAX_ATTRIBUTES} attributes", at_member(""))
+    for name, value in context.items():
+        if (problem := _wrong(name, value)) is not None:
+            yield problem
+    if context.get("specversion", SPECVERSION) != SPECVERSION:
+        yield Problem("bad-attribute", f"specversion must be {SPECVERSION!r}", at_member("specversion"))
     for name in ("specversion", "id", "source", "type"):
         if name not in context and not partial:
-            problems.append(Problem("missing-attribute", f"a CloudEvent has the attribute {name}", at_member(name)))
-    if problems:
-        raise InvalidEvent(problems)
-    return context
+            yield Problem("missing-attribute", f"a CloudEvent has the attribute {name}", at_member(name))
 
 
 def at_member(name: str) -> Position:
@@ -143,7 +155,7 @@ def _wrong(name: str, value: Any) -> Problem | None:
         if name in KEYS and (len(value) > LONGEST_VALUE or _CONTROL.search(value)):
             detail = f"{name} must have at most {LONGEST_VALUE} characters, none of them a control character"
             return Problem("bad-attribute", detail, at_member(name))
-        if name == "time" and parse_instant(value) is None:
+        if name == "time" and not is_date_time(value):
             return Problem(
                 "bad-attribute", f"time must be a date-time of RFC 3339, not {value[:64]!r}", at_member(name)
             )
@@ -315,6 +327,7 @@ class EventReader:
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
         self._turn = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._lock = threading.Lock()
         self._canonicaliser: tuple[Vocabulary, Canonicaliser] | None = None
 
@@ -355,10 +368,10 @@ class EventReader:
         event = self._binary(content_type or "", media_type, given, body, id)
         return Decoded(events=[event], single=True, prefix=prefix)
 
-    def from_object(self, value: Any) -> DecodedEvent:
+    def from_object(self, value: Any, *, most: int = MOST_PROBLEMS) -> DecodedEvent:
         """Reads an event inside another JSON document: a CloudEvent if it has `specversion`, else the data of an event.
-        Raises `InvalidEvent`."""
-        return self._from_object(value) if _is_event(value) else self._from_data(value, _PLAIN)
+        Raises `InvalidEvent` with at most so many problems."""
+        return self._from_object(value, most=most) if _is_event(value) else self._from_data(value, _PLAIN)
 
     def stored(self, body: str) -> Event:
         """Returns the event of a stored body, which was checked when it was accepted. The result is that of
@@ -411,15 +424,25 @@ class EventReader:
         async with self._turn:
             return await run_to_the_end(partial(self.parts_of, document, vocabulary, budget))
 
+    async def read_large(
+        self,
+        content_type: str | None,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        repeatable: Repeatable | None = None,
+    ) -> Decoded:
+        """Runs `read` in a worker thread, for one request at a time. Several threads would leave little time for other
+        requests. For one event loop."""
+        async with self._reading:
+            return await run_to_the_end(partial(self.read, content_type, headers, body, repeatable))
+
     # ── modes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _structured(self, body: bytes) -> DecodedEvent | InvalidEvent:
         try:
             return self._from_object(decode(body))
-        except MalformedJson as error:
-            return _invalid(error.code, str(error))
-        except InvalidEvent as error:
-            return error
+        except (MalformedJson, InvalidEvent) as error:
+            return _kept(error)
 
     def _batch(self, body: bytes) -> list[DecodedEvent | InvalidEvent]:
         try:
@@ -431,13 +454,15 @@ class EventReader:
         if not isinstance(items, list):
             raise BadRequestMode("a batch is a JSON array of events")
         self.check_count(len(items))
-        return [self._or_problem(item) for item in items]
-
-    def _or_problem(self, item: Any) -> DecodedEvent | InvalidEvent:
-        try:
-            return self._from_object(item)
-        except InvalidEvent as error:
-            return error
+        events: list[DecodedEvent | InvalidEvent] = []
+        left = MOST_PROBLEMS
+        for item in items:
+            try:
+                events.append(self._from_object(item, most=max(1, min(left, MOST_OF_ONE))))
+            except InvalidEvent as error:
+                events.append(_kept(error))
+                left -= len(error.problems)
+        return events
 
     def _lines(self, body: bytes, given: Mapping[str, str], prefix: str | None) -> Decoded:
         if "id" in given:
@@ -446,17 +471,17 @@ class EventReader:
         self.check_count(len(numbered))
         plain = _Plain(checked_context({**DEFAULTS, **given}, partial=True)) if given else _PLAIN
         events: list[DecodedEvent | InvalidEvent] = []
+        left = MOST_PROBLEMS
         for number, line in numbered:
             try:
                 value = decode(line)
                 if _is_event(value):
-                    events.append(self._from_object(value))
+                    events.append(self._from_object(value, most=max(1, min(left, MOST_OF_ONE))))
                 else:
                     events.append(self._from_data(value, plain, id=prefix and f"{prefix}-{number}"))
-            except MalformedJson as error:
-                events.append(_invalid(error.code, str(error)))
-            except InvalidEvent as error:
-                events.append(error)
+            except (MalformedJson, InvalidEvent) as error:
+                events.append(found := _kept(error))
+                left -= len(found.problems)
         return Decoded(events=events, single=False, lines=[number for number, _ in numbered], prefix=prefix)
 
     def _binary(
@@ -497,18 +522,16 @@ class EventReader:
                 members = _opaque(media_type, body)
                 notes = (_NO_ATTRIBUTES,)
             return self._made(context, members, notes, enveloped=enveloped)
-        except MalformedJson as error:
-            return _invalid(error.code, str(error))
-        except InvalidEvent as error:
-            return error
+        except (MalformedJson, InvalidEvent) as error:
+            return _kept(error)
 
     # ── one event ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _from_object(self, value: Any) -> DecodedEvent:
-        """Reads a CloudEvent in the JSON format."""
+    def _from_object(self, value: Any, *, most: int = MOST_PROBLEMS) -> DecodedEvent:
+        """Reads a CloudEvent in the JSON format. Raises `InvalidEvent` with at most so many problems."""
         if not isinstance(value, dict):
             raise InvalidEvent([Problem("no-object", "an event is a JSON object", at_member(""))])
-        context = checked_context({name: member for name, member in value.items() if name not in _RESERVED})
+        context = checked_context({name: member for name, member in value.items() if name not in _RESERVED}, most=most)
         members: dict[str, Any] = {}
         notes: tuple[Note, ...] = ()
         media_type = str(context.get("datacontenttype", "")).partition(";")[0].strip().lower()
@@ -654,8 +677,12 @@ def _too_deep() -> InvalidEvent:
     return InvalidEvent([Problem("too-deep", "the data is nested too deeply", at_member("data"))])
 
 
-def _invalid(code: str, detail: str) -> InvalidEvent:
-    return InvalidEvent([Problem(code, detail)])
+def _kept(error: MalformedJson | InvalidEvent) -> InvalidEvent:
+    """Returns the error of an event that cannot be read, without its traceback. The frames of the traceback would keep
+    in memory what was read."""
+    if isinstance(error, InvalidEvent):
+        return error.with_traceback(None)
+    return InvalidEvent([Problem(error.code, error.detail, Position(pointer=error.pointer) if error.pointer else None)])
 
 
 # ── CloudEvents `filters`, translated to expression trees of the subscription language ────────────────────────────────

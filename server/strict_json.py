@@ -24,14 +24,23 @@ _RUN = re.compile(rb"0+")
 _NO_INTEGER = re.compile(rb"[.eE][+-]?$")
 """The end of what is before the digits of a fraction or an exponent."""
 _LINE = re.compile(rb"\S[^\n]*")
+_WITH_INFINITIES = msgspec.json.Decoder(float_hook=float)
+_INFINITIES = (float("inf"), float("-inf"))
+_LONGEST_POINTER = 1_000
 _SMALL = 1 << 16
 """Texts of fewer bytes are not searched for long integers, because the parser reads those in a millisecond."""
 
 
 class MalformedJson(ValueError):
-    """The data is not JSON. The message says what is wrong and at which byte."""
+    """The data is not JSON. The message says what is wrong and where. `pointer` is the place as a JSON pointer; empty
+    if it is not known."""
 
     code = "malformed-json"
+
+    def __init__(self, detail: str, pointer: str = "") -> None:
+        super().__init__(f"{pointer}: {detail}" if pointer else detail)
+        self.detail = detail
+        self.pointer = pointer
 
 
 class TooDeepJson(MalformedJson):
@@ -45,9 +54,8 @@ def decode(data: bytes) -> Any:
     _check_integers(data)
     try:
         return msgspec.json.decode(data.removeprefix(_BOM))
-    except msgspec.ValidationError as error:  # "Number out of range"
-        at = str(error).rpartition("`")[0].rpartition("`")[2].removeprefix("$")
-        raise MalformedJson(f"a number is too large for a double{f', at {at}' if at else ''}") from None
+    except msgspec.ValidationError:  # "Number out of range"
+        raise MalformedJson("a number is too large for a double", _pointer_to_infinity(data)) from None
     except msgspec.DecodeError as error:
         if not data.removeprefix(_BOM).strip():
             raise MalformedJson("the text is empty; JSON is expected") from None
@@ -59,6 +67,37 @@ def decode(data: bytes) -> Any:
         raise MalformedJson(f"the text is not UTF-8 ({error.reason})") from None
     except RecursionError:
         raise TooDeepJson("the JSON is nested too deeply") from None
+
+
+def _pointer_to_infinity(data: bytes) -> str:
+    """Returns the JSON pointer to the first number that is too large; empty if it is very long, or if the text has
+    other mistakes."""
+    try:
+        value = _WITH_INFINITIES.decode(data.removeprefix(_BOM))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    path: list[str] = []
+    open = [iter([("", value)])]
+    while open:
+        for name, inner in open[-1]:
+            if inner in _INFINITIES:
+                pointer = "/".join([*path, name])
+                return pointer if len(pointer) <= _LONGEST_POINTER else ""
+            if isinstance(inner, dict | list):
+                path.append(name)
+                open.append(_members(inner))
+                break
+        else:
+            open.pop()
+            del path[-1:]
+    return ""
+
+
+def _members(container: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the members with their names as JSON pointers write them."""
+    if isinstance(container, list):
+        return ((str(index), each) for index, each in enumerate(container))
+    return ((name.replace("~", "~0").replace("/", "~1"), each) for name, each in container.items())
 
 
 def _check_integers(data: bytes) -> None:

@@ -122,7 +122,10 @@ def _parser() -> argparse.ArgumentParser:
             "--relations", default="", metavar="NAMES", help="relations to keep as hierarchies, separated by commas"
         )
         command.add_argument(
-            "--declarations", type=Path, metavar="FILE", help="JSON: attributes, synonyms, rates, schemas, contexts, …"
+            "--declarations",
+            type=Path,
+            metavar="FILE",
+            help="JSON: attributes, synonyms, rates, schemas, contexts, code_systems, aliases, splits, unions, reading",
         )
         command.add_argument(
             "--subscriptions", type=Path, metavar="FILE", help="NDJSON: an object with id and expression on each line"
@@ -139,7 +142,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--matched-only", action="store_true", help="no rows for events without matches")
         if name == "match":
             command.add_argument(
-                "--distinct", action="store_true", help="only the first event with the same source and id"
+                "--distinct",
+                action="store_true",
+                help="only the first event with the same source, id and declared revision",
             )
         if name == "stream":
             command.add_argument("--source", default="files", metavar="NAME", help="files, socket, kafka, …")
@@ -147,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--window",
                 default="1 hour",
-                help="how long a second event with the same source and id counts as a repetition",
+                help="how long a second event with the same source, id and declared revision counts as a repetition",
             )
             command.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="between micro-batches")
             command.add_argument("--once", action="store_true", help="stop when all present data is matched")
@@ -200,9 +205,12 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
     expression = json.loads(given.expression) if given.expression.startswith("{") else given.expression
     with tempfile.TemporaryDirectory(prefix="kindcast-") as below:
         snapshot = _inputs(given).snapshot(Path(below))
-        read = _read(given)
         return backtest_archive(
-            *(_session(given), archive, snapshot, expression), read=read, progress=as_lines, language=given.language
+            *(_session(given), archive, snapshot, expression),
+            read=_read(given),
+            progress=as_lines,
+            note=tell_note,
+            language=given.language,
         )
 
 

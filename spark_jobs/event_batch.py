@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from kindcast.semantic import Event
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events import GRAPH_TYPES, RDF_TYPES, media_type_of
-from kindcast.semantic.units import parse_instant
+from kindcast.semantic.units import is_date_time, parse_instant
 from kindcast.semantic.vocabulary import FHIR
 
 __all__ = [
@@ -230,7 +230,7 @@ def _check(name: str, member: Any) -> None:
     if name in TEXTS:
         if not isinstance(member, str) or not member:
             raise Unreadable(f"{name} must be a non-empty text")
-        if name == "time" and parse_instant(member) is None:
+        if name == "time" and not is_date_time(member):
             raise Unreadable(f"time must be a date-time of RFC 3339, not {member[:64]!r}")
         if name == "specversion" and member != SPECVERSION:
             raise Unreadable(f"specversion must be {SPECVERSION!r}")

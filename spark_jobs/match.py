@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
+from kindcast.semantic import Event
 from kindcast.semantic.backtest import Backtest, Counts, PastEvent
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.matching import MatchTable
@@ -56,6 +57,7 @@ from kindcast.spark_jobs.snapshot import (
     Matched,
     ShardMatcher,
     Snapshot,
+    event_keys,
     opened,
     operators_for_jobs,
     settle,
@@ -77,7 +79,7 @@ __all__ = [
     "side_by_side",
 ]
 
-# Deduplication of an archive by (`source`, `id`): the first event in its order is kept, as on a server.
+# Deduplication of an archive by source and key (`event_keys`): the first event in its order is kept, as on a server.
 #
 #     splits ─▶ (digest of the name, split, line) ─shuffled by digest─▶ all but the first ─▶ FOLDER/split=<n>/
 #
@@ -109,9 +111,11 @@ class Repeated:
 NONE_REPEATED = Repeated()
 
 
-def find_repeated(session: SparkSession, splits: Sequence[Split], read: ReadOptions, folder: Path) -> list[Repeated]:
-    """Finds the lines of each split that repeat an event of an earlier split or line. Writes the line numbers into
-    `folder`, which is replaced."""
+def find_repeated(
+    session: SparkSession, splits: Sequence[Split], read: ReadOptions, snapshot: Snapshot, folder: Path
+) -> list[Repeated]:
+    """Finds the lines of each split that repeat an event of an earlier split or line. `snapshot` is one for tasks.
+    Writes the line numbers into `folder`, which is replaced."""
     asked = [number for number, split in enumerate(splits) if _has_names(split)]
     if not asked:
         return [NONE_REPEATED] * len(splits)
@@ -119,11 +123,13 @@ def find_repeated(session: SparkSession, splits: Sequence[Split], read: ReadOpti
     rows = session.sparkContext.parallelize([(number,) for number in asked], len(asked))
 
     def names(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        key_of = event_keys(snapshot)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for found in read_split(splits[number], plain):
                     if not isinstance(found, Rejected):
-                        yield _named(found, number)
+                        yield _named(found, number, key_of)
+        settle()
 
     partitions = max(2, -(-len(asked) // SPLITS_SHUFFLED_TOGETHER))
     first = sql.row_number().over(Window.partitionBy("name").orderBy("split", "line"))
@@ -172,11 +178,12 @@ def _has_names(split: Split) -> bool:
         return set(pq.read_schema(file).names) >= NAMES
 
 
-def _named(batch: EventBatch, split: int) -> pa.RecordBatch:
+def _named(batch: EventBatch, split: int, key_of: Callable[[Event], str] | None) -> pa.RecordBatch:
     sources, ids = batch.keys["source"].to_pylist(), batch.keys["id"].to_pylist()
+    keys = ids if key_of is None or batch.events is None else list(map(key_of, batch.events))
     named = [
-        (_digest(source, id), line)
-        for source, id, line in zip(sources, ids, batch.lines.tolist(), strict=True)
+        (_digest(source, key), line)
+        for source, id, key, line in zip(sources, ids, keys, batch.lines.tolist(), strict=True)
         if source != ANONYMOUS or id != f"{batch.file}:{line}"  # who is named by its place is no other
     ]
     return pa.RecordBatch.from_arrays(
@@ -189,10 +196,10 @@ def _named(batch: EventBatch, split: int) -> pa.RecordBatch:
     )
 
 
-def _digest(source: str, id: str) -> bytes:
+def _digest(source: str, key: str) -> bytes:
     """Returns a digest of 16 bytes. The probability that any two of 10⁹ different events have the same digest is
     10⁻²¹."""
-    return hashlib.blake2b(f"{len(source)} {source}{id}".encode(), digest_size=16).digest()
+    return hashlib.blake2b(f"{len(source)} {source}{key}".encode(), digest_size=16).digest()
 
 
 # ── match ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -377,17 +384,17 @@ def match_archive(
 ) -> dict[str, Any]:
     """Matches an archive into `output`, by day; returns the summary. The job can be interrupted and run again at any
     time: finished units are not repeated, and readers see only complete days. With `distinct`, only the first of the
-    events with the same source and id is matched. `together` is the number of subscriptions that a worker holds at one
-    time. Raises `JobFailed`."""
+    events with the same source, id and declared revision is matched. `together` is the number of subscriptions that a
+    worker holds at one time. Raises `JobFailed`."""
     target = Output(output)
     with target.locked():
         splits = number_lines(session, splits_of(archive, split_bytes=split_bytes, split_rows=split_rows), progress)
+        groups, sent = snapshot.groups(together), snapshot.for_workers(session)
         repeated = [NONE_REPEATED] * len(splits)
         if distinct:
             progress("names", 0, None)
-            repeated = find_repeated(session, splits, read, target.own("repeated"))
+            repeated = find_repeated(session, splits, read, sent, target.own("repeated"))
         options = (asdict(chosen), asdict(read))
-        groups, sent = snapshot.groups(together), snapshot.for_workers(session)
         single = len(groups) == 1 or chosen.explode
         units: list[tuple[str, Work]] = [
             (
@@ -572,12 +579,16 @@ def backtest_archive(
     *,
     read: ReadOptions = AS_IT_STANDS,
     progress: Progress = silent,
+    note: Callable[[str], None] = lambda detail: None,
     language: str = "en",
 ) -> dict[str, Any]:
-    """Returns the report of `kindcast.semantic.backtest` for an archive. `expression` is text or a tree. Raises
-    `JobFailed`, `InvalidSubscription`."""
+    """Returns the report of `kindcast.semantic.backtest` for an archive. `expression` is text or a tree. `note` is
+    called for each file that cannot be read at all. Raises `JobFailed`, `InvalidSubscription`."""
     test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs())
     splits = number_lines(session, splits_of(archive), progress)
+    for split in splits:
+        if split.problem:
+            note(f"{split.name}: {split.problem}")
     work = partial(_count, snapshot=snapshot.for_workers(session), expression=expression, read=read)
     for counts in run_tasks(session, splits, work, "backtest", progress):
         test.counts.add(counts)

@@ -157,7 +157,7 @@ def _path_of(place: str, root: str, path: str) -> str:
 
 def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = SPLIT_ROWS) -> list[Split]:
     """Returns the splits of an archive, which is a file or a folder. Reads only file sizes, the line ends near the
-    borders of splits, and Parquet footers.
+    borders of splits, the names of CSV columns, and Parquet footers.
 
     Only the first split of a file has the number of its first line; in the others `first` is 0 until `numbered` sets
     it. Raises `NoArchive`, and `OSError` if a file cannot be opened.
@@ -279,10 +279,6 @@ class SplitSizes:
     parquet_rows: int
 
 
-def _whole_file(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
-    yield whole
-
-
 def _of_lines(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
     if whole.gzipped:
         yield whole
@@ -319,9 +315,8 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
         except (pa.ArrowException, OSError) as error:
             yield replace(whole, problem=f"this is not readable Parquet: {error}")
             return
-    names = Counter(footer.schema.to_arrow_schema().names)
-    if twice := [name for name, count in names.items() if count > 1]:
-        yield replace(whole, problem=f"several columns have the name {', '.join(sorted(twice))}")
+    if problem := _twice(footer.schema.to_arrow_schema().names):
+        yield replace(whole, problem=problem)
         return
     start, rows, first = 0, 0, 1
     for group in range(footer.num_row_groups):
@@ -331,9 +326,25 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
             start, first, rows = group + 1, first + rows, 0
 
 
+def _of_csv(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
+    try:
+        with _opened(whole) as file:
+            names: list[str] = next(_csv_rows(file), [])
+    except (csv.Error, *DAMAGED):  # reading the file reports the problem
+        names = []
+    # Tables end with commas for empty columns: only a value under one of several absent names is a problem.
+    yield replace(whole, problem=_twice(filter(None, names)))
+
+
+def _twice(names: Iterable[str]) -> str:
+    """Returns which columns have one name, as the problem of a file; empty if each has its own."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    return f"several columns have the name {', '.join(twice)}" if twice else ""
+
+
 SPLITTERS: Mapping[Format, Callable[[Split, int, SplitSizes], Iterator[Split]]] = {
     "lines": _of_lines,
-    "csv": _whole_file,
+    "csv": _of_csv,
     "parquet": _of_parquet,
 }
 """The function that splits a file of each format. `READERS` has the readers."""
@@ -733,9 +744,8 @@ def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
     row, usual = 1, csv.field_size_limit(MOST_LINE_BYTES)  # of the whole process
     try:
         with _opened(split) as file:
-            text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-            reader = csv.reader(text, strict=True)
-            names = next(reader, [])
+            reader = _csv_rows(file)
+            names: list[str] = next(reader, [])
             for fields in reader:
                 row = reader.line_num
                 if fields:
@@ -750,6 +760,11 @@ def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
         csv.field_size_limit(usual)
 
 
+def _csv_rows(file: io.BufferedReader) -> Any:
+    """Returns the reader of the rows of a CSV file, as texts. Bytes that are not UTF-8 become surrogates."""
+    return csv.reader(io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline=""), strict=True)
+
+
 def _of_fields(
     names: list[str], fields: list[str], row: int, split: Split, options: ReadOptions
 ) -> ArchivedEvent | Rejected:
@@ -761,6 +776,8 @@ def _of_fields(
         for name, field in zip(names, fields, strict=True):
             if field == "":
                 continue
+            if not name and names.count(name) > 1:
+                raise Unreadable("several columns have no name")
             if any("\udc80" <= letter <= "\udcff" for letter in field):
                 raise Unreadable(f"{name}: the text is not UTF-8")
             if name in options.numbers:

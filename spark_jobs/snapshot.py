@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, InvalidSubscription, Matcher, Operator, Vocabulary
 from kindcast.semantic.errors import SemanticError, UnusableMatcher
-from kindcast.semantic.events import Canonicaliser
+from kindcast.semantic.events import Canonicaliser, correction_key, correction_of
 from kindcast.semantic.matching import MatchTable, saved_trees
 from kindcast.semantic.ontology import Ontology, decode, encode, read_several
 from kindcast.semantic.operators import load_operators
@@ -46,6 +46,7 @@ __all__ = [
     "ShardMatcher",
     "Snapshot",
     "added_up",
+    "event_keys",
     "forget_older",
     "opened",
     "operators_for_jobs",
@@ -614,6 +615,26 @@ def vocabulary_of(snapshot: Snapshot) -> Vocabulary:
         _vocabularies[key] = snapshot.vocabulary()
         _collector.restless = True
     return _vocabularies[key]
+
+
+def event_keys(snapshot: Snapshot) -> Callable[[Event], str] | None:
+    """Returns the function that gives the key of an event, which identifies it among the events of its source as on a
+    server. None if every key is the id, because no event type declares corrections."""
+    vocabulary = vocabulary_of(snapshot)
+    types = vocabulary.schemas.types
+    if not vocabulary.schemas.corrects:
+        return None
+    published = Canonicaliser(vocabulary).published
+
+    def key(event: Event) -> str:
+        id = str(event.context["id"])
+        try:
+            said = correction_of(published(event), types)
+        except InvalidEvent:  # matching the event reports the problem
+            return id
+        return id if said is None else correction_key(id, said.revision)
+
+    return key
 
 
 def opened(snapshot: Snapshot, shards: Sequence[int]) -> ShardMatcher:

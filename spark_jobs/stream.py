@@ -9,8 +9,8 @@ batches and take effect with the next batch. Each row contains the version of it
 With an outbox, a batch also writes its matches in the form that a server accepts (`POST /v1/matches`) into `_outbox`,
 atomically with the batch. The process that delivers them removes the files, so each remaining file is undelivered.
 
-An event is repeated if another one with the same source and id *arrived* within the window. The time of arrival counts
-and not the time in the event, because Spark drops events that are older than its watermark.
+An event is repeated if another one with the same source and key (`event_keys`) *arrived* within the window. The time of
+arrival counts and not the time in the event, because Spark drops events that are older than its watermark.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kindcast.semantic import Event
 from kindcast.semantic.explanations import as_json
 from kindcast.spark_jobs.event_batch import (
     BOM,
@@ -50,7 +51,7 @@ from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, decoded, matched_r
 from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, file_split, read_split, splits_of
 from kindcast.spark_jobs.report import UnusableOutput, silent
-from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot
+from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot, event_keys, settle
 
 __all__ = ["FILES", "Written", "quarantined", "read_events", "readable", "start_stream", "stream_events"]
 
@@ -64,6 +65,8 @@ __all__ = ["FILES", "Written", "quarantined", "read_events", "readable", "start_
 
 RAW = pa.schema([*EVENTS, pa.field("reason", pa.string())])
 """`EVENTS` and the reason why a row is none: then `body` shows how it begins."""
+KEYED = pa.schema([*RAW, pa.field("key", pa.string())])
+"""`RAW` and the key of each event."""
 FILES = "files"
 """The stream of an archive's files as they are put there."""
 
@@ -177,6 +180,8 @@ Told = Callable[[int, Written], None]
 """Called after each batch with its number and what it wrote."""
 
 OWN = "_kindcast"
+SNAPSHOT = "snapshot.json"
+"""Describes the snapshot of the batch that is being matched, for the tasks that need the declared event types."""
 QUARANTINED = "_quarantine"
 OUTBOX = "_outbox"
 IDS_A_LINE = 10_000
@@ -211,7 +216,7 @@ def start_stream(
         told(number, _write_batch(frame, number, output, newest(), chosen, outbox=outbox))
 
     writer = (
-        _without_repeated(events, window)
+        _without_repeated(events, window, output / OWN / SNAPSHOT)
         .writeStream.foreachBatch(batch)
         .queryName(f"kindcast-{uuid.uuid4().hex[:8]}")
         .option("checkpointLocation", str(checkpoint))
@@ -221,18 +226,47 @@ def start_stream(
     return writer.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds").start()
 
 
-def _without_repeated(events: DataFrame, window: str) -> DataFrame:
-    arrived = events.withColumn("arrived", sql.current_timestamp())
+def _without_repeated(events: DataFrame, window: str, described: Path) -> DataFrame:
+    keyed = events.mapInArrow(_with_keys(described), spark_schema(KEYED)).withColumnRenamed("id", "own")
+    arrived = keyed.withColumn("arrived", sql.current_timestamp())
     # What cannot be read has no name, and must not count as one event.
     named = arrived.withColumn("source", sql.coalesce("source", sql.lit("")))
-    named = named.withColumn("id", sql.coalesce("id", sql.concat_ws(":", "file", "line", "reason")))
-    return named.withWatermark("arrived", window).dropDuplicatesWithinWatermark(["source", "id"]).drop("arrived")
+    # The key is called `id`, because the state of older checkpoints has the columns `source` and `id`.
+    named = named.withColumn("id", sql.coalesce("key", sql.concat_ws(":", "file", "line", "reason")))
+    first = named.withWatermark("arrived", window).dropDuplicatesWithinWatermark(["source", "id"])
+    return first.withColumn("id", sql.col("own")).select(*RAW.names)
+
+
+def _with_keys(described: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Returns the function of a task that adds the keys of events. The declared event types are those of the snapshot
+    that is described at this time, because they may change from batch to batch."""
+
+    def with_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        key_of = event_keys(msgspec.json.decode(described.read_bytes(), type=Snapshot))
+        for batch in batches:
+            keys = batch.column("id")
+            if key_of is not None:
+                rows = zip(keys.to_pylist(), batch.column("body").to_pylist(), strict=True)
+                keys = pa.array([id and _key(id, body, key_of) for id, body in rows], pa.string())
+            yield pa.RecordBatch.from_arrays([*batch.columns, keys], schema=KEYED)
+        settle()
+
+    return with_keys
+
+
+def _key(id: str, body: str, key_of: Callable[[Event], str]) -> str:
+    try:
+        return key_of(event_of(json_of(body.encode()), id).event)
+    except Unreadable:  # `decoded` leaves it out
+        return id
 
 
 def _write_batch(
     frame: DataFrame, number: int, output: Path, snapshot: Snapshot, chosen: Chosen, *, outbox: bool
 ) -> Written:
     """Writes the folder of a batch atomically."""
+    snapshot = snapshot.for_workers(frame.sparkSession)
+    (output / OWN / SNAPSHOT).write_bytes(msgspec.json.encode(snapshot))
     place = output / f"batch={number:09}"
     if place.is_dir():  # a crash came after the batch, and before the checkpoint said so
         frame.write.format("noop").mode("overwrite").save()  # Spark wants to know which events came, too
@@ -245,10 +279,7 @@ def _write_batch(
     try:
         rows = (
             readable(frame)
-            .mapInArrow(
-                _writer(building, snapshot.for_workers(frame.sparkSession), chosen, outbox=outbox),
-                spark_schema(FILES_WRITTEN),
-            )
+            .mapInArrow(_writer(building, snapshot, chosen, outbox=outbox), spark_schema(FILES_WRITTEN))
             .collect()
         )
         bad = quarantined(frame).collect()

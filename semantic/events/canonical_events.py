@@ -40,6 +40,7 @@ from kindcast.semantic.ontology.records import local_name
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.kinds import (
     instant_of_epoch,
+    is_date_time,
     keys_of_address,
     parse_address,
     parse_dates,
@@ -89,7 +90,10 @@ __all__ = ["JSON_NUMBER", "OBJECTS", "TYPES", "Canonicaliser", "EventLimits", "T
 # beneath the declared concept, and a text in a numeric domain must be a quantity.
 
 MOST_PROBLEMS = 100
-"""The maximum number of problems reported for one event. The validation stops there."""
+"""The maximum number of problems reported for one event, and for all events of a request. The validation stops
+there."""
+MOST_OF_ONE = 10
+"""The maximum number of problems reported for one of several events."""
 SUGGESTED = 3
 """The number of problems of one event that list similar names. Each list costs a comparison with all names of its
 type."""
@@ -234,7 +238,7 @@ class _Check:
             # text.
             if pattern.states * len(text) <= STEPS and not pattern.found_in(text):
                 return f"does not match /{domain.pattern}/"
-        if domain.date_time and parse_instant(text) is None:
+        if domain.date_time and not is_date_time(text):
             return "is not a date-time of RFC 3339"
         if domain.is_numeric and not self._words.is_quantity(text):
             return "is not a number with a unit"

@@ -37,9 +37,11 @@ __all__ = [
     "MOST_TOGETHER",
     "Correction",
     "DocumentReader",
+    "correction_key",
     "correction_of",
     "digest_of",
     "is_newer",
+    "published_id",
     "text_at",
     "types_of",
     "values_at",
@@ -343,6 +345,8 @@ def without_keywords(data: Mapping[str, Any]) -> dict[str, Any]:
 MOST_WITHDRAWN = 100
 """The maximum number of subjects that one event withdraws."""
 _KEYWORDS = {"id": "@id", "type": "@type"}
+KEY_SEPARATOR = "\x1f"
+"""The separator of id and revision in the key that identifies an event. Neither contains control characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +370,24 @@ def correction_of(event: Event, types: Mapping[str, EventType]) -> Correction | 
     revision = text_at(event, [each.revision for each in found if each.revision])
     withdrawn = dict.fromkeys(name for each in found for name in _withdrawn(event, each, subject))
     return Correction(subject, revision, tuple(withdrawn)[:MOST_WITHDRAWN])
+
+
+def correction_key(id: str, revision: str | None) -> str:
+    """Returns the key that identifies an event of a source: its id, and its revision if it has one.
+
+    >>> correction_key("urn:e:1", None)
+    'urn:e:1'
+    """
+    return id if revision is None else f"{id}{KEY_SEPARATOR}{revision}"
+
+
+def published_id(key: str) -> str:
+    """Returns the id of an event from its key.
+
+    >>> published_id(correction_key("urn:e:1", "2"))
+    'urn:e:1'
+    """
+    return key.partition(KEY_SEPARATOR)[0]
 
 
 def is_newer(one: str | None, other: str | None) -> bool:

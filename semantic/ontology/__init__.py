@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from kindcast.semantic.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from kindcast.semantic.ontology.formats import CONTENT_TYPES, syntax_of_extension
+    from kindcast.semantic.ontology.formats import CONTENT_TYPES, refuse_empty, syntax_of_extension
     from kindcast.semantic.ontology.isolation import Cancelled, Cost, Isolation
-    from kindcast.semantic.ontology.loader import read, read_encoded, read_isolated, read_several, refuse_empty
+    from kindcast.semantic.ontology.loader import read, read_encoded, read_isolated, read_several
     from kindcast.semantic.ontology.reasoning import Reasoner, find_java
     from kindcast.semantic.ontology.records import (
         ConceptRecord,
@@ -53,7 +53,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "kindcast.semantic.ontology.isolation": ("Cancelled", "Cost", "Isolation"),
-        "kindcast.semantic.ontology.loader": ("read", "read_encoded", "read_isolated", "read_several", "refuse_empty"),
+        "kindcast.semantic.ontology.loader": ("read", "read_encoded", "read_isolated", "read_several"),
         "kindcast.semantic.ontology.reasoning": ("Reasoner", "find_java"),
         "kindcast.semantic.ontology.records": (
             "ConceptRecord",
@@ -68,6 +68,6 @@ __getattr__ = on_demand(
             "is_readable",
             "silent",
         ),
-        "kindcast.semantic.ontology.formats": ("CONTENT_TYPES", "syntax_of_extension"),
+        "kindcast.semantic.ontology.formats": ("CONTENT_TYPES", "refuse_empty", "syntax_of_extension"),
     },
 )

@@ -7,7 +7,9 @@ lists the content types of this table, and the command line looks up extensions 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["CONTENT_TYPES", "NAMES", "SYNTAXES", "Syntax", "syntax_of_extension"]
+from kindcast.semantic.errors import OntologyError
+
+__all__ = ["CONTENT_TYPES", "NAMES", "SYNTAXES", "Syntax", "refuse_empty", "syntax_of_extension"]
 
 
 class Syntax(NamedTuple):
@@ -46,6 +48,13 @@ CONTENT_TYPES: Final = tuple(known.content_types[0] for known in SYNTAXES.values
 
 _BY_LOOKS: Final = frozenset({"rdf-xml", "json"})
 """Syntaxes and extensions whose files often have another syntax, so that the text of the file decides."""
+
+
+def refuse_empty(data: bytes) -> None:
+    """Refuses a new document without a character. Syntaxes such as Turtle allow it, but a transfer that failed leaves
+    it, and as the next version it would remove all concepts. Raises `OntologyError`."""
+    if not data.strip():
+        raise OntologyError("the document is empty: was it transferred whole?")
 
 
 def syntax_of_extension(extension: str) -> str | None:

@@ -46,7 +46,6 @@ __all__ = [
     "read_several",
     "read_task",
     "read_with_axioms",
-    "refuse_empty",
 ]
 
 # ── `reason="rdfs"`: the RDFS entailments of a document ───────────────────────────────────────────────────────────────
@@ -458,13 +457,6 @@ def read_isolated(
         account=account,
     )
     return decode(encoded)
-
-
-def refuse_empty(data: bytes) -> None:
-    """Refuses a new document without a character. Syntaxes such as Turtle allow it, but a transfer that failed leaves
-    it, and as the next version it would remove all concepts. Raises `OntologyError`."""
-    if not data.strip():
-        raise OntologyError("the document is empty: was it transferred whole?")
 
 
 def read_encoded(

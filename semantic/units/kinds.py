@@ -25,6 +25,7 @@ __all__ = [
     "format_instant",
     "instant_of_epoch",
     "interval_of_network",
+    "is_date_time",
     "keys_of_address",
     "last_start",
     "parse_address",
@@ -67,8 +68,9 @@ MINUTES_OF_DAY = 24 * 60
 MICROSECOND = timedelta(microseconds=1)
 
 
-def parse_instant(text: str) -> int | None:
-    """Returns the date-time `text` in microseconds since 1970, or None if it is not a date-time.
+def parse_instant(text: str, furthest: float = FURTHEST) -> int | None:
+    """Returns the date-time `text` in microseconds since 1970, or None if it is not a date-time, or more than
+    `furthest` microseconds away from 1970.
 
     >>> parse_instant("1970-01-01T01:00:00.25+01:00")
     250000
@@ -97,7 +99,16 @@ def parse_instant(text: str) -> int | None:
     instant = (minutes * 60 + second) * 1_000_000
     if fraction is not None:
         instant += int(fraction[:6].ljust(6, "0"))
-    return instant if -FURTHEST <= instant <= FURTHEST else None
+    return instant if -furthest <= instant <= furthest else None
+
+
+def is_date_time(text: str) -> bool:
+    """Whether `text` is a date-time of RFC 3339, of any year.
+
+    >>> is_date_time("9999-12-31T23:59:59Z"), parse_instant("9999-12-31T23:59:59Z")
+    (True, None)
+    """
+    return parse_instant(text, math.inf) is not None
 
 
 # ── dates ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,13 +19,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kindcast.semantic import InvalidEvent
 from kindcast.semantic import Problem as Fault
+from kindcast.semantic.events import MOST_OF_ONE, MOST_PROBLEMS
 from kindcast.semantic.explanations import explain
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import View
 from kindcast.server import tracing
 from kindcast.server.api.access import Gate, caller_of, count_events, services_of
 from kindcast.server.api.operators import AppLateMatching
-from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
+from kindcast.server.api.problem_types import Described, Problem, respond
 from kindcast.server.api.request_guards import BodyLimit, host_check
 from kindcast.server.api.requests import (
     LARGE_BODY,
@@ -73,6 +75,7 @@ from kindcast.server.store import pending as pending_store
 from kindcast.server.store.matches import had_by
 from kindcast.server.store.shards import find_place
 from kindcast.server.strict_json import MalformedJson, decode, depth_within, numbered_lines
+from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = ["PublishRoute", "matched_by", "matches_router", "router"]
 
@@ -198,7 +201,7 @@ async def _accepted(request: Request, decoded: Decoded, broker: Broker, reader: 
     results = iter(await broker.publish(good, verbose=verbose, max_matches=most))
     budget: ReadingBudget | None = None
     told: list[Outcome] = []
-    rejected: list[Rejected] = []
+    refused: list[_Refused] = []
     for index, each in enumerate(decoded.events):
         result = each if isinstance(each, InvalidEvent) else next(results)
         if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent):
@@ -225,28 +228,46 @@ async def _accepted(request: Request, decoded: Decoded, broker: Broker, reader: 
             broker.metrics.events_rejected.inc()
             raise result
         else:
-            line = None if decoded.lines is None else decoded.lines[index]
-            rejected.append(Rejected(index, as_document(problem_of(result)), line))
-            if len(rejected) % DESCRIBED_TOGETHER == 0:
-                await asyncio.sleep(0)
-    if rejected:
-        broker.metrics.events_rejected.inc(len(rejected))
+            refused.append((index, result, None if decoded.lines is None else decoded.lines[index]))
+    if refused:
+        broker.metrics.events_rejected.inc(len(refused))
     if all(each.duplicate for each in told) and any(_reuses_key(decoded.prefix, each) for each in told):
         raise IdempotencyKeyReused(
             "another request with this Idempotency-Key published other events, and no event of this one is new: send a "
             "new Idempotency-Key"
         )
-    if rejected and not told:
-        detail = f"none of the {len(rejected):,} events can be read: {rejected[0].problem['detail']}"
-        raise Problem("no-event-accepted", detail, rejected=rejected)
+    if refused and not told:
+        raise await _none_accepted(refused, f"none of the {len(refused):,} events can be read")
     duplicates = sum(each.duplicate for each in told)
     return Accepted(
         accepted=len(told) - duplicates,
         duplicates=duplicates,
         matched=matched_by(told, broker.settings),
-        rejected=rejected,
+        rejected=await _described(refused),
         events=told if verbose else None,
     )
+
+
+_Refused = tuple[int, Exception, int | None]
+"""An event that was not accepted: its index, why, and its line if the request had lines."""
+
+
+async def _described(refused: Sequence[_Refused]) -> list[Rejected]:
+    """Returns what a publisher is told about these events."""
+    told: list[Rejected] = []
+    described = Described()
+    for index, error, line in refused:
+        told.append(Rejected(index, described.document(error), line))
+        if len(told) % DESCRIBED_TOGETHER == 0:
+            await asyncio.sleep(0)
+    return told
+
+
+async def _none_accepted(refused: Sequence[_Refused], what: str) -> Problem:
+    """Returns the answer to a request of which nothing is accepted. It describes the first events."""
+    told = await _described(refused[:MOST_PROBLEMS])
+    first = f", `rejected` has the first {len(told)}" if len(told) < len(refused) else ""
+    return Problem("no-event-accepted", f"{what}{first}: {told[0].problem['detail']}", rejected=told)
 
 
 def _reuses_key(prefix: str | None, event: Outcome) -> bool:
@@ -413,7 +434,9 @@ async def _decoded(
     check_encoding(encoding)
     if len(body) < (MANY_EVENTS if media_type_of(content_type) in SEVERAL else LARGE_BODY):
         return reader.read(content_type, headers, body, repeatable)
-    return await asyncio.to_thread(reader.read, content_type, headers, body, repeatable)
+    if len(body) < LARGE_BODY:
+        return await asyncio.to_thread(reader.read, content_type, headers, body, repeatable)
+    return await reader.read_large(content_type, headers, body, repeatable)
 
 
 def _shown(row: Row[Any], view: View | None, *, payload: bool) -> dict[str, Any]:
@@ -616,9 +639,9 @@ async def accept_matches(
     `matches`, or NDJSON."""
     kind = media_type_of(request.headers.get("content-type"))
     check_encoding(request.headers.get("content-encoding"))
-    items = await asyncio.to_thread(_match_items, kind, await request.body(), reader.max_events + 1)
+    items = await run_to_the_end(partial(_match_items, kind, await request.body(), reader.max_events + 1))
     reader.check_count(len(items))
-    found, refused, single = await asyncio.to_thread(_read_matches, reader, items, settings.max_json_depth)
+    found, refused, single = await run_to_the_end(partial(_read_matches, reader, items, settings.max_json_depth))
     if sum(len(each.wanted) for each in found) > MOST_MATCHES:
         raise Problem("too-many-events", f"send at most {MOST_MATCHES:,} matches at a time")
     count_events(request, len(found))
@@ -632,11 +655,10 @@ async def accept_matches(
         elif single:
             raise result
         else:
-            refused.append(Rejected(match.index, as_document(problem_of(result)), match.line))
-    refused.sort(key=lambda each: each.index)
+            refused.append((match.index, result, match.line))
+    refused.sort(key=itemgetter(0))
     if refused and not outcomes:
-        detail = f"none of the {len(refused):,} matches can be taken: {refused[0].problem['detail']}"
-        raise Problem("no-event-accepted", detail, rejected=refused)
+        raise await _none_accepted(refused, f"none of the {len(refused):,} matches can be taken")
     known = sum(each.duplicate for each in outcomes)
     content = AcceptedMatches(
         accepted=len(outcomes) - known,
@@ -645,7 +667,7 @@ async def accept_matches(
         repeated=accepted.repeated,
         unmatched=sum(accepted.silent.values()),
         silent=list(accepted.silent)[:MOST_NAMED],
-        rejected=refused,
+        rejected=await _described(refused),
     )
     return answer(content, 202)
 
@@ -669,12 +691,12 @@ def _match_items(kind: str, body: bytes, most: int) -> list[tuple[int | None, by
 
 def _read_matches(
     reader: EventReader, items: list[tuple[int | None, Any]], depth: int
-) -> tuple[list[_Match], list[Rejected], bool]:
+) -> tuple[list[_Match], list[_Refused], bool]:
     """Returns the matches, each event once, the invalid items, and whether there is only one item. The problem of a
     single item is raised."""
     single = len(items) == 1
     found: dict[tuple[str, str, str], _Match] = {}
-    refused: list[Rejected] = []
+    refused: list[_Refused] = []
     for index, (line, item) in enumerate(items):
         try:
             said = decode(item) if isinstance(item, bytes) else item
@@ -682,7 +704,8 @@ def _read_matches(
         except (InvalidEvent, MalformedJson, Problem) as error:
             if single:
                 raise
-            refused.append(Rejected(index, as_document(problem_of(error)), line))
+            kept = error.first(MOST_OF_ONE) if isinstance(error, InvalidEvent) else error
+            refused.append((index, kept.with_traceback(None), line))
             continue
         known = found.setdefault((event.source, event.id, event.digest), _Match(index, line, event, {}))
         for id, bindings in wanted.items():

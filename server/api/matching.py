@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
 from kindcast.semantic import InvalidEvent, InvalidSubscription, Note
+from kindcast.semantic.events import MOST_OF_ONE
 from kindcast.semantic.explanations import as_json, explain
 from kindcast.semantic.ontology import Progress
 from kindcast.semantic.subscriptions import compile_expression, restore_expression
@@ -22,7 +23,7 @@ from kindcast.semantic.vocabulary import View
 from kindcast.server.api.access import services_of
 from kindcast.server.api.jobs import AppJobs
 from kindcast.server.api.operators import AppLateMatching
-from kindcast.server.api.problem_types import Problem, as_document, problem_of
+from kindcast.server.api.problem_types import Described, Problem, as_document, problem_of
 from kindcast.server.api.requests import (
     SUBSCRIPTION_ID,
     AppBroker,
@@ -145,13 +146,15 @@ async def _matched(
         raise Problem("too-many-events", f"send at most {settings.max_events_per_request:,} events at a time")
     decoded = await run_to_the_end(lambda: [_decoded(reader, item, sight.view) for item in items])
     results = iter(await broker.match([each.event for each in decoded if isinstance(each, DecodedEvent)]))
-    budget = broker.reading_budget()
+    budget, described = broker.reading_budget(), Described()
     listed: list[dict[str, Any]] = []
     for each in decoded:
-        if isinstance(each, DecodedEvent):
-            listed.append(await _of_document(each, next(results), broker, reader, late_matching, budget, sight, until))
-        else:
-            listed.append(_result(EventMatches([], problem=each), broker))
+        found = next(results) if isinstance(each, DecodedEvent) else EventMatches([], problem=each)
+        if isinstance(each, DecodedEvent) and (found.problem is None or says_several(found.problem)):
+            listed.append(await _of_document(each, found, broker, reader, late_matching, budget, sight, until))
+        elif found.problem is not None:
+            problem = each.as_sent(found.problem) if isinstance(each, DecodedEvent) else found.problem
+            listed.append({"matches": [], "problem": described.document(problem)})
         if not len(listed) % EVENTS_AT_A_TIME:
             await asyncio.sleep(0)
     return answer({"results": listed, "vocabulary_version": broker.vocabulary.version})
@@ -337,9 +340,9 @@ def _without(event: Any, view: View | None, *, explained: bool) -> Any:
 
 def _decoded(reader: EventReader, item: Any, view: View | None) -> DecodedEvent | InvalidEvent:
     try:
-        return reader.from_object(_without(item, view, explained=False))
+        return reader.from_object(_without(item, view, explained=False), most=MOST_OF_ONE)
     except InvalidEvent as error:
-        return error
+        return error.with_traceback(None)  # its frames would keep the event in memory
 
 
 def _result(found: EventMatches, broker: Broker) -> dict[str, Any]:

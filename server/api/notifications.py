@@ -20,7 +20,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from kindcast.semantic import InvalidEvent, Position
 from kindcast.semantic import Problem as Fault
-from kindcast.semantic.units import parse_instant
+from kindcast.semantic.units import is_date_time
 from kindcast.server.api.access import caller_of, count_events
 from kindcast.server.api.events import Accepted, matched_by
 from kindcast.server.api.requests import AppBroker, AppEventReader, answer, body_schema, check_encoding
@@ -125,7 +125,7 @@ def _linked_context(link: str | None) -> str | None:
 
 def _time(body: Mapping[str, Any]) -> str | None:
     written = body.get("notifiedAt")
-    return written if isinstance(written, str) and parse_instant(written) is not None else None
+    return written if isinstance(written, str) and is_date_time(written) else None
 
 
 # ── ONE Record ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -32,6 +32,7 @@ from kindcast.semantic.errors import (
     UnknownRelation,
     UnsupportedFormat,
 )
+from kindcast.semantic.events import MOST_PROBLEMS
 from kindcast.server import errors
 from kindcast.server.answers import ANSWERS
 from kindcast.server.cloudevents import BadRequestMode, TooManyEvents, UnknownContent
@@ -46,6 +47,7 @@ __all__ = [
     "MEDIA_TYPE",
     "PROBLEM_TYPES",
     "TYPES",
+    "Described",
     "Problem",
     "ProblemType",
     "as_document",
@@ -378,7 +380,10 @@ def problem_of(error: Exception) -> Problem:
         case InvalidEvent():
             codes = {each.code for each in error.problems}
             code = next((each for each in ("malformed-json", "too-deep") if each in codes), "invalid-event")
-            return Problem(code, _summary(error.problems), errors=faults(error.problems))
+            return Problem(code, _summary(error.problems, is_cut=error.is_cut), errors=faults(error.problems))
+        case MalformedJson() if error.pointer:
+            place = {"code": error.code, "detail": error.detail, "pointer": error.pointer}
+            return Problem(error.code, str(error), errors=[place])
         case errors.OntologyInUse():
             return Problem("ontology-in-use", str(error), count=error.count, subscriptions=error.subscriptions)
         case errors.KeyMade():
@@ -420,6 +425,25 @@ def as_document(problem: Problem) -> dict[str, Any]:
     return document | problem.extensions
 
 
+class Described:
+    """The problem documents of one answer about several events. Together they have at most `MOST_PROBLEMS` single
+    errors. After these, the problem of an event only has its first error, as `detail`."""
+
+    def __init__(self) -> None:
+        self._left = MOST_PROBLEMS
+
+    def document(self, error: Exception) -> dict[str, Any]:
+        """Returns the members of the problem document of one event."""
+        if not isinstance(error, InvalidEvent):
+            return as_document(problem_of(error))
+        if len(error.problems) > self._left:
+            document = as_document(problem_of(error.first(1)))
+            document.pop("errors", None)
+            return document
+        self._left -= len(error.problems)
+        return as_document(problem_of(error))
+
+
 def faults(problems: Iterable[Fault]) -> list[dict[str, Any]]:
     """Returns the members of `errors` for problems found by the semantic layer."""
     listed = []
@@ -444,10 +468,13 @@ def _place_of(error: OntologyError) -> list[dict[str, Any]]:
     return [{"detail": error.detail, **place}]
 
 
-def _summary(problems: Sequence[Fault]) -> str:
-    """Returns the first fault in full, and the number of others."""
-    more = f" (and {len(problems) - 1} more, see errors)" if len(problems) > 1 else ""
-    return f"{problems[0]}{more}"
+def _summary(problems: Sequence[Fault], *, is_cut: bool = False) -> str:
+    """Returns the first fault in full, and the number of others. `is_cut`: there are more than these."""
+    more = len(problems) - 1
+    if not more and not is_cut:
+        return str(problems[0])
+    see = ", see errors" if more else ""
+    return f"{problems[0]} (and {f'at least {more + 1}' if is_cut else more} more{see})"
 
 
 def _validation_problem(error: RequestValidationError) -> Problem:
@@ -457,7 +484,7 @@ def _validation_problem(error: RequestValidationError) -> Problem:
         where, *path = [str(part) for part in each["loc"]]
         if each["type"] == "json_invalid":
             return Problem("malformed-json", "the body is not JSON", errors=[{"detail": each["msg"]}])
-        fault: dict[str, Any] = {"detail": _OWN_WORDS.get(each["type"], each["msg"])}
+        fault: dict[str, Any] = {"detail": _OWN_WORDS.get(each["type"], each["msg"].removeprefix("Value error, "))}
         if (near := (each.get("ctx") or {}).get("near")) is not None:
             fault["detail"] += f"; did you mean {near}?"
         if where == "body":

@@ -14,7 +14,7 @@ import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from msgspec import structs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, Row
 from starlette.responses import StreamingResponse
 
@@ -96,6 +96,9 @@ NOT_YET = {
 MAX_SEQUENCE = 1 << 53
 """The greatest integer that JSON holds exactly."""
 
+STARTS = "give earliest, a time such as 2026-01-31T08:00:00Z, or the sequence of an event as a number"
+"""What `start_at` may be."""
+
 MOST_THROTTLING_SECONDS = 86_400.0
 
 SECRET_BYTES = 32
@@ -154,6 +157,14 @@ class SubscriptionChange(_Ending):
     ] = None
 
 
+def _is_start(given: object) -> object:
+    """Refuses what is neither a text nor an integer, with one error instead of one for each type. `_start_of` reads the
+    others."""
+    if isinstance(given, bool) or not isinstance(given, str | int | None):
+        raise ValueError(STARTS)
+    return given
+
+
 class _Asked(_Strict):
     """The expression of a subscription as the user wrote it."""
 
@@ -170,6 +181,7 @@ class SubscriptionBody(SubscriptionChange, _Asked):
 
     start_at: Annotated[
         str | int | None,
+        BeforeValidator(_is_start),
         Field(
             description="Stored events are delivered as well: `earliest`, those accepted since a time (RFC 3339), or"
             " those from a sequence on."
@@ -263,8 +275,7 @@ def _start_of(body: Mapping[str, Any]) -> int | float | None:
     try:
         return _utc(datetime.fromisoformat(start)).timestamp()
     except (TypeError, ValueError, OverflowError):
-        detail = "give earliest, a time such as 2026-01-31T08:00:00Z, or the sequence of an event as a number"
-        raise _invalid(detail, "/start_at") from None
+        raise _invalid(STARTS, "/start_at") from None
 
 
 def _terms(asked: _Ending, body: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.semantic import CanonicalEvent, Event, InvalidEvent, Match, Note
-from kindcast.semantic.events import Correction, ReadEvent, correction_of, is_newer
+from kindcast.semantic.events import MOST_OF_ONE, Correction, ReadEvent, correction_key, correction_of, is_newer
 from kindcast.semantic.explanations import as_json
 from kindcast.semantic.matching import Failures, MatchTable
 from kindcast.semantic.model import SubscriptionSlot
@@ -38,7 +38,6 @@ from kindcast.server.store.events import (
     Known,
     add_correction,
     add_retraction,
-    correction_key,
     find_about,
     find_known,
     find_recipients,
@@ -321,7 +320,7 @@ def _published(
             if read is None:
                 read = reads.event(each.event, each.graph)
             if isinstance(read, InvalidEvent):
-                results[index] = read
+                results[index] = read if len(publications[number].events) == 1 else read.first(MOST_OF_ONE)
             else:
                 first[key] = index
                 made = None if ahead is None else ahead.notes(read)
@@ -640,7 +639,7 @@ class _Reading:
         try:
             return self._matcher.read(event if self._at is None else arrived(event, self._at), known)
         except InvalidEvent as problem:
-            return problem
+            return problem.with_traceback(None)  # its frames would keep what was read in memory
 
 
 def in_time(state: State, failures: Failures, now: float) -> list[tuple[int, int, Failure]]:

@@ -26,7 +26,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import ontology_files
 from kindcast.server.cli.connection import JsonOption, connected, credentials
-from kindcast.server.cli.documents import ontology_path
+from kindcast.server.cli.documents import file_at, ontology_path
 from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.client import ProblemError, UnexpectedAnswer
 
@@ -400,7 +400,12 @@ Relations = Annotated[
     str, typer.Option("--relations", metavar="NAMES", help="Relations to keep as hierarchies, separated by commas.")
 ]
 Declarations = Annotated[
-    str | None, typer.Option("--declarations", metavar="FILE", help="JSON: attributes, synonyms, rates, schemas.")
+    str | None,
+    typer.Option(
+        "--declarations",
+        metavar="FILE",
+        help="JSON: attributes, synonyms, rates, schemas, contexts, code_systems, aliases, splits, unions, reading.",
+    ),
 ]
 Subscriptions = Annotated[
     str | None,
@@ -417,7 +422,10 @@ Numbers = Annotated[str, typer.Option("--numbers", metavar="NAMES", help="Column
 Explode = Annotated[bool, typer.Option("--explode", help="One row per match instead of per event.")]
 MatchedOnly = Annotated[bool, typer.Option("--matched-only", help="Write no rows for events without matches.")]
 Distinct = Annotated[
-    bool, typer.Option("--distinct", help="Keep only the first of several events with the same source and id.")
+    bool,
+    typer.Option(
+        "--distinct", help="Keep only the first of several events with the same source, id and declared revision."
+    ),
 ]
 Shards = Annotated[
     int | None,
@@ -526,7 +534,8 @@ def stream(
     window: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="How long a second event with the same source and id counts as a repetition."
+            metavar="TIME",
+            help="How long a second event with the same source, id and declared revision is a repetition.",
         ),
     ] = "1 hour",
     every: Annotated[float, typer.Option(metavar="SECONDS", help="The time between two micro-batches.")] = 1.0,
@@ -578,8 +587,8 @@ def _files(
 ) -> list[str]:
     options = {"--relations": relations, "--declarations": declarations, "--subscriptions": subscriptions}
     for path in (declarations, subscriptions):
-        if path is not None and not Path(path).is_file():
-            raise CommandFailed(f"there is no file {path}.", "Give the path of a file on this machine.")
+        if path is not None:
+            file_at(path, "Give the path of a file on this machine.")
     found = [part for path in ontology or [] for part in ("--ontology", ontology_path(path))]
     return found + [part for name, value in options.items() if value for part in (name, value)]
 

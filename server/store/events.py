@@ -25,6 +25,7 @@ from sqlalchemy import (
     update,
 )
 
+from kindcast.semantic.events import published_id
 from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged
 from kindcast.server.store import event_days
@@ -40,7 +41,6 @@ __all__ = [
     "WholeEvents",
     "add_correction",
     "add_retraction",
-    "correction_key",
     "count_after",
     "count_between",
     "discard_before",
@@ -60,7 +60,6 @@ __all__ = [
     "list_whole_events",
     "mark_withdrawn",
     "newest_events",
-    "published_id",
     "read_attempts",
     "withdrawn_among",
 ]
@@ -353,24 +352,11 @@ def read_attempts(connection: Connection, subscription: int, *, limit: int) -> S
 # retractions   position ──▶ the withdrawn event; the message at this position has the event that withdraws it
 
 
-KEY_SEPARATOR = "\x1f"
-"""The separator of id and revision in the key that identifies an event. Neither contains control characters."""
-
-
 class About(NamedTuple):
     """An event that is about a subject, or withdraws it."""
 
     event: int
     revision: str | None
-
-
-def correction_key(id: str, revision: str | None) -> str:
-    """Returns the key that identifies an event of a source: its id, and its revision if it has one.
-
-    >>> correction_key("urn:e:1", None)
-    'urn:e:1'
-    """
-    return id if revision is None else f"{id}{KEY_SEPARATOR}{revision}"
 
 
 def add_correction(
@@ -379,15 +365,6 @@ def add_correction(
     """Stores the subject that an event is about or withdraws."""
     row = {"source": source, "subject": subject, "event": event, "revision": revision, "withdraws": withdraws}
     connection.execute(insert(corrections).values(row))
-
-
-def published_id(key: str) -> str:
-    """Returns the id of an event from its key.
-
-    >>> published_id(correction_key("urn:e:1", "2"))
-    'urn:e:1'
-    """
-    return key.partition(KEY_SEPARATOR)[0]
 
 
 def find_about(connection: Connection, source: str, subject: str) -> list[About]:

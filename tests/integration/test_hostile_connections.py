@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from kindcast.server import cloudevents
-from kindcast.server.api import events, health, requests
+from kindcast.server.api import health, problem_types, requests
 from kindcast.server.api.problem_types import Problem
 from tests.harness.application import problem_code
 from tests.harness.server_process import ServerProcess
@@ -272,7 +272,7 @@ def test_many_lines_that_cannot_be_read_leave_time_for_others(server: str, monke
     """While they are read, and while the problem of each is described."""
     lines, described = 4_000, 0
     reading, describing, alive, asked, answered = (threading.Event() for _ in range(5))
-    decode, document = cloudevents.decode, events.as_document
+    decode, document = cloudevents.decode, problem_types.as_document
 
     def slow_decode(data: bytes) -> Any:
         reading.set()
@@ -290,10 +290,12 @@ def test_many_lines_that_cannot_be_read_leave_time_for_others(server: str, monke
         return document(problem)
 
     monkeypatch.setattr(cloudevents, "decode", slow_decode)
-    monkeypatch.setattr(events, "as_document", slow_document)
+    monkeypatch.setattr(problem_types, "as_document", slow_document)
     post = partial(httpx.post, f"{server}/v1/events", timeout=3 * PATIENCE_SECONDS)
     with ThreadPoolExecutor() as threads, connection(server) as other:
-        refused = threads.submit(post, content=b"x\n" * lines, headers={"Content-Type": "application/x-ndjson"})
+        refused = threads.submit(
+            post, content=b"{}\n" + b"x\n" * lines, headers={"Content-Type": "application/x-ndjson"}
+        )
         assert reading.wait(PATIENCE_SECONDS)
         assert is_alive(server)
         alive.set()
@@ -302,8 +304,8 @@ def test_many_lines_that_cannot_be_read_leave_time_for_others(server: str, monke
         asked.set()
         assert other.recv(15) == b"HTTP/1.1 200 OK"
         answered.set()
-        problem = refused.result(3 * PATIENCE_SECONDS).json()
-    assert [each["line"] for each in problem["rejected"]] == list(range(1, lines + 1))
+        told = refused.result(3 * PATIENCE_SECONDS).json()
+    assert [each["line"] for each in told["rejected"]] == list(range(2, lines + 2))
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/v1/keys", "/v1/tenants"])

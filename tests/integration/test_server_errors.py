@@ -316,6 +316,17 @@ def test_a_number_is_no_time(tmp_path: Path, given: object) -> None:
         assert client.get("/v1/audit", params={"since": "2026-01-31T12:00:00Z"}).status_code == 200
 
 
+@pytest.mark.parametrize("given", [1.5, True, [1], {"a": 1}, "latest", -1])
+def test_a_wrong_start_has_one_error(tmp_path: Path, given: object) -> None:
+    """Each type that it may have gave an error, at `/start_at/str` and `/start_at/int`."""
+    with running_application(tmp_path) as client:
+        refused = client.post("/v1/subscriptions", json={"expression": "a = 1", "start_at": given})
+        assert (refused.status_code, problem_code(refused)) == (422, "invalid-request")
+        (error,) = refused.json()["errors"]
+        assert error["pointer"] == "/start_at"
+        assert error["detail"].startswith("give earliest, a time such as 2026-01-31T08:00:00Z, or the sequence")
+
+
 @pytest.mark.parametrize("given", [False, True, "60", None, [60]])
 def test_what_is_no_number_is_refused(tmp_path: Path, given: object) -> None:
     """`false` was taken for 0, so that a key was rotated without overlap."""

@@ -190,6 +190,77 @@ def test_publish_bad_input_is_refused_and_stored_nowhere(
     assert stored(client) == []
 
 
+@pytest.mark.parametrize("content_type", [BATCH, LINES])
+def test_errors_of_many_events_are_bounded(client: httpx.Client, content_type: str) -> None:
+    """Each wrong member of each event had an error of its own: 12 MB were answered with 198 MB."""
+    wrong = {"specversion": "1.0", **{f"A{number}": 1 for number in range(50)}}
+
+    def send(events: list[dict[str, Any]]) -> httpx.Response:
+        body = json.dumps(events) if content_type == BATCH else "\n".join(json.dumps(each) for each in events)
+        answer: httpx.Response = publish(client, body, content_type)
+        return answer
+
+    refused = send([wrong] * 300)
+    assert (refused.status_code, problem_code(refused)) == (422, "no-event-accepted")
+    told = refused.json()
+    assert "none of the 300 events can be read, `rejected` has the first 100" in told["detail"]
+    assert [each["index"] for each in told["rejected"]] == list(range(100))
+    partly = accepted(send([wrong] * 300 + [EVENT]))
+    assert partly["accepted"] == 1
+    assert [each["index"] for each in partly["rejected"]] == list(range(300))
+    for listed in (told["rejected"], partly["rejected"]):
+        counts = [len(each["problem"].get("errors", ())) for each in listed]
+        assert counts == [10] * 10 + [0] * (len(listed) - 10)
+        details = [each["problem"]["detail"] for each in listed]
+        assert all(each.endswith(" (and at least 10 more, see errors)") for each in details[:10])
+        assert all(each.startswith("/A0: ") and each.endswith(" (and at least 1 more)") for each in details[10:])
+
+
+def test_errors_of_many_events_of_a_type_are_bounded(client: httpx.Client) -> None:
+    """As those of the envelope: what a schema, a match or a delivered match finds wrong."""
+    members = {f"a{number}": {"type": "integer"} for number in range(30)}
+    assert client.put("/v1/schemas/t", json={"type": "object", "properties": members}).status_code == 201
+    wrong = EVENT | {"type": "t", "data": dict.fromkeys(members, "x")}
+    events = [wrong | {"id": str(number)} for number in range(30)]
+    alone = publish(client, wrong, STRUCTURED).json()
+    assert len(alone["errors"]) == 30
+    assert alone["detail"].endswith(" (and 29 more, see errors)")
+    published = publish(client, events, BATCH).json()["rejected"]
+    matched = client.post("/v1/match", json={"events": events}).json()["results"]
+    shapeless = [{"event": {"specversion": "1.0", **{f"A{number}": 1 for number in range(30)}}}] * 30
+    delivered = client.post("/v1/matches", json={"matches": shapeless}).json()["rejected"]
+    for listed in (published, matched, delivered):
+        assert len(listed) == 30
+        assert sum(len(each["problem"].get("errors", ())) for each in listed) <= 100
+        assert all(" more" in each["problem"]["detail"] for each in listed)
+
+
+@pytest.mark.parametrize("year", ["0001", "1600", "2300", "9999"])
+def test_time_of_any_year_is_accepted(client: httpx.Client, year: str) -> None:
+    """Beyond the dates that the index can compare, the time is only a string. It was refused as no date-time."""
+    time = f"{year}-12-31T23:59:59Z"
+    text, later = (subscribe(client, each) for each in (f'ce.time = "{time}"', "ce.time > 2020-01-01T00:00:00Z"))
+    answer = accepted(publish(client, {**EVENT, "time": time}, STRUCTURED))
+    assert (answer["accepted"], answer["matched"]) == (1, 1)
+    assert stored(client)[0]["time"] == time
+    found = [len(client.get(f"/v1/subscriptions/{each}/events").json()["events"]) for each in (text, later)]
+    assert found == [1, 0]
+
+
+def test_a_number_that_is_too_large_has_its_place(client: httpx.Client) -> None:
+    """As a pointer; in a batch, which is read as a whole, in words."""
+    number = '{"n": 1, "x": {"a/b": [1.5, -1e999]}}'
+    for content_type in ("application/json", LINES):
+        told = publish(client, number, content_type).json()
+        told = told["rejected"][0]["problem"] if "rejected" in told else told
+        assert told["errors"] == [
+            {"code": "malformed-json", "detail": "a number is too large for a double", "pointer": "/x/a~1b/1"}
+        ]
+    assert "/0/x/a~1b/1: a number is too large" in publish(client, f"[{number}]", BATCH).json()["detail"]
+    told = client.post("/v1/check", content=number, headers={"Content-Type": "application/json"}).json()
+    assert [each["pointer"] for each in told["errors"]] == ["/x/a~1b/1"]
+
+
 def test_a_fault_has_its_place_in_what_was_sent(client: httpx.Client) -> None:
     """In a CloudEvent that is one JSON document the data is its member `data`; else the body is the data."""
     data = {"a": {"b/c": [1, 10**400]}}

@@ -262,6 +262,18 @@ def test_columns_of_a_user_are_data_whatever_their_names(tmp_path: Path) -> None
     assert bad == [("twice.parquet", None, "several columns have the name a")]
 
 
+def test_names_in_csv_differ_by_case_and_only_empty_columns_lack_them(tmp_path: Path) -> None:
+    """No value is lost: a file with one name twice is told, also zipped, and so is a value that has no name."""
+    (tmp_path / "case.csv").write_text("a,A,,\n1,2,,\n3,4,,5\n", encoding="utf-8")
+    (tmp_path / "twice.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfa,b,b,a\n1,2,3,4\n"))
+    events, bad = read_all(tmp_path)
+    assert [data for _, _, data in events] == [{"a": "1", "A": "2"}]
+    assert bad == [
+        ("case.csv", 3, "several columns have no name"),
+        ("twice.csv.gz", None, "several columns have the name a, b"),
+    ]
+
+
 def test_absent_times_in_parquet_are_no_invalid_times(tmp_path: Path) -> None:
     """NaN is an absent value in a column of numbers."""
     pq.write_table(pa.table({"a": [float("nan"), 0.0]}), tmp_path / "x.parquet")

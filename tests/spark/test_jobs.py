@@ -406,6 +406,51 @@ def test_repeated_events_are_dropped_where_it_is_asked_for(
     assert (again["events"], again["repeated"], seen[0]) == (9, 3, 1)
 
 
+def test_distinct_keeps_the_events_that_a_server_accepts(tmp_path: Path, spark: SparkSession) -> None:
+    """A revision of a type that declares revisions is an event of its own. A type without them has ids only, and a
+    revision that is no text is none."""
+    declared = {"x-kindcast-subject": "ref", "x-kindcast-revision": "rev", "x-kindcast-retracts": "revoked"}
+
+    def note(type: str, **data: Any) -> dict[str, Any]:
+        return {"specversion": "1.0", "id": "n1", "source": "/notes", "type": type, "data": {"ref": "r"} | data}
+
+    events = [note("note", rev=rev) for rev in (1, 2, 1, {"of": 1}, None, {"of": 2})]
+    events += [note("note", rev=3, revoked=True), note("note", rev=2, revoked=True)]
+    events += [note("other", rev=rev) for rev in (4, 5)]
+    events += [note("note", rev=7) | {"data": [{"ref": "r", "rev": rev}]} for rev in (7, 8)]
+    lines = [event | {"n": n} for n, event in enumerate(events)]
+    with running_application(tmp_path / "data") as client:
+        client.put("/v1/schemas/note", json=declared).raise_for_status()
+        accepted = []
+        for line in lines:
+            answer = client.post("/v1/events", json=line, headers={"Content-Type": "application/cloudevents+json"})
+            if answer.json()["accepted"]:
+                accepted.append(line["n"])
+    (tmp_path / "in.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    asked = [(str(line["n"]), f"ce.n = {line['n']}") for line in lines]
+    snapshot = write_snapshot(tmp_path / "snapshot", (), asked, declarations={"schemas": {"note": declared}})
+    match_archive(spark, str(tmp_path / "in.ndjson"), tmp_path / "out", snapshot, distinct=True)
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert {row["id"] for row in rows} == {"n1"}
+    assert sorted(int(name) for row in rows for name in row["subscriptions"]) == accepted
+    assert accepted == [0, 1, 3, 6, 10, 11]
+
+
+def test_files_of_two_columns_with_one_name_are_told(tmp_path: Path, spark: SparkSession, snapshot: Snapshot) -> None:
+    """By a backtest with its notes, and in the quarantine of an output."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.csv").write_text("a,a\n1,2\n", encoding="utf-8")
+    (tmp_path / "in" / "two.csv").write_text("a\n1\n", encoding="utf-8")
+    notes: list[str] = []
+    report = backtest_archive(spark, str(tmp_path / "in"), snapshot, 'a = "1"', note=notes.append)
+    assert notes == ["one.csv: several columns have the name a"]
+    assert (report["matched"], report["events"], report["unreadable"]) == (1, 1, 1)
+    summary = match_archive(spark, str(tmp_path / "in"), tmp_path / "out", snapshot)
+    assert (summary["events"], summary["quarantined"]) == (1, 1)
+    (bad,) = pq.read_table(tmp_path / "out" / "_quarantine").to_pylist()
+    assert (bad["file"], bad["line"], bad["reason"]) == ("one.csv", None, "several columns have the name a")
+
+
 def test_lines_that_are_no_subscriptions_are_told_by_every_run(tmp_path: Path) -> None:
     """Also by those that find the snapshot written already. Older snapshots go when they are used no more."""
     asked, below = tmp_path / "asked.ndjson", tmp_path / "snapshots"

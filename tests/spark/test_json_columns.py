@@ -137,6 +137,13 @@ def test_time_of_lines_as_columns_is_that_of_each(
     assert same(tmp_path, text.encode(), matcher, time_from="t") == by_arrow
 
 
+def test_event_whose_time_is_beyond_the_range_of_instants_is_read() -> None:
+    """The server accepts it: the time is only a string. It was quarantined."""
+    event = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": "9999-12-31T23:59:59Z"}
+    found = event_of(event, "1")
+    assert (found.time, found.event.context["time"]) == (None, "9999-12-31T23:59:59Z")
+
+
 _scalars = st.one_of(
     st.sampled_from([1, 2, 2.5, -0.0, 1 << 53, (1 << 53) + 1, 1e300, True, None]),
     st.sampled_from(["x", "", "2017-01-01", "2017-01-01T00:00:00Z", "5 kg", "\u00e4\U0001f600", "}\n{", "[[[["]),

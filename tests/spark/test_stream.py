@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from kindcast.spark_jobs.output import worst_of
 from kindcast.spark_jobs.report import UnusableOutput
-from kindcast.spark_jobs.snapshot import Inputs, Snapshot
+from kindcast.spark_jobs.snapshot import Inputs, Snapshot, write_snapshot
 from kindcast.spark_jobs.stream import start_stream, stream_events
 
 SHOP = b"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
@@ -111,6 +111,32 @@ def test_stream_goes_on_with_an_empty_file_in_place_of_one_that_is_gone(
     put(tmp_path, "two.ndjson", [offer("2", "laptop")])
     drain()
     assert rows(tmp_path) == {"2": ["computers"]}
+
+
+def test_stream_takes_each_declared_revision_of_an_event_once(tmp_path: Path, drain: Callable[..., None]) -> None:
+    """From the batch on in which the type declares revisions; before, there is only the id. A line that is no event
+    does not matter."""
+    note = {"specversion": "1.0", "id": "n1", "source": "/notes", "type": "note"}
+    revisions = [note | {"data": {"ref": "r", "rev": rev}} for rev in range(3)]
+    declared = {"x-kindcast-subject": "ref", "x-kindcast-revision": "rev", "x-kindcast-retracts": "revoked"}
+    asked = [(f"rev {rev}", f"rev = {rev}") for rev in range(6)]
+    plain = write_snapshot(tmp_path / "plain", (), asked)
+    revised = write_snapshot(tmp_path / "revised", (), asked, declarations={"schemas": {"note": declared}})
+    withdrawn = note | {"data": {"ref": "r", "rev": 5, "revoked": True}}
+
+    def matched() -> list[str]:
+        return sorted(name for row in pq.read_table(tmp_path / "out").to_pylist() for name in row["subscriptions"])
+
+    put(tmp_path, "one.ndjson", revisions)
+    drain(lambda: plain)
+    assert matched() == ["rev 0"]
+    put(tmp_path, "two.ndjson", [*revisions[1:], "{broken", note | {"data": {"ref": "r", "rev": {"of": 3}}}, withdrawn])
+    put(tmp_path, "three.ndjson", revisions[1:])
+    drain(lambda: revised)
+    put(tmp_path, "four.ndjson", [withdrawn, revisions[2]])
+    drain(lambda: revised)
+    assert matched() == ["rev 0", "rev 1", "rev 2", "rev 5"]
+    assert {row["id"] for row in pq.read_table(tmp_path / "out").to_pylist()} == {"n1"}
 
 
 def test_stream_takes_changed_subscriptions_and_ontologies_from_the_next_batch_on(

@@ -13,6 +13,7 @@ from kindcast import InvalidEvent, Vocabulary
 from kindcast.server.cloudevents import (
     DEFAULTS,
     BadRequestMode,
+    Decoded,
     DecodedEvent,
     EventReader,
     ReadingBudget,
@@ -340,6 +341,45 @@ def test_fhir_keeps_its_content_type() -> None:
         (found,) = reader.read(content_type, (), b'{"resourceType": "Observation"}').events
         assert isinstance(found, DecodedEvent)
         assert found.event.context.get("datacontenttype") == (content_type if kept else None)
+
+
+@pytest.mark.parametrize("content_type", [BATCH, LINES])
+def test_events_that_cannot_be_read_have_few_problems(content_type: str) -> None:
+    """At most ten each, a hundred together and one each after that. They do not keep what was read in memory."""
+    wrong = {"specversion": "1.0", **{f"A{number}": 1 for number in range(100)}}
+    body = json.dumps([wrong] * 50) if content_type == BATCH else "\n".join([json.dumps(wrong)] * 50)
+    found = [each for each in read(content_type, body) if isinstance(each, InvalidEvent)]
+    assert [len(each.problems) for each in found] == [10] * 10 + [1] * 40
+    assert all(each.is_cut and each.__traceback__ is None for each in found)
+    (alone,) = read(STRUCTURED, wrong)
+    assert isinstance(alone, InvalidEvent)
+    assert len(alone.problems) == 100
+
+
+def test_large_requests_are_read_one_at_a_time() -> None:
+    """Otherwise each would have a thread that computes, and others' requests would wait."""
+    reader = EventReader(max_events=10)
+    begun, may_end, calls = threading.Event(), threading.Event(), list[bytes]()
+
+    def waits(content_type: str | None, headers: object, body: bytes, *_: object) -> Decoded:
+        calls.append(body)
+        begun.set()
+        assert may_end.wait(60)
+        return Decoded(events=[], single=False)
+
+    async def body() -> None:
+        waiting = [asyncio.create_task(reader.read_large(BATCH, (), b"%d" % number)) for number in range(20)]
+        try:
+            assert await asyncio.to_thread(begun.wait, 60)
+            assert calls == [b"0"]
+        finally:
+            may_end.set()
+        await asyncio.gather(*waiting)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reader, "read", waits)
+        asyncio.run(body())
+    assert len(calls) == 20
 
 
 def test_documents_are_taken_apart_one_at_a_time_and_leave_threads_for_others() -> None:

@@ -37,6 +37,22 @@ def test_decode_what_is_no_json_is_refused_in_words(text: bytes, word: str) -> N
         decode(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "pointer"),
+    [
+        (b'{"a": [{"b": 1.5}, {"~/": -1e999}], "c": 1e999}', "/a/1/~0~1"),
+        (b"1e999", ""),
+        (b'{"a": 1e999, "b": }', ""),
+        (b'{"' + b"a" * 2_000 + b'": 1e999}', ""),
+    ],
+)
+def test_decode_number_that_is_too_large_has_its_place(text: bytes, pointer: str) -> None:
+    """The first one, if the rest can be read and the pointer is not very long."""
+    with pytest.raises(MalformedJson, match="a number is too large for a double") as raised:
+        decode(text)
+    assert raised.value.pointer == pointer
+
+
 def test_decode_large_integer_keeps_every_digit() -> None:
     """Integers beyond 64 bits are not rounded on the way in."""
     assert decode(b'{"n": 123456789012345678901234567890}') == {"n": 123456789012345678901234567890}

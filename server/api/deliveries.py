@@ -4,7 +4,9 @@ and deliver them again; and the live tail of all events. `kindcast.server.delive
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -12,7 +14,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, 
 from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, Row
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
 
 from kindcast.server.api.access import AccessControl, caller_of, services_of
 from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
@@ -31,7 +33,7 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.api.subscriptions import read_body
 from kindcast.server.clock import CLOCK
-from kindcast.server.delivery.message import encode, message_of, subscriber_of
+from kindcast.server.delivery.message import message_of, subscriber_of
 from kindcast.server.delivery.receiving import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -91,8 +93,8 @@ async def pull_messages(
     if wait > 0:
         _refuse_crowds(delivery)
     reader = reader_of(caller_of(request), delivery.broker)
-    page = await pull(delivery.broker, delivery.wakeups, id, reader, after=after, limit=limit, wait=wait)
-    return Response(encode(page), media_type="application/json")
+    page = await pull(delivery, id, reader, after=after, limit=limit, wait=wait, turn=partial(_turn, request))
+    return Response(page, media_type="application/json")
 
 
 @router.post("/ack", summary="Acknowledge messages", openapi_extra=body_schema(Acknowledgement.model_json_schema()))
@@ -200,12 +202,10 @@ async def stream_messages(
     expired and nothing is left to send."""
     delivery = _delivery(request)
     _refuse_crowds(delivery)
-    start = await find_start(
-        delivery.broker, id, last_event_id or after, reader_of(caller_of(request), delivery.broker)
-    )
+    start = await find_start(delivery.looks, id, last_event_id or after, reader_of(caller_of(request), delivery.broker))
     if start.over:
         return Response(status_code=204)
-    lines = stream(delivery.broker, delivery.wakeups, start, delivery.settings.stream_ping_seconds)
+    lines = stream(delivery.looks, delivery.wakeups, start, delivery.settings.stream_ping_seconds)
     return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
@@ -220,7 +220,7 @@ async def exchange_messages(
     delivery = _delivery(websocket)
     try:
         _refuse_crowds(delivery)
-        start = await find_start(delivery.broker, id, after, reader_of(caller_of(websocket), delivery.broker))
+        start = await find_start(delivery.looks, id, after, reader_of(caller_of(websocket), delivery.broker))
     except Exception as error:
         await websocket.send_denial_response(await respond(websocket, error))
         return
@@ -233,6 +233,17 @@ async def exchange_messages(
 def _delivery(request: HTTPConnection) -> DeliveryService:
     service: DeliveryService = services_of(request).delivery
     return service
+
+
+@asynccontextmanager
+async def _turn(request: Request) -> AsyncIterator[None]:
+    """A context manager that is entered when the client of a request may read a large page. Raises `ClientDisconnect`
+    if the client left meanwhile."""
+    client = caller_of(request).owner or (request.client and request.client.host)
+    async with _delivery(request).large_pages.of(client):
+        if await request.is_disconnected():
+            raise ClientDisconnect
+        yield
 
 
 def _refuse_crowds(delivery: DeliveryService) -> None:
@@ -260,6 +271,7 @@ class RedriveBody(BaseModel):
 
 @dead_letter_router.get("", summary="List dead letters")
 async def list_all(
+    request: Request,
     broker: AppBroker,
     caller: AppCaller,
     subscription: Annotated[
@@ -275,7 +287,8 @@ async def list_all(
     def read(connection: Connection) -> list[DeadLetter]:
         return list_dead(connection, after=after, limit=limit, byte_budget=PAGE_BYTES, only=subscription)
 
-    found = await broker.read(read)
+    async with _turn(request):
+        found = await broker.read(read)
     last = f"{found[-1].subscriber.number}.{found[-1].match.position}" if found else None
     following = None if last is None else base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
     reader = reader_of(caller, broker)

@@ -5,15 +5,17 @@
     acknowledge(cursor)      ──▶ acked                 the next reader starts there, also after a restart
 
 A reader without messages sleeps until the broker announces a commit that concerns its subscription. Nothing polls the
-store.
+store. Readers that want the same look into the store together, and large pages are read one at a time (`turns`).
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import msgspec
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
@@ -35,11 +37,14 @@ from kindcast.server.delivery.message import (
     subscriber_of,
 )
 from kindcast.server.delivery.service import DeliveryService, Wakeups
+from kindcast.server.delivery.turns import Looks
 from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError
 from kindcast.server.security.keys import Claim, check_ticket
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, acknowledge, find_subscriber, read_matches
+from kindcast.server.store.matches import find_positions
 from kindcast.server.strict_json import MalformedJson
+from kindcast.server.worker_threads import short_turns
 
 __all__ = [
     "CLOUDEVENTS",
@@ -65,45 +70,86 @@ MAX_LIMIT = 10_000
 MAX_PAGE_BYTES = 16 << 20
 """The maximum size of the events of one pull. A page ends early rather than fill the memory of both sides."""
 
+SMALL_PAGE_BYTES = 1 << 20
+"""Pages with fewer bytes of events are read beside others. Larger ones are read one at a time: each takes several times
+its size until it is sent."""
 
 CLOCKS_DIFFER = 0.05
 """Seconds by which the clock of the event loop may be ahead of the wall clock."""
 
 
-async def pull(
-    broker: Broker, wakeups: Wakeups, id: str, reader: Reader, *, after: str | None, limit: int, wait: float
-) -> Page:
-    """Returns the next messages. Waits up to `wait` seconds for the first one, unless the subscription has expired.
+class _Pulled(NamedTuple):
+    """A page as JSON, and its subscription. `body` is None if the page is too large to be read beside others. `over`:
+    nothing is waited for."""
 
-    Raises `UnknownSubscription`, `HiddenAttribute`, `InvalidCursor`, `CursorGone`.
+    subscriber: Subscriber
+    over: bool
+    body: bytes | None
+
+
+async def pull(
+    delivery: DeliveryService,
+    id: str,
+    reader: Reader,
+    *,
+    after: str | None,
+    limit: int,
+    wait: float,
+    turn: Callable[[], AbstractAsyncContextManager[None]],
+) -> bytes:
+    """Returns the next messages, a `Page` as JSON. Waits up to `wait` seconds for the first one, unless the
+    subscription has expired. A large page is read within a `turn`.
+
+    Raises `UnknownSubscription`, `HiddenAttribute`, `InvalidCursor`, `CursorGone`, and what `turn` raises.
     """
 
-    def read(connection: Connection) -> tuple[Subscriber, Page]:
+    def read(connection: Connection, most: int = SMALL_PAGE_BYTES) -> _Pulled:
         subscriber = subscriber_of(connection, id)
         reader.check(connection, subscriber.number)
         start = start_of(connection, subscriber, after)
-        found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=MAX_PAGE_BYTES)
+        found = read_matches(connection, subscriber.number, after=start, limit=limit, byte_budget=most)
+        over = bool(found) or _has_expired(subscriber)
+        if most == SMALL_PAGE_BYTES and sum(len(match.body) for match in found) >= most:
+            return _Pulled(subscriber, over, None)
         messages = [message_of(id, match, subscriber.attributes, reader.shown) for match in found]
         cursor = messages[-1].cursor if messages else str(start)
-        return subscriber, Page(messages, cursor, expiring(subscriber), _has_expired(subscriber))
+        page = Page(messages, cursor, expiring(subscriber), _has_expired(subscriber))
+        return _Pulled(subscriber, over, encode(page))
 
-    subscriber, page = await broker.read(read)
-    if page.events or page.expired or wait <= 0:
-        return page
-    left = max(0.0, subscriber.expires_at - CLOCK.now()) + CLOCKS_DIFFER
-    with wakeups.watch(subscriber.number) as woken:
+    def read_large(connection: Connection) -> _Pulled:
+        with short_turns():
+            return read(connection, MAX_PAGE_BYTES)
+
+    async def look() -> _Pulled:
+        return await delivery.looks.look(("pull", id, after, limit, reader.roles), read)
+
+    found = await look()
+    if wait > 0 and not found.over:
+        found = await _wait_for(look, delivery.wakeups, found, wait)
+    if found.body is not None:
+        return found.body
+    async with turn():
+        whole = (await delivery.broker.read(read_large)).body
+    assert whole is not None, "any page may be read in its turn"
+    return whole
+
+
+async def _wait_for(look: Callable[[], Awaitable[_Pulled]], wakeups: Wakeups, found: _Pulled, wait: float) -> _Pulled:
+    """Looks again after each commit, up to `wait` seconds."""
+    left = max(0.0, found.subscriber.expires_at - CLOCK.now()) + CLOCKS_DIFFER
+    with wakeups.watch(found.subscriber.number) as woken:
         try:
             async with asyncio.timeout(min(wait, left)):
                 while not wakeups.closed:
                     woken.clear()
-                    _, page = await broker.read(read)
-                    if page.events or page.expired:
+                    found = await look()
+                    if found.over:
                         break
                     await woken.wait()
         except TimeoutError:
             if left < wait:
-                _, page = await broker.read(read)
-    return page
+                found = await look()
+    return found
 
 
 async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: Claim | str | None) -> int:
@@ -160,7 +206,7 @@ class Start:
     over: bool
 
 
-async def find_start(broker: Broker, id: str, after: str | None, reader: Reader) -> Start:
+async def find_start(looks: Looks, id: str, after: str | None, reader: Reader) -> Start:
     """Checks the request of a reader before the answer begins. Raises `UnknownSubscription`, `HiddenAttribute`,
     `InvalidCursor`, `CursorGone`."""
 
@@ -171,30 +217,32 @@ async def find_start(broker: Broker, id: str, after: str | None, reader: Reader)
         left = read_matches(connection, subscriber.number, after=start, limit=1, byte_budget=1)
         return Start(subscriber, start, reader, over=_has_expired(subscriber) and not left)
 
-    return await broker.read(read)
+    return await looks.look(("start", id, after, reader.roles), read)
 
 
 async def follow(
-    broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float
+    looks: Looks, wakeups: Wakeups, start: Start, ping_seconds: float
 ) -> AsyncGenerator[Found | Expiring | End | None]:
     """Yields what a reader gets from `start` on: pages of matches; once for each end time, that the subscription will
     end soon; None when nothing has come for `ping_seconds`; and finally the reason why the stream ends. The next page
     is read after the previous one was taken."""
     number, after, told = start.subscriber.number, start.after, None
 
-    def read(connection: Connection) -> tuple[Subscriber | None, deque[StoredMatch]]:
+    def read(connection: Connection, after: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
         start.reader.check(connection, number)  # an attribute may have been hidden meanwhile
         if (subscriber := find_subscriber(connection, number)) is None:
-            return None, deque()
+            return None, [], False
         refuse_gone(subscriber, after)
         found = read_matches(connection, number, after=after, limit=PAGE_MESSAGES, byte_budget=PAGE_BYTES)
-        return subscriber, deque(found)
+        more = bool(found) and bool(find_positions(connection, number, after=found[-1].position, limit=1))
+        return subscriber, found, more
 
     with wakeups.watch(number) as woken:
         while not wakeups.closed:
             woken.clear()
             try:
-                subscriber, page = await broker.read(read)
+                wanted = "follow", number, after, start.reader.roles
+                subscriber, found, has_more = await looks.look(wanted, partial(read, after=after))
             except RecordDamaged:
                 yield "damaged"
                 return
@@ -207,9 +255,12 @@ async def follow(
             if subscriber is None:
                 yield "deleted"
                 return
-            if has_more := bool(page):
+            page = deque(found)
+            del found  # what was sent is no longer held
+            if page:
                 after = page[-1].position
                 yield Found(subscriber, page)
+                has_more = has_more or _has_expired(subscriber)  # it may have been renewed meanwhile
             if (soon := expiring(subscriber)) is not None and soon != told:
                 told = soon
                 yield Expiring(soon)
@@ -226,11 +277,11 @@ async def follow(
     yield "shutdown"
 
 
-async def stream(broker: Broker, wakeups: Wakeups, start: Start, ping_seconds: float) -> AsyncIterator[bytes]:
+async def stream(looks: Looks, wakeups: Wakeups, start: Start, ping_seconds: float) -> AsyncIterator[bytes]:
     """Yields the lines of the answer, from `start` until the subscription ends, the server stops or the reader
     leaves."""
     yield format_sse_event(retry=RETRY_MILLISECONDS)
-    async for step in follow(broker, wakeups, start, ping_seconds):
+    async for step in follow(looks, wakeups, start, ping_seconds):
         if step is None:
             yield KEEPALIVE_COMMENT
         elif isinstance(step, str):
@@ -303,7 +354,7 @@ async def serve_websocket(
 
 async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, bare: bool) -> None:
     pings = delivery.settings.stream_ping_seconds
-    async for step in follow(delivery.broker, delivery.wakeups, start, pings):
+    async for step in follow(delivery.looks, delivery.wakeups, start, pings):
         if isinstance(step, str):
             if not bare:
                 await websocket.send_text(f'{{"end":"{step}"}}')

@@ -16,6 +16,7 @@ from sqlalchemy.event import listen
 from kindcast import AsyncClient, Client, ProblemError
 from kindcast.server.delivery.receiving import PAGE_BYTES, Found, find_start, follow
 from kindcast.server.delivery.service import Wakeups
+from kindcast.server.delivery.turns import Looks
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import read_matches
 from tests.harness.broker import READER, new, run, running
@@ -208,10 +209,11 @@ def test_stream_holds_few_bytes_for_a_reader_that_does_not_read(tmp_path: Path) 
             data = [{"n": n, "filling": "x" * (PAGE_BYTES // 4)} for n in range(30)]
             await broker.publish([READER.from_object({**context, "id": f"{each['n']}", "data": each}) for each in data])
             reader = Reader(None, lambda: broker.vocabulary)
-            start = await find_start(broker, "s", None, reader)
+            looks = Looks(broker)
+            start = await find_start(looks, "s", None, reader)
             assert await broker.read(most_events_of_a_query) < 10
             sent = []
-            async with aclosing(follow(broker, Wakeups(), start, 60.0)) as steps:
+            async with aclosing(follow(looks, Wakeups(), start, 60.0)) as steps:
                 while len(sent) < 30:
                     step = await anext(steps)
                     if not isinstance(step, Found):

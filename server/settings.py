@@ -7,6 +7,7 @@ named by `--config` or KINDCAST_CONFIG; its keys are the names below.
 import ipaddress
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
@@ -19,9 +20,9 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
@@ -412,11 +413,14 @@ class Settings(BaseSettings):
     def load(cls, config: Path | None = None, **flags: Any) -> "Settings":
         """Returns the settings from flags (None = not given), environment, the TOML file `config`, and defaults.
 
-        Raises `FileNotFoundError` if the file is missing, and `pydantic.ValidationError`.
+        Raises OSError if the file cannot be read, `tomllib.TOMLDecodeError`, UnicodeDecodeError, and
+        `pydantic.ValidationError`.
         """
         if config is None and os.environ.get("KINDCAST_CONFIG"):
             config = Path(os.environ["KINDCAST_CONFIG"])
-        if config is not None and not config.is_file():
+        if config is not None and config.is_dir():
+            raise IsADirectoryError(f"{config} is a folder and not a settings file")
+        if config is not None and not config.exists():
             raise FileNotFoundError(f"there is no settings file {config}")
         named = type("Settings", (cls,), {"config_file": config, "__doc__": cls.__doc__, "__module__": cls.__module__})
         settings: Settings = named(**{name: value for name, value in flags.items() if value is not None})
@@ -435,7 +439,12 @@ class Settings(BaseSettings):
         environment = _Environment(settings_cls)
         if cls.config_file is None:
             return init_settings, environment
-        return init_settings, environment, TomlConfigSettingsSource(settings_cls, cls.config_file)
+        return init_settings, environment, InitSettingsSource(settings_cls, _content(cls.config_file))
+
+
+def _content(config: Path) -> dict[str, Any]:
+    """Returns the content of a TOML file. Some editors begin it with a byte order mark, which TOML does not allow."""
+    return tomllib.loads(config.read_bytes().decode("utf-8-sig"))
 
 
 class _Environment(EnvSettingsSource):

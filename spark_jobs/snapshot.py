@@ -462,7 +462,7 @@ def _text(path: Path) -> IO[str]:
     """Opens a text file, plain or gzip."""
     with path.open("rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
-    return cast(IO[str], gzip.open(path, "rt", encoding="utf-8")) if zipped else path.open(encoding="utf-8")
+    return cast(IO[str], gzip.open(path, "rt", encoding="utf-8-sig")) if zipped else path.open(encoding="utf-8-sig")
 
 
 def _subscription(line: str, seen: set[str]) -> tuple[str, Any]:

@@ -236,6 +236,8 @@ def _settings(config: Path | None, data: Path | None) -> tuple[Any, list[Finding
         settings = load_settings(config, data=data)
     except typer.BadParameter as error:
         return None, [*found, Finding("settings", PROBLEM, str(error), "See docs/operations.md, Settings.")]
+    except output.CommandFailed as error:
+        return None, [*found, Finding("settings", PROBLEM, str(error), error.advice)]
     if not found:
         source = f"{config}, then " if config else ""
         found.append(Finding("settings", OK, f"read from the variables KINDCAST_…, then {source}the defaults"))

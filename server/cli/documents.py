@@ -4,13 +4,15 @@ the command line."""
 import gzip
 import itertools
 import json
+import os
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from stat import S_IMODE
 from typing import IO, Annotated, Any, cast
 
 import typer
@@ -25,19 +27,24 @@ __all__ = [
     "RelationsOption",
     "csv_file",
     "event_lines",
+    "file_at",
     "json_file",
     "listed",
     "one_event",
     "ontology_path",
+    "open_for_owner",
     "opened",
     "read_ontology",
     "tell_written",
     "text_lines",
+    "writable",
     "write_lines",
 ]
 
-GZIP = b"\x1f\x8b"
-"""The first bytes of a gzip file. The name of the file does not matter."""
+GZIP = b"\x1f"
+"""The first byte of a gzip file, with which no text begins. The name of the file does not matter."""
+TEXT = "utf-8-sig"
+"""The encoding of texts that are read. Some editors begin a file with a byte order mark, which is no part of it."""
 MAX_CHARACTERS = 128 << 20
 """The maximum length of one event, or of a document that is read as a whole, after unpacking. A small gzip file may
 contain far more than fits into memory. No server accepts such a large request."""
@@ -76,15 +83,25 @@ def read_ontology(name: str) -> Path:
     """Returns the file of an ontology. A name without a folder that is no file here means a shipped vocabulary:
     `shop.ttl`."""
     path = Path(name)
-    if path.is_file():
-        return path
-    if path.parent == Path() and (name in shipped_names() or f"{name}.ttl" in shipped_names()):
-        found = shipped(name)
-        output.hint(f"{name}: the vocabulary shipped with kindcast")
-        return found
-    raise CommandFailed(
-        f"there is no file {name}.", f"Vocabularies shipped with kindcast, loaded by name: {', '.join(shipped_names())}"
-    )
+    known = path.parent == Path() and (name in shipped_names() or f"{name}.ttl" in shipped_names())
+    if path.is_file() or not known:
+        return file_at(name, f"Vocabularies shipped with kindcast, loaded by name: {', '.join(shipped_names())}")
+    found = shipped(name)
+    output.hint(f"{name}: the vocabulary shipped with kindcast")
+    return found
+
+
+def file_at(source: str, hint: str) -> Path:
+    """Returns the path of a file to read, which may also be a pipe. Raises CommandFailed, with `hint` as the advice, if
+    there is none."""
+    path = Path(source)
+    if not source:
+        raise CommandFailed("the name of the file is empty.", hint)
+    if path.is_dir():
+        raise CommandFailed(f"{source} is a folder and not a file.", hint)
+    if not path.exists():
+        raise CommandFailed(f"there is no file {source}.", hint)
+    return path
 
 
 def ontology_path(name: str) -> str:
@@ -107,25 +124,13 @@ def event_lines(source: str) -> Iterator[Line]:
         return _parsed(iter(source.splitlines(keepends=True)))
     if source == "-":
         return _parsed(_standard_input())
-    path = Path(source)
-    if not path.exists() or path.is_dir():  # a pipe is as good as a file
-        raise CommandFailed(
-            f"there is no file {source}.", "Give a file, - for standard input, or JSON: '{\"price\": 350}'"
-        )
-    return _from_file(path)
+    return _parsed(_file_lines(file_at(source, "Give a file, - for standard input, or JSON: '{\"price\": 350}'")))
 
 
 def text_lines(source: str) -> Iterator[str]:
-    """Yields the lines of a file, or with `-` of standard input, plain or gzip, as they arrive. Raises
+    """Returns the lines of a file, or with `-` of standard input, plain or gzip, as they arrive. Raises
     CommandFailed."""
-    if source == "-":
-        yield from _standard_input()
-        return
-    path = Path(source)
-    if not path.exists() or path.is_dir():
-        raise CommandFailed(f"there is no file {source}.", "Give a file, or - for standard input.")
-    with opened(path) as file:
-        yield from _lines(file)
+    return _standard_input() if source == "-" else _file_lines(file_at(source, "Give a file, or - for standard input."))
 
 
 def one_event(source: str) -> dict[str, Any]:
@@ -154,13 +159,11 @@ def opened(path: Path) -> Iterator[IO[str]]:
     """A context manager with the text of a file, plain or gzip. Raises CommandFailed if it is damaged or not UTF-8
     text, also while it is read."""
     with _readable(str(path)), path.open("rb") as raw:  # once: the path may be that of a pipe
-        zipped = raw.peek(len(GZIP))[: len(GZIP)] == GZIP
-        with TextIOWrapper(_unpacked(raw, zipped), encoding="utf-8") as file:
-            yield file
+        yield _text_of(raw)
 
 
-def _unpacked(raw: Any, zipped: bool) -> Any:
-    return gzip.GzipFile(fileobj=raw) if zipped else raw
+def _text_of(raw: Any) -> TextIOWrapper:
+    return TextIOWrapper(gzip.GzipFile(fileobj=raw) if raw.peek(1)[:1] == GZIP else raw, TEXT)
 
 
 @contextmanager
@@ -171,6 +174,8 @@ def _readable(name: str) -> Iterator[None]:
         raise CommandFailed(f"{name} is not UTF-8 text: {error}") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise CommandFailed(f"{name} is a damaged gzip file: {error}") from error
+    except OSError as error:
+        raise CommandFailed(f"{name} cannot be read: {error.strerror or error}") from error
 
 
 def csv_file(source: str) -> bytes:
@@ -179,10 +184,7 @@ def csv_file(source: str) -> bytes:
 
 
 def _text(source: str, hint: str) -> str:
-    path = Path(source)
-    if not path.is_file():
-        raise CommandFailed(f"there is no file {source}.", hint)
-    with opened(path) as file:
+    with opened(file_at(source, hint)) as file:
         text = file.read(MAX_CHARACTERS + 1)
     if len(text) > MAX_CHARACTERS:
         raise CommandFailed(f"{source} has more than {MAX_CHARACTERS:,} characters.")
@@ -196,19 +198,19 @@ def valid(line: Line) -> dict[str, Any]:
     return line.event
 
 
-def _from_file(path: Path) -> Iterator[Line]:
+def _file_lines(path: Path) -> Iterator[str]:
     with opened(path) as file:
-        yield from _parsed(_lines(file))
+        yield from _lines(file)
 
 
 def _standard_input() -> Iterator[str]:
     """Yields the lines of standard input, plain or gzip, as soon as they arrive."""
-    raw = getattr(sys.stdin, "buffer", None)
-    if raw is None or raw.peek(1)[:1] != GZIP[:1]:  # no JSON text begins like this
-        yield from _lines(sys.stdin)
-        return
-    with _readable("standard input"), TextIOWrapper(_unpacked(raw, True), encoding="utf-8") as file:
-        yield from _lines(file)
+    with _readable("standard input"):
+        file = _text_of(sys.stdin.buffer)
+        try:
+            yield from _lines(file)
+        finally:
+            file.detach()  # otherwise it would close standard input
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
@@ -306,24 +308,73 @@ def write_lines(to: Path | None, lines: Iterator[str], *, private: bool = False)
 
 @contextmanager
 def _target(to: Path | None, private: bool) -> Iterator[IO[str]]:
-    """A context manager with a file that gets its name when it is complete, or with standard output. Only the owner may
-    read a private file."""
-    if to is None:
-        yield sys.stdout
+    """A context manager with the file `to`, or with standard output. Only the owner may read a private file."""
+    if to is None or _is_standard_output(to):
+        with writable("standard output"):
+            yield sys.stdout
+            sys.stdout.flush()
         return
     if not to.name:
         raise CommandFailed("--output is not a file: write its name, or leave --output out for standard output")
-    beside = to.with_name(to.name + ".part")
+    with writable(to), _place(to, private) as raw:
+        packed = cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw)) if to.suffix == ".gz" else raw
+        with TextIOWrapper(packed, encoding="utf-8") as file:
+            yield file
+
+
+def _is_standard_output(to: Path) -> bool:
+    """Returns whether `to` is another name of standard output: /dev/stdout. If it were opened again, a file to which
+    the shell appends would lose its content."""
     try:
-        if private:
-            beside.touch(mode=0o600)
-        with beside.open("wb") as raw:
-            packed = cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw)) if to.suffix == ".gz" else raw
-            with TextIOWrapper(packed, encoding="utf-8") as file:
-                yield file
-        beside.replace(to)
+        return os.path.samestat(to.stat(), os.fstat(1))
+    except OSError:
+        return False
+
+
+@contextmanager
+def writable(to: Path | str) -> Iterator[None]:
+    """A context manager that raises CommandFailed, with the name `to`, if a file cannot be written."""
+    try:
+        yield
+    except BrokenPipeError:  # its reader needs no more
+        raise
+    except OSError as error:
+        raise CommandFailed(f"{to} cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def _place(to: Path, private: bool) -> Iterator[IO[bytes]]:
+    """A context manager with a file that gets the name `to` when it is complete. A device or a pipe is written to
+    directly: its readers would not see another file."""
+    if to.exists() and not to.is_file():  # a folder too: it cannot be opened
+        with to.open("wb") as raw:
+            yield raw
+        return
+    place = Path(os.path.realpath(to))  # a symbolic link stays
+    beside = place.with_name(place.name + ".part")
+    beside.unlink(missing_ok=True)
+    try:
+        with open(beside, "xb", opener=open_for_owner if private else None) as raw:
+            if place.exists():
+                _make_like(raw.fileno(), place, private)
+            yield raw
+        beside.replace(place)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def open_for_owner(name: str, flags: int) -> int:
+    """Opens a file, as `opener` of `open`. If it is created, only its owner may read it."""
+    return os.open(name, flags, 0o600)
+
+
+def _make_like(file: int, other: Path, private: bool) -> None:
+    """Gives an open file the owner of another file, if this user may, and its mode unless the file is private."""
+    there = other.stat()
+    with suppress(OSError):
+        os.chown(file, there.st_uid, there.st_gid)
+    if not private:
+        os.chmod(file, S_IMODE(there.st_mode))
 
 
 def tell_written(count: int, noun: str, to: Path | None, json: bool) -> None:

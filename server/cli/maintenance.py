@@ -9,7 +9,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.output import CommandFailed, group, page
-from kindcast.server.cli.serve import check_database, load_settings
+from kindcast.server.cli.serve import check_database, check_folder, load_settings, stopped
 
 __all__ = [
     "backup",
@@ -188,10 +188,12 @@ def repair(
     """Check the database of a stopped server, and report what is missing or damaged."""
     from kindcast.server.store.integrity import accept, examine
 
+    check_folder(data)
     database = data / "kindcast.db"
-    found = examine(database)
-    if accept_loss:
-        accept(database)
+    with stopped(data):
+        found = examine(database)
+        if accept_loss:
+            accept(database)
     if json:
         output.print_json(found | {"accepted": accept_loss})
     else:

@@ -145,6 +145,8 @@ def match_offline(
             _show_matches(line.number, id, found, subscription, json)
     if bad:
         raise CommandFailed(f"{bad} of {seen} events could not be read.")
+    if not seen:
+        raise CommandFailed(f"there is no event in {event}.")
 
 
 def explain_offline(

@@ -30,6 +30,7 @@ __all__ = [
     "RepeatedRecords",
     "TextLines",
     "check_database",
+    "check_folder",
     "found_server",
     "load_settings",
     "logged",
@@ -37,6 +38,7 @@ __all__ = [
     "serve",
     "start",
     "stop",
+    "stopped",
 ]
 
 NOISY = ("httpcore", "httpx", "asyncio", "numba")
@@ -257,7 +259,8 @@ def _serve(settings: Any, json: bool) -> None:
 
 
 def load_settings(config: Path | None, **flags: Any) -> Any:
-    """Returns the settings of a server. Raises typer.BadParameter, which names each wrong setting."""
+    """Returns the settings of a server. Raises typer.BadParameter, which names each wrong setting, and CommandFailed if
+    the data folder is a file."""
     from tomllib import TOMLDecodeError
 
     from pydantic import ValidationError
@@ -265,13 +268,22 @@ def load_settings(config: Path | None, **flags: Any) -> Any:
     from kindcast.server.settings import Settings
 
     try:
-        return Settings.load(config, **flags)
+        settings = Settings.load(config, **flags)
     except ValidationError as error:
         raise typer.BadParameter(_wrong_settings(error), param_hint="settings") from error
-    except TOMLDecodeError as error:
+    except (TOMLDecodeError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{config} is not TOML: {error}", param_hint="--config") from error
     except OSError as error:
         raise typer.BadParameter(str(error), param_hint="--config") from error
+    check_folder(settings.data)
+    return settings
+
+
+def check_folder(data: Path) -> None:
+    """Raises CommandFailed if a data folder, or a folder above it, is a file."""
+    there = next((each for each in (data, *data.parents) if each.exists()), None)
+    if there is not None and not there.is_dir():
+        raise CommandFailed(f"{there} is a file and not a folder", "Give the path of a data folder: --data DIR")
 
 
 def _show_started(started: dict[str, Any], data: Path, wait: float, json: bool) -> None:
@@ -428,9 +440,7 @@ def start(arguments: Sequence[str], data: Path, wait: float) -> dict[str, Any]:
     """
     data.mkdir(parents=True, exist_ok=True)
     if found := found_server(data):
-        raise CommandFailed(
-            f"a server runs in {data} already, at {found['listening']}", f"To stop it: kindcast stop --data {data}"
-        )
+        raise _runs(data, found)
     log = data / LOG
     with log.open("ab") as written:
         begin = written.tell()
@@ -460,6 +470,7 @@ def stop(
     json: JsonOption = False,
 ) -> None:
     """Stop the server of a data folder on this machine. It finishes running requests, and nothing is lost."""
+    check_folder(data)
     found = found_server(data)
     if found is None:
         raise CommandFailed(f"no server runs in {data}", "Name its data folder: kindcast stop --data DIR")
@@ -487,6 +498,29 @@ def found_server(data: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         pass
     return None
+
+
+@contextmanager
+def stopped(data: Path) -> Iterator[None]:
+    """A context manager for commands that need a stopped server: none can start in the folder meanwhile. Raises
+    CommandFailed if one runs. No file is created: one of another user would prevent the server from starting."""
+    from kindcast.server.store.database import LOCK
+
+    with contextlib.ExitStack() as held:
+        for path in (data / "kindcast.db.lock", data / LOCK):
+            if path.exists():
+                file = held.enter_context(path.open("rb"))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise _runs(data, found_server(data)) from error
+        yield
+
+
+def _runs(data: Path, found: dict[str, Any] | None) -> CommandFailed:
+    """Returns the error that a server runs in the folder. `found` is None while the server starts."""
+    where = f", at {found['listening']}" if found else ""
+    return CommandFailed(f"a server runs in {data}{where}", f"To stop it: kindcast stop --data {data}")
 
 
 def check_database(settings: Any) -> None:

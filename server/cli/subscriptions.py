@@ -15,7 +15,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import expressions, ids
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
-from kindcast.server.cli.documents import OutputOption, tell_written, text_lines, write_lines
+from kindcast.server.cli.documents import OutputOption, open_for_owner, tell_written, text_lines, writable, write_lines
 from kindcast.server.cli.output import CommandFailed, InExpression, group, page
 from kindcast.server.client import ProblemError
 from kindcast.server.connectors.broker_url import SCHEMES
@@ -479,6 +479,5 @@ def _kept(tickets: Path | None) -> Iterator[IO[str] | None]:
     if tickets is None:
         yield None
         return
-    tickets.touch(mode=0o600)
-    with tickets.open("a", encoding="utf-8", buffering=1) as file:
+    with writable(tickets), open(tickets, "a", buffering=1, encoding="utf-8", opener=open_for_owner) as file:
         yield file

@@ -299,6 +299,8 @@ def read_manifest(folder: Path) -> Backup:
     """Returns the content of the manifest of a backup. Raises `StoreUnreadable`."""
     try:
         return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Backup)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreUnreadable(f"there is no backup at {folder}: give a folder that kindcast backup made") from error
     except (OSError, msgspec.DecodeError) as error:
         raise StoreUnreadable(f"{folder} is not a backup: {error}") from error
 

@@ -222,7 +222,7 @@ class Witness:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
-            _log.warning("the witness of the last commit cannot be read and is written again: %s", error)
+            _log.warning("the witness of the last commit cannot be read: %s", error)
             return None
 
     def saw(self, commits: int, *, now: bool = False) -> None:

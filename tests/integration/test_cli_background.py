@@ -1,5 +1,6 @@
 """A server in the background: `kindcast serve --detach` and `kindcast stop`, with real processes."""
 
+import fcntl
 import json
 import os
 import signal
@@ -96,6 +97,27 @@ def test_serve_detached_that_is_not_awaited_says_that_it_still_starts(kindcast: 
         time.sleep(0.2)
 
 
+def test_repair_needs_a_stopped_server(kindcast: Kindcast, data: Path, tmp_path: Path) -> None:
+    """Also one that has not announced itself: while it starts it holds the lock of the database alone."""
+    assert kindcast("serve", "--detach", "--port", "0", "--data", str(data)).status == 0
+    witness = data / "kindcast.db.witness"
+    for flags in ((), ("--accept-loss",)):
+        ran = kindcast("repair", "--data", str(data), *flags)
+        assert (ran.status, ran.out) == (1, "")
+        assert f"a server runs in {data}, at http://127.0.0.1:" in ran.err
+        assert f"kindcast stop --data {data}" in ran.err
+        assert witness.exists()
+    assert kindcast("stop", "--data", str(data)).status == 0
+    before = sorted(data.iterdir())
+    assert kindcast("repair", "--data", str(data)).status == 0
+    assert sorted(data.iterdir()) == before
+    with (data / "kindcast.db.lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ran = kindcast("repair", "--data", str(data), "--accept-loss")
+        assert (ran.status, f"a server runs in {data}\n" in ran.err) == (1, True)
+    assert witness.exists()
+
+
 def test_stop_without_a_server_says_so(kindcast: Kindcast, tmp_path: Path) -> None:
     """Nothing was started here."""
     ran = kindcast("stop", "--data", str(tmp_path))
@@ -140,10 +162,9 @@ def test_log_of_a_server_has_times_and_levels(kindcast: Kindcast, data: Path, mo
 
 
 def test_folder_that_cannot_be_made_is_told_in_words(kindcast: Kindcast, tmp_path: Path) -> None:
-    """Without the number of the error, in the foreground as in the background."""
+    """A file is in its place or above it. No command makes or looks for anything there."""
     (tmp_path / "file").write_text("")
-    ran = kindcast("serve", "--data", str(tmp_path / "file" / "data"), "--port", "0")
-    assert ran.status == 1
-    assert ran.err.splitlines()[-1].startswith("error: ")
-    assert "Not a directory" in ran.err
-    assert "Errno" not in ran.err
+    for data in (tmp_path / "file", tmp_path / "file" / "data"):
+        for command in (("serve", "--port", "0"), ("serve", "--detach"), ("stop",), ("repair",)):
+            ran = kindcast(*command, "--data", str(data))
+            assert (ran.status, ran.err.splitlines()[0]) == (1, f"error: {tmp_path}/file is a file and not a folder")

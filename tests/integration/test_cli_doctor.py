@@ -191,6 +191,14 @@ def test_settings_are_checked(kindcast: Kindcast, tmp_path: Path, monkeypatch: p
     assert of(ran, "clock")
 
 
+def test_file_in_place_of_the_folder_is_a_problem(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Nothing in it is looked for: it was said that a file is written again, though doctor writes none."""
+    (tmp_path / "data").touch()
+    ran = kindcast("doctor", "--data", str(tmp_path / "data"), "--json")
+    assert (ran.status, ran.err) == (1, "")
+    assert of(ran, "settings")[-1]["detail"] == f"{tmp_path}/data is a file and not a folder"
+
+
 def test_full_disk_is_a_problem(kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server on it accepts nothing."""
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 5 << 20}))

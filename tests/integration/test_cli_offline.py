@@ -240,6 +240,15 @@ def test_match_nothing_found_is_no_failure(kindcast: Kindcast) -> None:
     assert "no match" in ran.out
 
 
+def test_match_without_an_event_is_a_failure(kindcast: Kindcast, tmp_path: Path) -> None:
+    """As for publish: an empty file is a mistake, and no match would look like an answer."""
+    empty = tmp_path / "empty.json"
+    empty.touch()
+    for event in (str(empty), "[]"):
+        ran = kindcast("match", "--subscription", "x exists", "--event", event)
+        assert (ran.status, ran.out, ran.err) == (1, "", f"error: there is no event in {event}.\n")
+
+
 def test_match_bad_line_is_named_and_the_others_are_matched(kindcast: Kindcast, tmp_path: Path) -> None:
     """A line that is no event does not stop the rest, and is not forgotten."""
     offers = tmp_path / "offers.ndjson"

@@ -268,6 +268,8 @@ def test_what_was_changed_in_a_backup_is_found_and_not_restored(tmp_path: Path, 
     assert not (tmp_path / "again").exists()
     (backup / "backup.json").write_text(json.dumps({"made_at": 1}))
     assert "is not a backup" in kindcast("restore", str(backup), "--data", str(tmp_path / "again")).err
+    refused = kindcast("restore", str(tmp_path / "absent"), "--data", str(tmp_path / "again"))
+    assert f"there is no backup at {tmp_path / 'absent'}: " in refused.err
 
 
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:

@@ -1,10 +1,14 @@
-"""Messages as lines, JSON and CSV; events from files and standard input, packed or not."""
+"""Messages as lines, JSON and CSV; events from files and standard input, packed or not; files that are written."""
 
+import codecs
 import csv
 import gzip
 import io
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +109,111 @@ def test_forms_that_contradict_each_other_are_wrong_use() -> None:
         write_messages([], Format.JSON, "price")
 
 
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 @pytest.mark.parametrize("packed", [False, True])
-def test_standard_input_may_be_packed(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gzip file is recognised by its first bytes."""
-    text = b'{"price": 1}\n{"price": 2}\n'
+def test_standard_input_may_be_packed(packed: bool, mark: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gzip file is recognised by its first byte. A byte order mark is no part of the first event."""
+    text = mark + b'{"price": 1}\n{"price": 2}\n'
     raw = io.BufferedReader(io.BytesIO(gzip.compress(text) if packed else text))  # type: ignore[arg-type]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(raw, encoding="utf-8"))
     assert [line.event for line in documents.event_lines("-")] == [{"price": 1}, {"price": 2}]
+    assert not raw.closed
+
+
+def test_standard_input_that_is_no_text_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is UTF-8, whatever encoding the terminal has."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"\xff\n")), "latin-1"))  # type: ignore[arg-type]
+    with pytest.raises(CommandFailed, match="standard input is not UTF-8 text"):
+        list(documents.event_lines("-"))
+
+
+def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """As editors on Windows write them: events, lines, JSON and tables."""
+    file = tmp_path / "marked"
+    file.write_bytes(codecs.BOM_UTF8 + b'{"price": 1}\n')
+    assert [line.event for line in documents.event_lines(str(file))] == [{"price": 1}]
+    assert list(documents.text_lines(str(file))) == ['{"price": 1}\n']
+    assert documents.json_file(str(file)) == {"price": 1}
+    assert documents.csv_file(str(file)) == b'{"price": 1}\n'
+
+
+@pytest.mark.parametrize(
+    "reader", [documents.event_lines, documents.text_lines, documents.json_file, documents.read_ontology]
+)
+def test_name_that_is_no_file_says_why(reader: Callable[[str], object], tmp_path: Path) -> None:
+    """A folder is there, but is no file; a variable of the shell may be empty."""
+    for name, why in (
+        (str(tmp_path), f"{tmp_path} is a folder and not a file"),
+        (str(tmp_path / "absent"), "there is no file"),
+        ("", "the name of the file is empty"),
+    ):
+        with pytest.raises(CommandFailed, match=why):
+            reader(name)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[Path]:
+    """A path to write to. No other file is left in its folder."""
+    yield tmp_path / "file"
+    assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".part")] == []
+
+
+def test_link_stays_and_its_file_keeps_its_mode_and_owner(written: Path, tmp_path: Path) -> None:
+    """Those who may read yesterday's export may read that of today."""
+    other = tmp_path / "other"
+    other.write_text("yesterday")
+    other.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(other, 1_234, 1_234)
+    before = other.stat()
+    written.symlink_to("other")
+    documents.write_lines(written, iter(["today"]))
+    assert (written.readlink(), other.read_text()) == (Path("other"), "today\n")
+    after = other.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+
+
+def test_secrets_are_for_the_owner_only(written: Path) -> None:
+    """Also if others may read what was there before, or what an interrupted export left."""
+    for left in ("file", "file.part"):
+        written.with_name(left).touch(mode=0o644)
+        documents.write_lines(written, iter(["secret"]), private=True)
+        assert written.stat().st_mode & 0o777 == 0o600
+        written.unlink()
+
+
+TO_STANDARD_OUTPUT = """
+from pathlib import Path
+from kindcast.server.cli.documents import write_lines
+write_lines(Path("/dev/stdout"), iter("b"))
+"""
+
+
+def test_pipes_and_devices_are_written_to(written: Path) -> None:
+    """Their readers would see nothing of a file in their place. A log that is standard output keeps its beginning."""
+    os.mkfifo(written)
+    reading = os.open(written, os.O_RDONLY | os.O_NONBLOCK)
+    documents.write_lines(written, iter(["a"]))
+    assert (os.read(reading, 9), written.is_fifo()) == (b"a\n", True)
+    os.close(reading)
+    with written.with_name("log").open("w") as log:
+        print("before", file=log, flush=True)
+        subprocess.run([sys.executable, "-c", TO_STANDARD_OUTPUT], stdout=log, check=True)
+    assert written.with_name("log").read_text() == "before\nb\n"
+
+
+def test_file_that_cannot_be_written_is_named(written: Path) -> None:
+    """By the name that was given: a full disk names none, and that of the unfinished file is nobody's."""
+    written.symlink_to("/dev/full")
+    for path, why in (
+        (written, "No space left on device"),
+        (written.parent, "Is a directory"),
+        (written / "absent" / "file", "Not a directory"),
+        (written.with_name("absent") / "file", "No such file or directory"),
+    ):
+        with pytest.raises(CommandFailed, match=f"^{path} cannot be written: {why}$"):
+            documents.write_lines(path, iter(["a"]))
+    assert written.is_char_device()
 
 
 def test_damaged_standard_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,13 @@ def test_load_file_is_named_by_the_environment_too(tmp_path: Path, monkeypatch: 
     assert Settings.load().port == 7
 
 
+def test_load_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """As editors on Windows write it."""
+    config = tmp_path / "kindcast.toml"
+    config.write_text("port = 7\n", "utf-8-sig")
+    assert Settings.load(config).port == 7
+
+
 def test_load_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
     """A misspelt setting is an error, not a silent default."""
     config = tmp_path / "kindcast.toml"
@@ -40,6 +47,8 @@ def test_load_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """A named file must exist."""
     with pytest.raises(FileNotFoundError, match="nowhere"):
         Settings.load(tmp_path / "nowhere.toml")
+    with pytest.raises(IsADirectoryError, match="is a folder and not a settings file"):
+        Settings.load(tmp_path)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])

@@ -523,6 +523,7 @@ class Impact(TypedDict):
     pairs: Some
     names: Some
     dates: Some
+    excluded: NotRequired[Some]
 
 
 class OtherTenants(TypedDict):

@@ -19,8 +19,7 @@ two vocabularies are compared like those of two versions of an ontology. docs/ma
               or addresses were compared as such: they are plain numbers
     rule 12   individuals that share a name with one class stayed candidates in events
     rule 15   (since meaning 5) the unit mil had another size, and `unit:MIL` and `unit:CUP` of QUDT were other units
-    rule 14   (since meaning 6) `not` of a list held although one of its concepts was removed; the report names all
-              subscriptions to a removed concept, because it does not know of lists
+    rule 14   (since meaning 6) `not` of a list held although one of its concepts was removed
 
 What meaning 5 changes about events alone (years in graphs, IRIs of units, labels of other names, relative IRIs) cannot
 be told from subscriptions.
@@ -122,13 +121,19 @@ class DatesPart(NamedTuple):
     function: str = ""
 
 
+class ExcludedPart(NamedTuple):
+    """A concept of a list beneath `not`, identified by its IRI."""
+
+    iri: str
+
+
 class NamePart(NamedTuple):
     """An attribute with the name `every`, which is now a keyword before a relation."""
 
     attribute: str
 
 
-Part = NamePart | DatesPart | TermPart | AttributePart | UnitPart | WordPart | TextPart | PairPart
+Part = NamePart | DatesPart | TermPart | ExcludedPart | AttributePart | UnitPart | WordPart | TextPart | PairPart
 
 
 def footprint(tree: Any) -> tuple[Part, ...]:
@@ -141,21 +146,23 @@ def footprint(tree: Any) -> tuple[Part, ...]:
 
 
 def _parts(tree: Any) -> Iterator[Part]:
-    waiting = [("", tree)]
+    waiting = [("", tree, False)]
     while waiting:
-        array, node = waiting.pop()
+        array, node, negated = waiting.pop()
         if not isinstance(node, Mapping):
             continue
         for key, operands in node.items():
             match key, operands:
                 case (("all" | "any"), [*items]):
-                    waiting.extend((array, item) for item in reversed(items))
+                    waiting.extend((array, item, negated) for item in reversed(items))
                 case "not", item:
-                    waiting.append((array, item))
+                    waiting.append((array, item, True))
                 case "every", {**item}:
-                    waiting.append((array, item))
+                    waiting.append((array, item, negated))
                 case (("some" | "every"), [str(attribute), item]):
-                    waiting.append((f"{array}.{attribute}" if array else attribute, item))
+                    waiting.append((f"{array}.{attribute}" if array else attribute, item, negated))
+                case _, [*_, [*terms]] if negated:
+                    yield from (ExcludedPart(iri) for iri in _iris(terms))
             for part in _parts_of(key, operands):
                 yield part if not isinstance(part, TextPart | PairPart | DatesPart) else part._replace(array=array)
                 if array and isinstance(part, AttributePart):
@@ -557,6 +564,9 @@ class Impact:
                     change.details["written"] = "in backquotes before a relation"  # the meaning is unchanged
                 case DatesPart():
                     self._judge_dates(part, change)
+                case ExcludedPart(iri) if self.before.meaning < 6 <= self.after.meaning:
+                    if self.after.concept(iri) is None:
+                        change.details["gone"] = True
                 case _:
                     pass
         self.changes.update((part, change) for part, change in found.items() if change)
@@ -575,8 +585,6 @@ class Impact:
                 change.details["replaced"] = {"from": was.iri, "to": now.iri}
             if (was.concept is None) != (now.concept is None) and part.test != "instance":
                 change.details["gone" if now.concept is None else "back"] = True
-            elif now.concept is None and part.test != "instance" and self.before.meaning < 6 <= self.after.meaning:
-                change.details["excluded"] = True
         self._judge_codes(terms, old, new)
         self._judge_patterns(terms, old, new)
         self._judge_notations(terms, old, new)
@@ -1060,6 +1068,9 @@ def impact_report(impact: Impact, *, limit: int = LISTED) -> dict[str, Any]:
         "dates": _listed(
             impact, DatesPart, lambda impact, part, change, _: {"attribute": part.attribute, **change.details}, limit
         ),
+        "excluded": _listed(
+            impact, ExcludedPart, lambda impact, part, change, _: {"iri": part.iri, **change.details}, limit
+        ),
     }
 
 
@@ -1149,11 +1160,11 @@ def _sentence(impact: Impact, part: Part) -> str:
             subject = _shown(part)
         case DatesPart(name) | NamePart(name):
             subject = name
+        case ExcludedPart(iri):
+            subject = f"not of a list with {iri}"
     said = []
     if "gone" in change.details:
         said.append("gone")
-    if "excluded" in change.details:
-        said.append("gone, and not holds of no list with it")
     if "back" in change.details:
         said.append("back")
     if "replaced" in change.details:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from sqlalchemy import Row
 
-from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode, refuse_empty, silent
+from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode, silent
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 from kindcast.server.api.jobs import PREFER, AppJobs, accepted, wants_a_job
 from kindcast.server.api.problem_types import Problem
@@ -134,7 +134,6 @@ async def put_ontology(
     asked = [iri for iri in (each.strip() for each in relations.split(",")) if iri]
     replaces = _absent(if_none_match) if if_none_match is not None else seen
     document = await request.body()
-    refuse_empty(document)
     room = broker.documents.take_room(len(document))
 
     async def put(progress: Progress = silent) -> tuple[dict[str, Any], bool]:

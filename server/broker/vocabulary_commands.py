@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Row
 
 from kindcast.semantic import InvalidSubscription, Matcher, Vocabulary
 from kindcast.semantic.changes import Impact, difference_between, impact_report
-from kindcast.semantic.ontology import Ontology, Progress, Reason, decode, encode, silent
+from kindcast.semantic.ontology import Ontology, Progress, Reason, decode, encode, refuse_empty, silent
 from kindcast.semantic.subscriptions import restore_expression
 from kindcast.semantic.vocabulary import DeclarationKind, Declarations, overlap
 from kindcast.server.broker import garbage_collection
@@ -480,6 +480,7 @@ class VocabularyCommands:
         known = await self._known(upload, sha256, activate, dry_run=dry_run, sharing=sharing)
         if known is not None:
             return known, False
+        refuse_empty(upload.document)
         read = await self._documents.read(
             upload.document,
             name=upload.name,

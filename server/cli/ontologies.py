@@ -520,7 +520,7 @@ def show_impact(told: Mapping[str, Any]) -> None:
         return
     changed, live = subscriptions["changed"], impact["subscriptions"]["live"]
     output.paragraph(f"{changed} of {live} subscriptions {'mean' if changed != 1 else 'means'} something else")
-    for part in ("terms", "attributes", "units", "words", "texts", "pairs", "names", "dates"):
+    for part in ("terms", "attributes", "units", "words", "texts", "pairs", "names", "dates", "excluded"):
         if part not in impact:  # a report of an older version
             continue
         listed = impact[part]["listed"][:MAX_NAMES]
@@ -557,13 +557,13 @@ def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:
     """Returns one change as a line."""
     if part == "terms":
         subject = f"{each.get('relation', {}).get('label') or each['test']} {each['label'] or each['iri']}"
+    elif part == "excluded":
+        subject = f"not of a list with {each['iri']}"
     else:
         subject = str(each.get("attribute") or each.get("unit") or each.get("word") or each.get("predicate"))
     said: list[str] = []
     if each.get("gone"):
         said.append("gone")
-    if each.get("excluded"):
-        said.append("gone, and not holds of no list with it")
     if each.get("back"):
         said.append("back")
     if "replaced" in each:

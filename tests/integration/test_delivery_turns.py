@@ -64,7 +64,7 @@ def test_streams_and_websockets_at_the_same_cursor_share_a_look(tmp_path: Path, 
             budgets.clear()
             client.post("/v1/events", json={"n": n}).raise_for_status()
             assert received() == [n] * STREAMS * 2
-            assert 1 <= len(budgets) <= 3
+            assert 1 <= len(budgets) <= STREAMS // 2  # of 40 readers
 
 
 def test_readers_with_other_roles_do_not_share(tmp_path: Path, budgets: list[int]) -> None:

@@ -205,6 +205,8 @@ def _file_lines(path: Path) -> Iterator[str]:
 
 def _standard_input() -> Iterator[str]:
     """Yields the lines of standard input, plain or gzip, as soon as they arrive."""
+    if sys.stdin is None:
+        raise CommandFailed("there is no standard input: it is closed.", "Give the name of a file.")
     with _readable("standard input"):
         file = _text_of(sys.stdin.buffer)
         try:

@@ -127,6 +127,13 @@ def test_standard_input_that_is_no_text_is_told(monkeypatch: pytest.MonkeyPatch)
         list(documents.event_lines("-"))
 
 
+def test_standard_input_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `<&-` in a shell, for example."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(CommandFailed, match="there is no standard input"):
+        list(documents.event_lines("-"))
+
+
 def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     """As editors on Windows write them: events, lines, JSON and tables."""
     file = tmp_path / "marked"

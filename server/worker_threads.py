@@ -27,7 +27,7 @@ SHORT_TURN: Final = 0.0005
 """The switch interval in seconds. A shorter one gains nothing. Used all the time, it would cost a twentieth of the rate
 of publishing."""
 LONG: Final = 4_096
-"""Compiling or explaining this many bytes of a request takes some 20 milliseconds."""
+"""Work on this many bytes of a request takes its turn. Usual expressions and events are shorter."""
 _lock = threading.Lock()
 _usual = [0.0]
 _running = [0]

@@ -96,12 +96,12 @@ serve: $(READY)  ## run a server on http://127.0.0.1:8080 (stop with Ctrl-C)
 	@$(BIN)/kindcast serve
 
 test: $(SPARK_READY) $(DOCS_READY)  ## run the whole test suite on every core
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python -m pytest
 
 # Counting nearly doubles the time of a test, so it is not a part of make test. The kernels are counted uncompiled.
 MEASURED := tests/unit tests/golden tests/property/test_kernels_uncompiled.py kindcast
 coverage: $(SPARK_READY)  ## the coverage of index and semantic by unit tests, golden cases and doctests
-	@$(BIN)/python -m pytest -q -n auto --cov --cov-report=term:skip-covered $(MEASURED)
+	@$(BIN)/python -m pytest -q --cov --cov-report=term:skip-covered $(MEASURED)
 
 CAMPAIGNS := agreement connectors deliveries fuzz graphs hostile kills neighbours pairs requests servers soak tenants w3c
 campaign: $(SPARK_READY)  ## list the long runs, or run one: make campaign fuzz OPTIONS="--minutes 30"
@@ -137,7 +137,7 @@ $(AXE): $(DEV_READY)
 
 .PHONY: console-tests console-pictures
 console-tests: $(SPARK_READY) $(AXE)  ## the console in a real browser, with axe-core (needs chromium, chromium-driver, npm)
-	@$(BIN)/python -m pytest -q tests/console
+	@$(BIN)/python -m pytest -q -n 0 tests/console
 
 console-pictures: $(SPARK_READY)  ## pictures of every page of the console: build/console-pictures
 	@$(BIN)/python -m tests.console build/console-pictures

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -80,13 +80,23 @@ class FileScheduling(LoadScopeScheduling):
 
 
 WORKERS_PER_CORE = 2
-"""Many tests wait for processes, brokers and clocks: with one worker a core, cores are idle."""
+"""Many tests wait for processes, brokers and clocks: with one worker a core, cores are idle. Unit tests do not wait."""
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means here."""
-    return WORKERS_PER_CORE * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """What `-n auto` means here, which is the default: folders are tested in several processes, and files and single
+    tests in this one, which is as fast and can be debugged."""
+    chosen = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    if not any(path.is_dir() for path in chosen):
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if _only_unit_tests(config) else WORKERS_PER_CORE * cores
+
+
+def _only_unit_tests(config: pytest.Config) -> bool:
+    chosen = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
+    return all(path.resolve().is_relative_to(TESTS / "unit") for path in chosen)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -138,11 +148,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Before the workers of a parallel run begin, the kernels of the default engine are compiled, once. Otherwise each
     of many servers would start a compiler, with the lowest priority, and run the kernels as Python until one of them is
     done. Those of published engines and of planners are needed later, and are compiled beside the first tests:
-    otherwise several workers would compile them. The template of servers is that of all workers."""
+    otherwise several workers would compile them. The template of servers is that of all workers. Unit tests need little
+    of this."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
-        with _keeping_java_classes(), _keeping_bytecode():
+        only_units = _only_unit_tests(session.config)
+        with nullcontext() if only_units else _keeping_java_classes(), _keeping_bytecode():
             warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
             subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
+        if only_units:
+            return
         for program in (RUN_PUBLISHED_ENGINES, RUN_PLANNERS):
             _compiling.append(subprocess.Popen([sys.executable, "-c", program], cwd=ROOT))
         share_template()
@@ -163,7 +177,7 @@ def _keeping_bytecode() -> Iterator[None]:
     if any(TESTS.glob("unit/**/*-pytest-*.pyc")) or sys.dont_write_bytecode:
         yield
         return
-    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider"]
     with subprocess.Popen(collect, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         yield
 

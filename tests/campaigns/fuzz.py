@@ -47,7 +47,7 @@ def run(options: Any, told: Told) -> Outcome:
 
 def round_of(number: int, tests: list[str]) -> str:
     """One round; the end of what pytest said where it failed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", f"--hypothesis-seed={number}", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", f"--hypothesis-seed={number}", *tests]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "fuzz"}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     return ran.stdout[-SHOWN:] if ran.returncode else ""

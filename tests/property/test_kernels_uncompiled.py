@@ -32,7 +32,7 @@ def test_kernels_that_are_not_compiled_pass_the_same_tests(repository: Path) -> 
     data = str(Path(measured.get_option("run:data_file")).absolute())
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "COVERAGE_FILE": data}
     program = ("coverage", "run", "--parallel-mode", "-m", "pytest")
-    plugins = ("-p", "no:cov", "-p", "no:xdist", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning")
+    plugins = ("-p", "no:cov", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning")
     tests = [str(Path(__file__).parents[1] / "unit" / each) for each in SAMPLE]
     done = subprocess.run(
         [sys.executable, "-m", *program, "-q", *plugins, *tests],

@@ -34,7 +34,7 @@ from kindcast.semantic.operators import Operator, operators_by_name
 from kindcast.semantic.subscriptions import compile_expression
 from kindcast.semantic.units import parse_instant
 from kindcast.server.broker import Broker
-from kindcast.server.cloudevents import RECEIVED, EventReader, arrived, time_of_arrival
+from kindcast.server.cloudevents import EventReader, arrived, arrived_document
 from kindcast.server.errors import BacktestFailed, BrokerBusy, RecordDamaged, SparkMissing
 from kindcast.server.security.permissions import Roles, check_visible
 from kindcast.server.settings import Settings
@@ -198,9 +198,9 @@ class Backtests:
             rows, damaged, after = self._whole(connection, after, last)
             unreadable += damaged
             for row in rows:
-                event = decode(self._body(row, roles).encode())
+                event = arrived_document(self._body(row, roles), row.accepted_at)
                 time = _micros(event.get("time"), row.accepted_at)
-                body = msgspec.json.encode({**event, RECEIVED: time_of_arrival(row.accepted_at)}).decode()
+                body = msgspec.json.encode(event).decode()
                 found.append({"source": row.source, "id": published_id(row.id), "time": time, "body": body})
         return found, unreadable, after
 

@@ -208,6 +208,12 @@ def arrived(event: Event, at: float) -> Event:
     return Event(event.data, {**event.context, RECEIVED: time_of_arrival(at)})
 
 
+def arrived_document(body: str, at: float) -> dict[str, Any]:
+    """Returns the stored CloudEvent `body` as programs without this server match it alike: with `at` as its context
+    attribute `received`."""
+    return {**decode(body.encode()), RECEIVED: time_of_arrival(at)}
+
+
 def media_type_of(content_type: str | None) -> str:
     """Returns the media type in a `Content-Type`, without parameters."""
     return (content_type or "").partition(";")[0].strip().lower()

@@ -54,6 +54,7 @@ from kindcast.server.cloudevents import (
     ReadingBudget,
     TooManyEvents,
     arrived,
+    arrived_document,
     at_member,
     media_type_of,
     says_several,
@@ -363,13 +364,21 @@ async def list_events(
     after: Annotated[int, Query(ge=0, le=MAX_SEQUENCE, description="The cursor of the previous page.")] = 0,
     type: Annotated[str | None, Query(max_length=2_048, description="Only events of this CloudEvents type.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+    received: Annotated[
+        bool, Query(description="Whether each event has the time of its acceptance as its attribute `received`.")
+    ] = False,
 ) -> Response:
     """Lists accepted events, oldest first, as far back as the retention. An auditor sees which events there are, but
     not their data."""
-    rows = await broker.read(lambda connection: events.list_events(connection, after=after, type=type, limit=limit))
-    cursor = rows[-1].sequence if rows else after
     view = reader_of(caller, broker).view
-    return answer({"events": [_shown(row, view, payload=caller.sees_payloads) for row in rows], "cursor": str(cursor)})
+
+    def page(connection: Connection) -> tuple[list[dict[str, Any]], int]:
+        rows = events.list_events(connection, after=after, type=type, limit=limit)
+        shown = [_shown(row, view, payload=caller.sees_payloads, received=received) for row in rows]
+        return shown, rows[-1].sequence if rows else after
+
+    found, cursor = await broker.read(page)
+    return answer({"events": found, "cursor": str(cursor)})
 
 
 @router.get("/{sequence}/trace", summary="Follow an event")
@@ -439,10 +448,11 @@ async def _decoded(
     return await reader.read_large(content_type, headers, body, repeatable)
 
 
-def _shown(row: Row[Any], view: View | None, *, payload: bool) -> dict[str, Any]:
+def _shown(row: Row[Any], view: View | None, *, payload: bool, received: bool = False) -> dict[str, Any]:
     """Returns an event as its reader may see it. With a `view`, notes and the number of matches are hidden too, because
     they may reveal hidden values."""
-    event = msgspec.Raw((row.body if view is None else view.readable(row.body)).encode())
+    body = row.body if view is None else view.readable(row.body)
+    event = arrived_document(body, row.accepted_at) if received else msgspec.Raw(body.encode())
     return {
         "sequence": row.sequence,
         "event": event if payload else without_payload(event),

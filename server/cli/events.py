@@ -287,6 +287,14 @@ def export_events(
     to: OutputOption = None,
     after: Annotated[str, typer.Option(metavar="EVENT", help="Start after the event with this number.")] = "0",
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="Only those of this CloudEvents type.")] = None,
+    received: Annotated[
+        bool,
+        typer.Option(
+            "--received",
+            help="Add the time at which the server accepted an event, as its attribute received. "
+            "Spark then matches ce.received as the server does.",
+        ),
+    ] = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
@@ -297,7 +305,7 @@ def export_events(
 
         def lines() -> Iterator[str]:
             at = after
-            while (found := client.events(after=at, type=type, limit=PAGE))["events"]:
+            while (found := client.events(after=at, type=type, limit=PAGE, received=received))["events"]:
                 for each in found["events"]:
                     yield json_text.dumps(each["event"], ensure_ascii=False)
                 at = str(found["cursor"])

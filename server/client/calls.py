@@ -894,10 +894,16 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def events(
-        self, *, after: str | int | None = None, type: str | None = None, limit: int | None = None
+        self,
+        *,
+        after: str | int | None = None,
+        type: str | None = None,
+        limit: int | None = None,
+        received: bool = False,
     ) -> Call[answers.EventPage]:
-        """The accepted events."""
-        return get(path_of("events"), after=after, type=type, limit=limit)
+        """The accepted events. With `received`, the context attribute `received` of each is the time at which it was
+        accepted."""
+        return get(path_of("events"), after=after, type=type, limit=limit, received=received or None)
 
     @described
     def trace(self, sequence: str | int, *, subscription: str | None = None) -> Call[answers.Trace]:

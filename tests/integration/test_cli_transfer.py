@@ -35,6 +35,11 @@ def test_archive_holds_each_event_and_can_be_published_again(
     printed = kindcast("archive", "export", "--type", "archived")
     assert [json.loads(line) for line in printed.out.splitlines()] == lines(file)
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
+    accepted = [each["accepted_at"] for each in kindcast("events", "--type", "archived", "--json").json["events"]]
+    arrived = kindcast("archive", "export", "--type", "archived", "--received")
+    exported = [json.loads(line) for line in arrived.out.splitlines()]
+    assert [each.pop("received")[:23] for each in exported] == [each.removesuffix("Z")[:23] for each in accepted]
+    assert exported == lines(file)
 
 
 def test_export_that_fails_leaves_the_file_as_it_was(kindcast: Kindcast, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
-from kindcast.semantic.conditions.normal_form import Atom, normal_form
+from kindcast.semantic.conditions.normal_form import Atom, elements_of, normal_form
 from kindcast.semantic.model import (
     AttributeRef,
     Between,
@@ -686,7 +686,9 @@ class AtomEvaluator:
         values = values_of(event, getattr(predicate, "attribute", ""))
         if isinstance(predicate, EveryOf):
             elements = event.elements.get(predicate.attribute, ())
-            if not values and not elements:
+            requires = self.atom.requires
+            asks_elements = requires == elements_of(predicate.attribute)
+            if not (elements if asks_elements else values if requires else values or elements):
                 return False
             return self._in_time(event, lambda: self._every_element(elements, values)) != self.atom.negated
         if not values or self._checks == ():

@@ -217,6 +217,10 @@ class _Resolver:
                     return node  # the word may not be a relation, and the words after it may not be concepts
                 resolved = tuple(self.term(name, term, ranged=False) for term in terms)
                 return replace(node, attribute=name, relation=relation, terms=resolved)
+            case OperatorCall(at=at) | ValueConstraint(at=at) if self.array:
+                detail = "an operator reads the whole event, not one element: write the call outside of some and every"
+                self.flagged("operator-in-elements", self.array, detail, at)
+                return node
             case OperatorCall():
                 return self.call(node)
             case ValueConstraint():

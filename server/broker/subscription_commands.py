@@ -74,10 +74,17 @@ Tags = Collection[str] | None
 NOT_COMPILABLE = "not-compilable"
 FLAGS = frozenset(
     {NOT_COMPILABLE, "gone-concept", "gone-relation", "operator-gone", "unknown-attribute"}
-    | {"wrong-dimension", "no-order", "not-in-enumeration", "not-in-domain", "unreadable-constant"}
+    | {
+        "wrong-dimension",
+        "no-order",
+        "not-in-enumeration",
+        "not-in-domain",
+        "unreadable-constant",
+        "operator-in-elements",
+    }
 )
 """The codes of notes that say that a part of a subscription can never hold under the active vocabulary, because
-something it uses was removed or is declared differently."""
+something it uses was removed or is declared differently, or because an old version accepted it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

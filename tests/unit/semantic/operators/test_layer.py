@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kindcast import Matcher, Operator, Vocabulary, operator
+from kindcast import InvalidSubscription, Matcher, Operator, Vocabulary, operator
 from kindcast.semantic.matching import operator_layer
 from kindcast.semantic.matching.operator_layer import LiteralStore
 from kindcast.semantic.operators.failures import NotAnswered, OperatorFailed
@@ -316,3 +316,15 @@ def test_operator_that_speculates_is_asked_beside_a_call_that_waits(speculate: b
     assert not decision.advance().undecided
     assert asked == (["first", "second", "second dropped"] if speculate else ["first"])
     assert not decision.pending
+
+
+def test_operator_in_some_is_refused_and_a_stored_one_is_told() -> None:
+    """It would never be called: an operator reads the whole event. Old versions stored such subscriptions."""
+    matcher = Matcher(EMPTY, operators=[Operator(name="p", function=lambda event: True)])
+    for text in ("some items (p())", "not every items (not (p() and price < 5))", "some items (?n > 5)"):
+        with pytest.raises(InvalidSubscription) as raised:
+            matcher.add("new", text)
+        assert [problem.code for problem in raised.value.problems] == ["operator-in-elements"]
+    kept = matcher.restore("stored", {"some": ["items", {"op": ["p"]}]})
+    assert [note.code for note in kept.notes] == ["operator-in-elements"]
+    assert matcher.match({"items": [{"price": 4}]}) == []

@@ -53,7 +53,7 @@ __all__ = [
 #
 # Named regions are data: a GeoJSON document whose features have names. A position is written as `geo:40.8,-73.9`
 # (RFC 5870, latitude first), WKT or GeoJSON (longitude first). The edges of a region are straight lines in longitude
-# and latitude, as in GeoJSON. Distances are measured on the sphere; their error is at most 0.5 %.
+# and latitude, as in GeoJSON. Distances are measured on the sphere.
 
 
 MOST_REGIONS = 10_000
@@ -66,6 +66,10 @@ LONGEST_POSITION = 10_000
 """Maximum number of characters of a position or region that is written as text."""
 EARTH = 6_371_008.8
 """Mean radius of the Earth in metres."""
+NEAR = 300_000.0
+"""Within this number of metres the nearest point on a flat map is the nearest point."""
+POLAR = 80.0
+"""From this latitude on, flat maps are not used alone."""
 GEO = re.compile(r"geo:(-?[0-9.]{1,20}),(-?[0-9.]{1,20})(?:[,;].*)?", re.IGNORECASE)
 
 
@@ -219,28 +223,40 @@ def _shape(text: str) -> Any:
 def _metres(place: Any, region: Any) -> float:
     """Returns the distance in metres from `place` to the nearest point of `region`.
 
-    The nearest point is found on a flat map around `place`; the distance to it is measured on the sphere."""
+    The nearest point is found on a flat map around `place`; the distance to it is measured on the sphere. Far away and
+    near the poles the map is distorted, so the points of the edges, each degree, are measured as well.
+    """
     shapely = needed("shapely", "geography")
     if region.intersects(place):
         return 0.0
-    centre = place.centroid
-    stretch = max(math.cos(math.radians(centre.y)), 1e-6)
-
-    def flat(points: Any) -> Any:
-        turned = points.copy()
-        turned[:, 0] = ((points[:, 0] - centre.x + 180.0) % 360.0 - 180.0) * stretch
-        return turned
-
-    line = shapely.shortest_line(shapely.transform(place, flat), shapely.transform(region, flat))
-    (x1, y1), (x2, y2) = line.coords
-    return _on_sphere((x1 / stretch, y1), (x2 / stretch, y2))
+    (west, _, east, _), (first, _, last, _) = region.bounds, place.bounds
+    turns = [each for each in (-360.0, 0.0, 360.0) if west + each - last <= 180.0 and first - east - each <= 180.0]
+    metres, start = min(_on_flat_map(place, region, turn) for turn in turns)
+    if metres < NEAR and abs(start[1]) < POLAR:
+        return metres
+    step = max(1.0, region.length / MOST_CORNERS)
+    return min(metres, _on_sphere(start, shapely.get_coordinates(shapely.segmentize(region, step))))
 
 
-def _on_sphere(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Returns the great-circle distance in metres between two points (longitude, latitude): the haversine formula."""
-    (x1, y1), (x2, y2) = ([math.radians(each) for each in point] for point in (one, other))
-    half = math.sin((y2 - y1) / 2) ** 2 + math.cos(y1) * math.cos(y2) * math.sin((x2 - x1) / 2) ** 2
-    return 2 * EARTH * math.asin(min(1.0, math.sqrt(half)))
+def _on_flat_map(place: Any, region: Any, turn: float) -> tuple[float, tuple[float, float]]:
+    """Returns the distance in metres between the points of `place` and `region` that are nearest on a flat map around
+    `place`, and that point of `place`. `turn` is added to the longitudes of `region`."""
+    shapely = needed("shapely", "geography")
+    stretch = max(math.cos(math.radians(place.centroid.y)), 1e-6)
+    flat = shapely.transform(place, lambda points: points * (stretch, 1.0))
+    other = shapely.transform(region, lambda points: np.add(points, (turn, 0.0)) * (stretch, 1.0))
+    here, there = shapely.get_coordinates(shapely.shortest_line(flat, other)) / (stretch, 1.0)
+    start = (float(here[0]), float(here[1]))
+    return _on_sphere(start, there[None]), start
+
+
+def _on_sphere(one: tuple[float, float], others: npt.NDArray[np.float64]) -> float:
+    """Returns the great-circle distance in metres from a point (longitude, latitude) to the nearest of `others`: the
+    haversine formula."""
+    x1, y1 = map(math.radians, one)
+    x2, y2 = np.radians(others).T
+    half = np.sin((y2 - y1) / 2) ** 2 + math.cos(y1) * np.cos(y2) * np.sin((x2 - x1) / 2) ** 2
+    return 2 * EARTH * math.asin(min(1.0, math.sqrt(float(half.min()))))
 
 
 # ── pictures: what the pixels of a small image show. The only code that uses Pillow ───────────────────────────────────

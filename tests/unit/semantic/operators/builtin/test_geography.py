@@ -105,6 +105,22 @@ def test_distance_from_across_the_date_line_is_the_short_way() -> None:
     assert found.value == pytest.approx(0.2 * math.pi / 180 * EARTH, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("region", "at", "degrees"),
+    [
+        ("POLYGON ((16.2 48.1, 16.6 48.1, 16.6 48.3, 16.2 48.3, 16.2 48.1))", "geo:48.2,-163.6", 83.5),
+        ("POLYGON ((30 0, 170 0, 170 10, 30 10, 30 0))", "geo:0,-120", 70.0),
+        ("POLYGON ((-180 66, 180 66, 180 90, -180 90, -180 66))", "geo:65,0", 1.0),
+        ("LINESTRING (90 -80, 90 80)", "geo:40,10", 49.0),
+    ],
+    ids=["the other side of the Earth", "a wide region", "around the Earth", "nearest on another parallel"],
+)
+def test_distance_from_far_and_wide_regions(region: str, at: str, degrees: float) -> None:
+    """The region stays whole, and the nearest point is the one on the sphere."""
+    ((found,),) = bindings(OPERATORS, f'distanceFrom("{region}", @at, ?d)', at=at)
+    assert found.value == pytest.approx(math.radians(degrees) * EARTH, rel=0.005)
+
+
 @given(st.floats(-85, 85), st.floats(-180, 180), st.floats(-85, 85), st.floats(-180, 180))
 def test_distance_of_two_points_is_that_on_the_sphere(lat: float, lon: float, other: float, far: float) -> None:
     """Against the angle between two vectors."""

@@ -19,10 +19,11 @@ two vocabularies are compared like those of two versions of an ontology. docs/ma
               or addresses were compared as such: they are plain numbers
     rule 12   individuals that share a name with one class stayed candidates in events
     rule 15   (since meaning 5) the unit mil had another size, and `unit:MIL` and `unit:CUP` of QUDT were other units
-    rule 14   (since meaning 6) `not` of a list held although one of its concepts was removed
+    rule 14   (since meaning 6) `not` of a list held although one of its concepts was removed; (since meaning 7) `not`
+              of `some`, of `every` and of a group with variables held although a concept in it was removed
 
-What meaning 5 changes about events alone (years in graphs, IRIs of units, labels of other names, relative IRIs) cannot
-be told from subscriptions.
+What meaning 5 changes about events alone (years in graphs, IRIs of units, labels of other names, relative IRIs), and
+meaning 7 (nodes that counted twice), cannot be told from subscriptions.
 """
 
 import json
@@ -122,9 +123,16 @@ class DatesPart(NamedTuple):
 
 
 class ExcludedPart(NamedTuple):
-    """A concept of a list beneath `not`, identified by its IRI."""
+    """A concept beneath `not`, identified by its IRI: of a list, or in the parentheses of `some`, `every` or a group
+    with variables."""
 
     iri: str
+    within: Literal["a list", "parentheses"]
+
+    @property
+    def since(self) -> int:
+        """The meaning since which its removal makes the negation false."""
+        return 6 if self.within == "a list" else 7
 
 
 class NamePart(NamedTuple):
@@ -146,23 +154,23 @@ def footprint(tree: Any) -> tuple[Part, ...]:
 
 
 def _parts(tree: Any) -> Iterator[Part]:
-    waiting = [("", tree, False)]
+    waiting = [("", tree, False, False)]
     while waiting:
-        array, node, negated = waiting.pop()
+        array, node, negated, inside = waiting.pop()
         if not isinstance(node, Mapping):
             continue
         for key, operands in node.items():
             match key, operands:
                 case (("all" | "any"), [*items]):
-                    waiting.extend((array, item, negated) for item in reversed(items))
+                    waiting.extend((array, item, negated, inside) for item in reversed(items))
                 case "not", item:
-                    waiting.append((array, item, True))
+                    waiting.append((array, item, True, inside or '"?' in json.dumps(item)))  # a variable
                 case "every", {**item}:
-                    waiting.append((array, item, negated))
+                    waiting.append((array, item, negated, inside))
                 case (("some" | "every"), [str(attribute), item]):
-                    waiting.append((f"{array}.{attribute}" if array else attribute, item, negated))
-                case _, [*_, [*terms]] if negated:
-                    yield from (ExcludedPart(iri) for iri in _iris(terms))
+                    waiting.append((f"{array}.{attribute}" if array else attribute, item, negated, inside or negated))
+                case _, [*_, terms] if inside or (negated and isinstance(terms, list)):
+                    yield from (ExcludedPart(iri, "parentheses" if inside else "a list") for iri in _iris(terms))
             for part in _parts_of(key, operands):
                 yield part if not isinstance(part, TextPart | PairPart | DatesPart) else part._replace(array=array)
                 if array and isinstance(part, AttributePart):
@@ -564,7 +572,7 @@ class Impact:
                     change.details["written"] = "in backquotes before a relation"  # the meaning is unchanged
                 case DatesPart():
                     self._judge_dates(part, change)
-                case ExcludedPart(iri) if self.before.meaning < 6 <= self.after.meaning:
+                case ExcludedPart(iri) if self.before.meaning < part.since <= self.after.meaning:
                     if self.after.concept(iri) is None:
                         change.details["gone"] = True
                 case _:
@@ -1069,7 +1077,7 @@ def impact_report(impact: Impact, *, limit: int = LISTED) -> dict[str, Any]:
             impact, DatesPart, lambda impact, part, change, _: {"attribute": part.attribute, **change.details}, limit
         ),
         "excluded": _listed(
-            impact, ExcludedPart, lambda impact, part, change, _: {"iri": part.iri, **change.details}, limit
+            impact, ExcludedPart, lambda impact, part, change, _: {**part._asdict(), **change.details}, limit
         ),
     }
 
@@ -1160,8 +1168,8 @@ def _sentence(impact: Impact, part: Part) -> str:
             subject = _shown(part)
         case DatesPart(name) | NamePart(name):
             subject = name
-        case ExcludedPart(iri):
-            subject = f"not of a list with {iri}"
+        case ExcludedPart(iri, within):
+            subject = f"not of {within} with {iri}"
     said = []
     if "gone" in change.details:
         said.append("gone")

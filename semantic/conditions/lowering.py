@@ -11,7 +11,7 @@ from itertools import islice
 
 from kindcast.index.clause import AttributeId, Clause, ColumnId, Key, LoweredEvent, Predicate
 from kindcast.semantic.conditions.normal_form import Atom, elements_of, normal_form
-from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, readings_of, values_of
+from kindcast.semantic.conditions.predicates import AtomEvaluator, asks_what_is_gone, checks_of, readings_of, values_of
 from kindcast.semantic.errors import Problem
 from kindcast.semantic.model import (
     CanonicalEvent,
@@ -108,6 +108,7 @@ def expensive_clause(
                 else:
                     possible &= not literals.setdefault(unified(written, operators)[0], False)
             case Group(item):
+                possible &= not asks_what_is_gone(item, vocabulary)
                 groups.append(_group(normal_form(item), operators, vocabulary))
             case _:
                 pass

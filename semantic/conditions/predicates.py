@@ -27,6 +27,8 @@ from typing import Any
 from kindcast.index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
 from kindcast.semantic.conditions.normal_form import Atom, elements_of, normal_form
 from kindcast.semantic.model import (
+    All,
+    AnyOf,
     AttributeRef,
     Between,
     CanonicalEvent,
@@ -35,10 +37,12 @@ from kindcast.semantic.model import (
     ConstantValue,
     EveryOf,
     EveryValue,
+    Expression,
     Instance,
     Instant,
     KindTest,
     Membership,
+    Not,
     Predicate,
     Presence,
     Quantity,
@@ -70,6 +74,7 @@ from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "AtomEvaluator",
+    "asks_what_is_gone",
     "checks_of",
     "enumeration_of",
     "holds_instants",
@@ -90,8 +95,11 @@ def values_of(event: CanonicalEvent, name: str) -> tuple[Value, ...]:
     values = event.attributes.get(attribute, ())
     counts = event.repeated.get(attribute, ())
     counts += (1,) * (len(values) - len(counts))  # each once, and what was derived
-    named = sum(count for value, count in zip(values, counts, strict=True) if isinstance(value.published, Mapping))
-    others = max(len(event.elements.get(attribute, ())) - named, 0)  # elements that are no values themselves
+    elements = event.elements.get(attribute, ())
+    names = {value.text for element in elements for value in element.attributes.get("@id", ())} - {None}
+    both = (isinstance(value.published, Mapping) or value.text in names for value in values)
+    named = sum(count for count, is_element in zip(counts, both, strict=True) if is_element)
+    others = max(len(elements) - named, 0)  # elements that are no values themselves
     if function == "count":
         total = sum(counts) + others
         return (Value(total, number=float(total)),) if total else ()
@@ -172,8 +180,8 @@ def checks_of(
     """
     if negated and _lacks_a_concept(predicate, vocabulary):
         return ()
-    if isinstance(predicate, EveryOf | EveryValue):
-        return None
+    if isinstance(predicate, SomeOf | EveryOf | EveryValue):
+        return () if negated and asks_what_is_gone(predicate, vocabulary, array) else None
     name = getattr(predicate, "attribute", "")
     aggregate = aggregate_of(name)
     if aggregate is not None:
@@ -238,6 +246,22 @@ def checks_of(
             return ((lowest[0], interval),)
         case _:
             return None
+
+
+def asks_what_is_gone(expression: Expression, vocabulary: Vocabulary, array: str = "") -> bool:
+    """Whether the negation of a predicate of `expression`, at any depth, can never hold because what it names was
+    removed (rule 14)."""
+    match expression:
+        case All(items) | AnyOf(items):
+            return any(asks_what_is_gone(item, vocabulary, array) for item in items)
+        case Not(item) | EveryValue(item):
+            return asks_what_is_gone(item, vocabulary, array)
+        case SomeOf(attribute, item) | EveryOf(attribute, item):
+            return asks_what_is_gone(item, vocabulary, f"{array}.{attribute}" if array else attribute)
+        case Comparison(order="!="):
+            return asks_what_is_gone(replace(expression, order="="), vocabulary, array)
+        case _:
+            return checks_of(expression, vocabulary, array, negated=True) == ()
 
 
 def _compared_like(function: str, inner: str, vocabulary: Vocabulary, array: str) -> str:
@@ -678,6 +702,8 @@ class AtomEvaluator:
         predicate = self.atom.predicate
         if isinstance(predicate, Presence):
             return (predicate.attribute in event.attributes) == predicate.present
+        if self._checks == ():
+            return False
         if isinstance(predicate, SomeOf):
             elements = event.elements.get(predicate.attribute, ())
             if not elements:
@@ -691,7 +717,7 @@ class AtomEvaluator:
             if not (elements if asks_elements else values if requires else values or elements):
                 return False
             return self._in_time(event, lambda: self._every_element(elements, values)) != self.atom.negated
-        if not values or self._checks == ():
+        if not values:
             return False
         if self._each is not None:
             return self._each._of_all(values, event) != self.atom.negated

@@ -558,7 +558,7 @@ def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:
     if part == "terms":
         subject = f"{each.get('relation', {}).get('label') or each['test']} {each['label'] or each['iri']}"
     elif part == "excluded":
-        subject = f"not of a list with {each['iri']}"
+        subject = f"not of {each['within']} with {each['iri']}"
     else:
         subject = str(each.get("attribute") or each.get("unit") or each.get("word") or each.get("predicate"))
     said: list[str] = []

@@ -110,11 +110,13 @@ class _Evaluation:
             case Comparison(order="!="):
                 return self.holds(replace(node, order="="), negated=not negated)
             case SomeOf(attribute, item):
+                if negated and self.asks_what_is_gone(item):
+                    return False
                 inner = [each.holds(item, negated=False) for each in self.elements(self.world.attribute(attribute))]
                 return bool(inner) and any(inner) is not negated
             case EveryOf(attribute, item):
                 elements, values = self.elements(self.world.attribute(attribute)), self.values(attribute)
-                if not elements and not values:
+                if (not elements and not values) or (negated and self.asks_what_is_gone(item)):
                     return False
                 names = {value.text for each in elements for value in each.values("@id")}
                 scalars = [each for each in values if (each.text, each.number, each.boolean) != (None, None, None)]
@@ -167,10 +169,13 @@ class _Evaluation:
         return self.attributes.get(self.world.attribute(attribute), [])
 
     def aggregate(self, function: str, name: str, attributes: Mapping[str, list[Reading]]) -> list[Reading]:
-        """Rule 26: over occurrences; a quantity in an array is one, not an element beside it."""
+        """Rule 26: over occurrences; a quantity in an array, or a node with an IRI, is one, not an element beside
+        it."""
         readings = attributes.get(name, [])
-        quantities = sum((each.text, each.number, each.boolean) == (None, None, None) for each in readings)
-        others = max(len(self.elements(name)) - quantities, 0)
+        elements = self.elements(name)
+        names = {value.text for each in elements for value in each.values("@id")} - {None}
+        both = [(r.text, r.number, r.boolean) == (None, None, None) or r.text in names for r in readings]
+        others = max(len(elements) - sum(both), 0)
         if function == "count":
             return [Reading(number=len(readings) + others)] if readings or others else []
         if not readings or others:
@@ -204,6 +209,17 @@ class _Evaluation:
                 return False
         gone = [isinstance(term, Term) and self.meant(term) not in self.world.concepts() for term in terms]
         return any(gone) if negated else all(gone)
+
+    def asks_what_is_gone(self, node: Any) -> bool:
+        """Rule 14: whether some predicate of an expression, negated, asks for a name that the vocabulary does not
+        have."""
+        match node:
+            case All(items) | AnyOf(items):
+                return any(map(self.asks_what_is_gone, items))
+            case Not(item) | EveryValue(item) | SomeOf(_, item) | EveryOf(_, item):
+                return self.asks_what_is_gone(item)
+            case _:
+                return self.is_gone(node, negated=True)
 
     def meant(self, term: Term) -> str:
         """The name that a stored term has now."""

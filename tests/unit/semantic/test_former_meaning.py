@@ -150,6 +150,23 @@ def test_rules_of_meaning_6_change_lists_that_exclude_removed_concepts(vocabular
     assert report["subscriptions"]["listed"] == [{"id": "gone", "changes": ["not of a list with urn:gone: gone"]}]
 
 
+def test_rules_of_meaning_7_change_parentheses_that_exclude_removed_concepts(vocabulary: Vocabulary) -> None:
+    """Rule 14, for who had the rules of meaning 6."""
+    stored = [
+        ("some", "not some items (a isa <urn:gone>)"),
+        ("every", "not (b = 1 or every items (some parts (a is <urn:gone>)))"),
+        ("group", "not (p(?n) and a isa <urn:gone>)"),
+        ("list", "not a isa (<urn:gone>, <http://e/Laptop>)"),
+        ("asked", "some items (a isa <urn:gone> and not b isa <urn:gone>)"),
+        ("there", "not some items (a isa <http://e/Laptop>)"),
+    ]
+    report = impact_report(
+        impact_of_rules(vocabulary, DECLARED, [(id, to_tree(parse(text))) for id, text in stored], former=6)
+    )
+    changes = ["not of parentheses with urn:gone: gone"]
+    assert report["subscriptions"]["listed"] == [{"id": id, "changes": changes} for id in ("some", "every", "group")]
+
+
 def test_report_names_words_and_predicates(vocabulary: Vocabulary) -> None:
     """As the dry run of another version does."""
     tree = compile_expression('brand contains "Packard" or a < b', vocabulary).tree

@@ -51,7 +51,17 @@ from kindcast.semantic.model import (
     ValueConstraint,
     aggregate_of,
 )
-from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask, joined, reported, unified
+from kindcast.semantic.operators.calls import (
+    Answer,
+    Call,
+    EventView,
+    OperatorFailed,
+    ask,
+    joined,
+    reported,
+    unified,
+    variables_of,
+)
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
 from kindcast.semantic.subscriptions.compilation import Compiled, SeenAttributes, advise, compile_expression
 from kindcast.semantic.units.kinds import format_instant
@@ -276,29 +286,34 @@ class OperatorTeller:
         all)."""
         expensive = [atom for atom in atoms if is_expensive(atom)]
         told = {atom: self._asked(atom) for atom in expensive if not isinstance(atom.predicate, ValueConstraint)}
-        rows = None if any(each["verdict"] is None for each in told.values()) else self._rows(expensive)
-        predicates = [told.get(atom) or self._constrained(atom, rows) for atom in expensive]
+        unsure = any(each["verdict"] is None for each in told.values())
+        rows, bound = self._rows(expensive)
+        predicates = [told.get(atom) or self._constrained(atom, rows, bound, unsure=unsure) for atom in expensive]
         constraints = [atom.predicate for atom in expensive if isinstance(atom.predicate, ValueConstraint)]
-        kept = [row for row in rows or () if self._allowed(row, constraints)]
-        if rows is not None and not kept and all(each["verdict"] for each in predicates):
+        kept = [
+            row for row in rows if self._allowed(row, [each for each in constraints if variables_of(each) <= bound])
+        ]
+        if not kept and all(each["verdict"] is not False for each in predicates):
             reason = "no combination of bindings agrees in all variables and satisfies all constraints"
             joining = {"text": "bindings join", "attribute": "", "negated": False, "values": []}
             predicates.append(joining | {"verdict": False, "reason": reason})
         shown, _ = reported((row for row in kept if row), self._vocabulary.units)
         return predicates, [{name: as_json(value) for name, value in row} for row in shown]
 
-    def _rows(self, atoms: Sequence[Atom]) -> list[dict[str, Any]]:
-        """Returns the joined bindings, without value constraints. All calls must have an answer."""
-        sources = []
+    def _rows(self, atoms: Sequence[Atom]) -> tuple[list[dict[str, Any]], frozenset[str]]:
+        """Returns the joined bindings of the calls that have an answer, without value constraints; and the names of
+        their variables."""
+        sources: list[tuple[tuple[str, ...], Sequence[tuple[Any, ...]]]] = []
         for atom in atoms:
             if isinstance(atom.predicate, OperatorCall) and not atom.negated:
                 if atom.predicate.name not in self._operators:
-                    return []
+                    return [], frozenset()
                 call, names = unified(atom.predicate, self._operators)
                 answer, _ = self._answer(call)
                 if names and isinstance(answer, Answer):
                     sources.append((names, answer.bindings))
-        return joined(sources, (), self._vocabulary.units)
+        bound = frozenset(name for names, _ in sources for name in names)
+        return joined(sources, (), self._vocabulary.units), bound
 
     def _allowed(self, row: Mapping[str, Any], constraints: Sequence[ValueConstraint]) -> bool:
         source = [(tuple(row), [tuple(row.values())])]
@@ -311,11 +326,16 @@ class OperatorTeller:
             return told | {"attribute": predicate.name} | self._call(atom, predicate, told["text"])
         return told | self._group(atom, told["text"])
 
-    def _constrained(self, atom: Atom, rows: list[dict[str, Any]] | None) -> dict[str, Any]:
-        """Returns the verdict on a value constraint; `rows` is None if a call of the clause has no answer."""
+    def _constrained(
+        self, atom: Atom, rows: list[dict[str, Any]], bound: frozenset[str], *, unsure: bool
+    ) -> dict[str, Any]:
+        """Returns the verdict on a value constraint. If a call of the clause has no answer (`unsure`), it may be false,
+        but not true."""
         assert isinstance(atom.predicate, ValueConstraint)
         told = _told_of(atom)
-        if rows is None:
+        if unsure and (
+            not variables_of(atom.predicate) <= bound or any(self._allowed(row, [atom.predicate]) for row in rows)
+        ):
             return told | {
                 "verdict": None,
                 "reason": f"{told['text']}: undecided, because not all calls have an answer",
@@ -342,7 +362,7 @@ class OperatorTeller:
         part = expensive_clause([atom], self._operators, self._vocabulary)
         layer = OperatorLayer(self._operators, "naive", self._vocabulary.units)
         if part is None or not part.possible:
-            return {"verdict": False, "reason": f"{text}: one of its operators no longer exists"}
+            return {"verdict": False, "reason": f"{text}: one of its operators or concepts no longer exists"}
         layer.add(0, part)
         decision = layer.decide([0], self._event)
         if decision.undecided:

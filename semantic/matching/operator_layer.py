@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from kindcast.semantic.conditions.lowering import ExpensiveClause, GroupClause
 from kindcast.semantic.model import CanonicalEvent
-from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask_several, joined
+from kindcast.semantic.operators.calls import Answer, Call, EventView, OperatorFailed, ask_several, joined, variables_of
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.operators.failures import Failure, NotAnswered
 from kindcast.semantic.planner.learning import Experience
@@ -101,6 +101,18 @@ class Asking:
             known[call] = answer
         return self._layer.joined(part, known)
 
+    def has_no_binding(self, part: ExpensiveClause) -> bool:
+        """Whether the answers that are known leave a clause without joined bindings, whatever its other calls answer.
+        Makes no call."""
+        known = {call: found for call, _ in part.sources if isinstance(found := self.answers.get(call), Answer)}
+        sources = tuple(each for each in part.sources if each[0] in known)
+        bound = frozenset(name for _, names in sources for name in names)
+        constraints = tuple(each for each in part.constraints if variables_of(each) <= bound)
+        try:
+            return not self._layer.joined(replace(part, sources=sources, constraints=constraints), known)
+        except OperatorFailed:  # too many combinations
+            return False
+
     def any_has_binding(self, groups: Sequence[Sequence[GroupClause]]) -> bool:
         """Whether one of the negated groups holds by itself. Raises `OperatorFailed` if none is known to hold and one
         depends on a call that failed. Raises `NotAnswered` at the first call without an answer; the later groups are
@@ -129,7 +141,14 @@ class Asking:
             return False
         tests: list[Callable[[], bool]] = [partial(self._misses, call, wanted) for call, wanted in part.literals]
         tests += [partial(self.has_binding, group) for group in part.groups]
-        return not _some(lambda test: test(), tests) and bool(self.bindings(part))
+        try:
+            return not _some(lambda test: test(), tests) and bool(self.bindings(part))
+        except NotAnswered:
+            raise
+        except OperatorFailed:
+            if self.has_no_binding(part):
+                return False
+            raise
 
     def _misses(self, call: Call, wanted: bool) -> bool:
         answer = self.answer(call)
@@ -413,9 +432,11 @@ class Deciding:
             self._failures[candidate] = failed.failure
 
     def _leave(self, candidate: int) -> None:
-        """Records the failure of a candidate that depends on a failed call, unless one of its negated groups excludes
-        it anyway."""
+        """Records the failure of a candidate that depends on a failed call, unless the bindings of its other calls, or
+        one of its negated groups, exclude it anyway."""
         part = self._layer.part(self._candidates[candidate])
+        if self.asking.has_no_binding(part):
+            return
         known = (self.asking.answers.get(call) for call, _ in part.literals)
         failures = [each.failure for each in known if isinstance(each, OperatorFailed)]
         for group in () if self._patient else part.groups:

@@ -99,9 +99,11 @@ class _Asking:
         self.attributes = attributes_of(data, {}, world)
 
     def clause(self, clause: frozenset[tuple[Expression, bool]]) -> tuple[Verdict, list[Row]]:
-        """Whether a conjunction holds, and its joined bindings. False if one part alone is; undecided if a part is."""
+        """Whether a conjunction holds, and its joined bindings. False if one part alone is, or if
+        the parts that do not fail have no joined binding; undecided if a part is."""
         rows: list[dict[str, Any]] = [{}]
         unsure = False
+        bound: set[str] = set()
         for node, negated in clause:
             if isinstance(node, ValueConstraint):
                 continue
@@ -112,11 +114,12 @@ class _Asking:
                 unsure = True
             else:
                 rows = [one | other for one in rows for other in found if _agree(one, other)]
-        if unsure:
-            return None, []
+                bound |= set() if negated else _variables(node)
         for node, _ in clause:
-            if isinstance(node, ValueConstraint):
+            if isinstance(node, ValueConstraint) and _variables(node) <= bound:
                 rows = [row for row in rows if self.constraint(node, row)]
+        if unsure and rows:
+            return None, []
         return bool(rows), [frozenset(row.items()) for row in rows]
 
     def part(self, node: Expression, negated: bool) -> list[dict[str, Any]] | None:

@@ -125,6 +125,37 @@ def test_failed_clause_of_a_subscription_that_matches_leaves_nothing_undecided()
     assert ([match.subscription for match in decided.matches], decided.undecided) == (["s"], [])
 
 
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+@pytest.mark.parametrize(
+    ("expression", "matches"),
+    [
+        ("low(?n) and ?n > 5 and fails(?m)", False),
+        ("low(?n) and high(?n) and fails(?m)", False),
+        ("low(?n) and fails(?m) and ?n > 5 and ?m > 5", False),
+        ("low(?n) and ?n < 5 and fails(?m)", None),
+        ("low(?n) and high(?m) and fails(?n)", None),
+        ("not (low(?n) and ?n > 5 and fails(?m))", True),
+        ("not (low(?n) and ?n < 5 and fails(?m))", None),
+    ],
+)
+def test_bindings_that_join_to_nothing_decide_although_a_call_failed(
+    expression: str, matches: bool | None, planner: str
+) -> None:
+    """Whatever the failed call would answer, the clause has no joined binding (rule 17)."""
+
+    def fails(event: Any) -> Any:
+        raise RuntimeError
+
+    def bound(name: str, *numbers: int) -> Operator:
+        return Operator(name=name, binds=(int,), function=lambda event: [(number,) for number in numbers])
+
+    operators = [bound("low", 1, 2), bound("high", 8, 9), Operator(name="fails", binds=(int,), function=fails)]
+    matcher = Matcher(EMPTY, planner=planner, operators=operators)
+    matcher.add("s", expression)
+    decided = matcher.decide({})
+    assert (None if decided.undecided else bool(decided.matches)) is matches
+
+
 def test_batch_operator_is_asked_once_for_all_events_of_a_batch() -> None:
     """One call of `batch` a round, whatever the number of events; each event counts its own question."""
     batches: list[int] = []

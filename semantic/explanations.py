@@ -271,6 +271,12 @@ def _one_of(verdicts: Iterable[Verdict]) -> Verdict:
     return True if True in found else None if None in found else False
 
 
+def _constraints(atoms: Sequence[Atom], bound: frozenset[str]) -> list[ValueConstraint]:
+    """Returns the value constraints whose variables are all in `bound`."""
+    found = [atom.predicate for atom in atoms if isinstance(atom.predicate, ValueConstraint)]
+    return [each for each in found if variables_of(each) <= bound]
+
+
 class OperatorTeller:
     """The verdicts of operators on one event. Each call is made once, even if several clauses contain it."""
 
@@ -286,23 +292,33 @@ class OperatorTeller:
         all)."""
         expensive = [atom for atom in atoms if is_expensive(atom)]
         told = {atom: self._asked(atom) for atom in expensive if not isinstance(atom.predicate, ValueConstraint)}
-        unsure = any(each["verdict"] is None for each in told.values())
-        rows, bound = self._rows(expensive)
+        failed: OperatorFailed | None = None
+        rows: list[dict[str, Any]] = []
+        bound: frozenset[str] = frozenset()
+        try:
+            rows, bound = self._rows(expensive)
+        except OperatorFailed as failure:
+            failed = failure
+        unsure = failed is not None or any(each["verdict"] is None for each in told.values())
         predicates = [told.get(atom) or self._constrained(atom, rows, bound, unsure=unsure) for atom in expensive]
-        constraints = [atom.predicate for atom in expensive if isinstance(atom.predicate, ValueConstraint)]
-        kept = [
-            row for row in rows if self._allowed(row, [each for each in constraints if variables_of(each) <= bound])
-        ]
+        constraints = _constraints(expensive, bound)
+        kept = [row for row in rows if self._allowed(row, constraints)]
         if not kept and all(each["verdict"] is not False for each in predicates):
             reason = "no combination of bindings agrees in all variables and satisfies all constraints"
-            joining = {"text": "bindings join", "attribute": "", "negated": False, "values": []}
-            predicates.append(joining | {"verdict": False, "reason": reason})
+            joining: dict[str, Any] = {"text": "bindings join", "attribute": "", "negated": False, "values": []}
+            joining |= (
+                {"verdict": False, "reason": reason}
+                if failed is None
+                else {"verdict": None, "reason": f"undecided, {failed}"}
+            )
+            predicates.append(joining)
         shown, _ = reported((row for row in kept if row), self._vocabulary.units)
         return predicates, [{name: as_json(value) for name, value in row} for row in shown]
 
     def _rows(self, atoms: Sequence[Atom]) -> tuple[list[dict[str, Any]], frozenset[str]]:
-        """Returns the joined bindings of the calls that have an answer, without value constraints; and the names of
-        their variables."""
+        """Returns the joined bindings of the calls that have an answer, and the names of their variables. Value
+        constraints are left aside, unless there are too many bindings without them. Raises `OperatorFailed` if there
+        are too many with them."""
         sources: list[tuple[tuple[str, ...], Sequence[tuple[Any, ...]]]] = []
         for atom in atoms:
             if isinstance(atom.predicate, OperatorCall) and not atom.negated:
@@ -313,7 +329,10 @@ class OperatorTeller:
                 if names and isinstance(answer, Answer):
                     sources.append((names, answer.bindings))
         bound = frozenset(name for names, _ in sources for name in names)
-        return joined(sources, (), self._vocabulary.units), bound
+        try:
+            return joined(sources, (), self._vocabulary.units), bound
+        except OperatorFailed:
+            return joined(sources, _constraints(atoms, bound), self._vocabulary.units), bound
 
     def _allowed(self, row: Mapping[str, Any], constraints: Sequence[ValueConstraint]) -> bool:
         source = [(tuple(row), [tuple(row.values())])]
@@ -338,7 +357,7 @@ class OperatorTeller:
         ):
             return told | {
                 "verdict": None,
-                "reason": f"{told['text']}: undecided, because not all calls have an answer",
+                "reason": f"{told['text']}: undecided, because not all bindings are known",
             }
         count = sum(self._allowed(row, [atom.predicate]) for row in rows)
         reason = f"{told['text']}: {count} of {len(rows)} joined bindings satisfy it"

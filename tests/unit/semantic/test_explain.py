@@ -178,6 +178,30 @@ def counted(event: Any) -> Any:
     return [(1,)]
 
 
+@operator("digits", binds=(int,))
+def digits(event: Any, start: int) -> Any:
+    """Many bindings."""
+    return [(number,) for number in range(start, start + 1_000)]
+
+
+@pytest.mark.parametrize(
+    ("text", "matches", "said"),
+    [
+        ("digits(0, ?a) and digits(1, ?b) and ?a = 5 and ?b = 7", True, "?b = 7: 1 of 1 joined bindings satisfy it"),
+        ("digits(0, ?a) and digits(1, ?b) and ?a = 5 and ?b = 5000", False, "0 of 0 joined bindings satisfy it"),
+        ("digits(0, ?a) and digits(1, ?b) and ?a < ?b", None, "joining the bindings gives more than"),
+    ],
+)
+def test_explain_joins_as_many_bindings_as_the_matcher(text: str, matches: bool | None, said: str) -> None:
+    """Value constraints keep the number of combinations small; without them there are too many."""
+    told = explain(Vocabulary(), text, {}, operators=[digits])
+    assert told["matches"] is matches
+    assert said in told["summary"]
+    decided = Matcher(Vocabulary(), operators=[digits])
+    decided.add("s", text)
+    assert bool(decided.match({})) is bool(matches)
+
+
 @pytest.mark.parametrize(
     ("text", "matches", "verdicts", "summary"),
     [

@@ -489,7 +489,8 @@ class _Resolver:
         if isinstance(value, str):
             self.quoted(name, value)
             return "text"
-        return "number"
+        declaration = self.declaration(name)
+        return "number" if declaration is None or declaration.unit is None else self.dimension(declaration.unit)
 
     def quoted(self, name: str, text: str) -> None:
         """Adds a note if a quoted constant looks like a quantity or a date-time: it is compared as a text (rule 9)."""

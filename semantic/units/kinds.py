@@ -186,18 +186,20 @@ def instant_of_epoch(number: int | float) -> int | None:
     return None
 
 
+NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 DURATION = re.compile(
-    r"(-)?P(?=[0-9T])(?:([0-9]+)W|(?:([0-9]+)D)?(?:T(?=[0-9])(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?)"
+    r"(-)?P(?=[0-9T])(?![0-9DTHM]*\.[0-9]+[DHM]T?[0-9])"  # only the last number may have decimals
+    rf"(?:{NUMBER}W|(?:{NUMBER}D)?(?:T(?=[0-9])(?:{NUMBER}H)?(?:{NUMBER}M)?(?:{NUMBER}S)?)?)"
 )
 SECONDS = (604_800, 86_400, 3_600, 60, 1)
 
 
 def parse_duration(text: str) -> int | float | None:
     """Returns the seconds of the ISO 8601 duration `text` (`PT2H`, `P1DT30M`), or None if `text` is not a duration. A
-    text with years or months is not one, because their length varies.
+    text with years or months is not one, because their length varies. The last number may have decimals.
 
-    >>> parse_duration("PT2H"), parse_duration("-P1DT0.5S"), parse_duration("P1M")
-    (7200, -86400.5, None)
+    >>> parse_duration("PT2H"), parse_duration("-P1DT0.5S"), parse_duration("P1M"), parse_duration("PT1.5H")
+    (7200, -86400.5, None, 5400)
     """
     if not 3 <= len(text) <= LONGEST_INSTANT or (text[0] != "P" and text[:2] != "-P"):
         return None

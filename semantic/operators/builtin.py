@@ -70,7 +70,10 @@ NEAR = 300_000.0
 """Within this number of metres the nearest point on a flat map is the nearest point."""
 POLAR = 80.0
 """From this latitude on, flat maps are not used alone."""
-GEO = re.compile(r"geo:(-?[0-9.]{1,20}),(-?[0-9.]{1,20})(?:[,;].*)?", re.IGNORECASE)
+GEO = re.compile(
+    r"geo:(-?[0-9.]{1,20}),(-?[0-9.]{1,20})(?:,-?[0-9.]{1,20})?(?:;crs=wgs84)?(?:;(?!crs=)[^;]*)*", re.IGNORECASE
+)
+"""A position of RFC 5870 in the only coordinate system that is known."""
 
 
 class Regions:

@@ -30,6 +30,10 @@ OPERATORS = geography(REGIONS)
     [
         ("geo:40.85,-73.85", True),
         ("geo:40.85,-73.85;u=35", True),
+        ("geo:40.85,-73.85,12.5;crs=WGS84;u=35", True),
+        ("geo:40.85,-73.85;crs=moon-2011", False),
+        ("geo:40.85,-73.85;u=35;crs=moon-2011", False),
+        ("geo:40.85,-73.85,high", False),
         ("POINT (-73.85 40.85)", True),
         ('{"type": "Point", "coordinates": [-73.85, 40.85]}', True),
         ("LINESTRING (-74 40.85, -73.85 40.85)", True),

@@ -34,6 +34,7 @@ __all__ = [
     "flatten",
     "problem_at",
     "stated_of",
+    "without_nulls",
 ]
 
 UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
@@ -216,8 +217,13 @@ def _put_number(flat: Flat, before: str, found: Stated, node: Mapping[str, Any])
 
 
 def as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
-    """Returns an object with exactly the members `value` and a unit as a quantity; None for other objects."""
-    if len(node) != 2 or "value" not in node:
+    """Returns an object with exactly the members `value` and a unit as a quantity; None for other objects. Members
+    that are null do not count (rule 1)."""
+    if "value" not in node:
+        return None
+    if len(node) > 2:
+        node = without_nulls(node)
+    if len(node) != 2:
         return None
     unit_key = next(key for key in node if key != "value")
     value, unit = node["value"], node[unit_key]
@@ -226,6 +232,11 @@ def as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
     if not isinstance(value, int | float) or _scalar_problem(value):
         return None
     return QuantityObject(value, unit, dict(node))
+
+
+def without_nulls(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an object without its members that are null."""
+    return {key: value for key, value in node.items() if value is not None}
 
 
 def _scalar_problem(node: Any) -> tuple[str, str] | None:

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from kindcast.semantic import Event
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events import EventLimits
-from kindcast.semantic.flatten import UNIT_KEYS, as_json, flatten
+from kindcast.semantic.flatten import as_json, flatten
 from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,
     ArchivedEvent,
@@ -444,7 +444,7 @@ class JsonColumns:
             return None
         if sum(_members(each.type) for each in table.schema) > MOST_MEMBERS:
             return None
-        if any(_is_odd(each.type) for each in table.schema) or not all(map(_is_exact, table.columns)):
+        if not all(map(_is_exact, table.columns)):
             return None
         return table
 
@@ -489,16 +489,6 @@ def _as_texts(kind: Any) -> Any:
 
 def _members(kind: Any) -> int:
     return 1 + sum(_members(each.type) for each in _children(kind))
-
-
-def _is_odd(kind: Any) -> bool:
-    """Whether the type has an object that may be a quantity in one row but has additional members in other rows. The
-    null of an additional member would make the quantity an ordinary object."""
-    if pa.types.is_struct(kind):
-        names = {each.name for each in _children(kind)}
-        if "value" in names and not UNIT_KEYS.isdisjoint(names) and len(names) != 2:
-            return True
-    return any(_is_odd(each.type) for each in _children(kind))
 
 
 def _is_exact(column: Any) -> bool:

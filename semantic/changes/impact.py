@@ -23,7 +23,7 @@ two vocabularies are compared like those of two versions of an ontology. docs/ma
               of `some`, of `every` and of a group with variables held although a concept in it was removed
 
 What meaning 5 changes about events alone (years in graphs, IRIs of units, labels of other names, relative IRIs), and
-meaning 7 (nodes that counted twice), cannot be told from subscriptions.
+meaning 7 (nodes that counted twice, null members beside a quantity), cannot be told from subscriptions.
 """
 
 import json

@@ -25,7 +25,7 @@ from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.canonical_events import KINDS_IN_WORDS, OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
-from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity
+from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity, without_nulls
 from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Quantity, Resource, TypedText, Value, told_text
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity, surprising_unit
 from kindcast.semantic.vocabulary.event_types import may_state
@@ -150,6 +150,7 @@ class _Shape:
         "alone",
         "beside",
         "gaps",
+        "has_more",
         "may_state",
         "members",
         "names",
@@ -177,9 +178,11 @@ class _Shape:
         """Whether a node of a graph with these names may state a quantity or a code (rule 22)."""
         self.unit: str | None = None
         """The name of the unit, if an object with these names may be a quantity (rule 15)."""
-        if nested and len(names) == 2 and "value" in names:
-            unit = names[names[0] == "value"]
-            self.unit = unit if unit in UNIT_KEYS else None
+        self.has_more = False
+        """Whether an object with these names may be a quantity if its other members are null."""
+        if nested and "value" in names and not UNIT_KEYS.isdisjoint(names):
+            self.has_more = len(names) > 2
+            self.unit = None if self.has_more else names[names[0] == "value"]
         self.quantities: dict[str, _Quantity] = {}
         self.strange: tuple[Note, ...] | None = None
         """The notes about the names. None: not determined yet."""
@@ -448,11 +451,14 @@ class EventPlans:
                         presents.append(member.elements)
                     elif kind is dict:
                         inner = member.shapes.get(tuple(value)) or self._shape(member, value)
+                        count = len(value)
+                        if inner.has_more:
+                            inner, value = self._with_values(member, inner, value)
                         quantity = None if inner.unit is None else self._quantity(inner, value)
                         if quantity is None:
                             groups.append((inner, value, depth + 1, None, ()))
                             continue
-                        self._left -= 2
+                        self._left -= count
                         if self._left < 0 or depth + 1 >= deepest:
                             raise _Refused
                         presents.append(inner.whole)
@@ -514,10 +520,10 @@ class EventPlans:
                 continue
             elif kind is dict:
                 objects = True
-                inner = self._shape(member, value)
-                quantity = None if inner.unit is None else self._quantity(inner, value)
+                inner, some = self._with_values(member, self._shape(member, value), value)
+                quantity = None if inner.unit is None else self._quantity(inner, some)
                 if quantity is None:
-                    groups.append((inner, value, depth + 1, None, ()))
+                    groups.append((inner, some, depth + 1, None, ()))
                     continue
                 self._enter(value, depth + 1)
                 presents.append(inner.whole)
@@ -604,6 +610,13 @@ class EventPlans:
             shape = owner.shapes[names] = _Shape(owner, names, members, owner not in (self._root, self._context))
             self._count(len(names) + 1)
             return shape
+
+    def _with_values(self, owner: _Member, shape: _Shape, data: dict[Any, Any]) -> tuple[_Shape, dict[Any, Any]]:
+        """Returns an object that may be a quantity, and its shape, without members that are null. Raises `_Refused`."""
+        if shape.has_more and any(value is None for value in data.values()):
+            data = without_nulls(data)
+            shape = self._shape(owner, data)
+        return shape, data
 
     def _member(self, owner: _Member, name: Any) -> _Member:
         is_top = owner is self._root
@@ -800,7 +813,7 @@ class EventPlans:
                     if unit or member.is_measured or self._lacks_unit(member):
                         yield member, value, unit
                 elif kind is dict:
-                    inner = self._shape(member, value)
+                    inner, value = self._with_values(member, self._shape(member, value), value)
                     quantity = None if inner.unit is None else as_quantity(value)
                     if quantity is None:
                         groups.append((inner, value, depth + 1, None, ()))

@@ -349,19 +349,20 @@ class Shredder:
             self._element(name, place.of(np.flatnonzero(there)))
         members = dict(zip(fields, column.flatten(), strict=True))
         inside = place.members(Columns(members))
-        unit = next((each for each in fields if each in UNIT_KEYS), None)
-        if len(fields) == 2 and unit is not None and "value" in fields:
-            units = coded_texts(members[unit])
-            if units is not None:
-                numbers = _numbers_of(members["value"])
-                if numbers is None:
-                    self._dicts(name, *_some(column.to_pylist(), {dict}, place), counted=True)
-                    return
-                whole = ~np.isnan(numbers) & (units.codes >= 0)
-                self._quantities(
-                    name, numbers[whole], units.take(np.flatnonzero(whole)), place.of(np.flatnonzero(whole))
-                )
-                members["value"] = np.where(whole, np.nan, numbers)
+        texts = {each: coded_texts(members[each]) for each in fields if each in UNIT_KEYS and "value" in fields}
+        units = {each: found for each, found in texts.items() if found is not None}
+        if units:
+            numbers = _numbers_of(members["value"])
+            if numbers is None:
+                self._dicts(name, *_some(column.to_pylist(), {dict}, place), counted=True)
+                return
+            filled = sum(each.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) for each in members.values())
+            for found in units.values():
+                whole = ~np.isnan(numbers) & (found.codes >= 0) & (filled == 2)  # members that are null do not count
+                own = np.flatnonzero(whole)
+                self._quantities(name, numbers[whole], found.take(own), place.of(own))
+                numbers = np.where(whole, np.nan, numbers)
+            members["value"] = numbers
         for key, cells in members.items():
             self._column(f"{name}.{key}", cells, inside)
 
@@ -400,7 +401,7 @@ class Shredder:
             if not isinstance(key, str):
                 raise Refused(place.row(next(number for number, cell in enumerate(cells) if key in cell)))
         if "value" in keys and not UNIT_KEYS.isdisjoint(keys):
-            found = [as_quantity(as_json(cell)) if len(cell) == 2 else None for cell in cells]
+            found = [as_quantity(as_json(cell)) if _count_values(cell) == 2 else None for cell in cells]
             whole = np.array([each is not None for each in found])
             if whole.any():
                 own = np.flatnonzero(whole)
@@ -587,6 +588,10 @@ def _codes(column: Any) -> npt.NDArray[np.int32]:
     """Returns 0 and 1 for booleans, -1 for empty cells."""
     found: npt.NDArray[np.int32] = column.cast("int8").fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
     return found
+
+
+def _count_values(cell: Mapping[Any, Any]) -> int:
+    return sum(value is not None for value in cell.values())
 
 
 def _numbers_of(column: Any) -> npt.NDArray[np.float64] | None:

@@ -296,7 +296,7 @@ def _objects(name: str, node: Any, *, inside_array: bool) -> Iterator[tuple[str,
 def _is_quantity(node: Mapping[str, Any]) -> bool:
     value = node.get("value")
     return (
-        len(node) == 2
+        sum(each is not None for each in node.values()) == 2  # null is no value (rule 1)
         and isinstance(value, int | float)
         and not isinstance(value, bool)
         and any(isinstance(node.get(key), str) for key in UNIT_KEYS)
@@ -304,7 +304,7 @@ def _is_quantity(node: Mapping[str, Any]) -> bool:
 
 
 def _unit_of(node: Mapping[str, Any]) -> str:
-    return str(next(node[key] for key in UNIT_KEYS if key in node))
+    return str(next(node[key] for key in UNIT_KEYS if node.get(key) is not None))
 
 
 def _declared_unit(name: str, parent: Mapping[str, Any], world: World) -> str | None:

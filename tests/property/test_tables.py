@@ -131,6 +131,10 @@ _boxes = st.fixed_dictionaries(
 _struct = pa.struct([("x", pa.int64()), ("y", pa.int64()), ("temp", pa.float64()), ("unit", pa.string())])
 _quantity = pa.struct([("value", pa.float64()), ("unit", pa.string())])
 _of_quantity = st.fixed_dictionaries({"value": st.one_of(_floats, st.none()), "unit": st.one_of(_units, st.none())})
+_amount = pa.struct([("unitCode", pa.string()), ("value", pa.float64()), ("unit", pa.string()), ("seen", pa.bool_())])
+_of_amount = st.fixed_dictionaries(
+    {"value": _floats}, optional={"unit": _units, "unitCode": st.sampled_from(["CEL", "FAH"]), "seen": st.booleans()}
+)
 TYPES: dict[str, list[tuple[Any, st.SearchStrategy[Any]]]] = {
     "t": [
         (pa.string(), _texts),
@@ -171,6 +175,8 @@ TYPES: dict[str, list[tuple[Any, st.SearchStrategy[Any]]]] = {
         (pa.float64(), _floats),
         (_quantity, _of_quantity),
         (pa.list_(_quantity), st.lists(_of_quantity, max_size=2)),
+        (_amount, _of_amount),
+        (pa.list_(_amount), st.lists(_of_amount, max_size=2)),
         (pa.list_(pa.float64()), st.lists(_floats, max_size=2)),
         (
             pa.struct([("value", pa.decimal128(12, 2)), ("currency", pa.string())]),

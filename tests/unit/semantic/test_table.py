@@ -116,3 +116,31 @@ def test_table_numbers_too_large_for_one_column_keep_the_units_beside_them() -> 
     matcher.add("warm", "temp >= 86 degF")
     columns: dict[str, list[Any]] = {"temp": [[None, -1], [5.0, 1e16], [5.0, 1e16]], "unit": [None, "unknown", "degF"]}
     assert by_rows(matcher, columns) == names(matcher.match_table(columns)) == [[], [], ["warm"]]
+
+
+def test_table_of_structs_with_more_members_has_the_quantities_of_its_rows() -> None:
+    """In a struct every row has all members. Those that are null do not count, in objects of Python neither."""
+    matcher = Matcher(Vocabulary(), engine="fused")
+    for text in ("i = 2 kg", "i = 2 EUR", "i.value = 2 kg", "i.value = 2", "some l (i = 2 kg)", "l = 3 kg"):
+        matcher.add(text, text)
+    amounts = [
+        {"value": 2.0, "unit": "kg"},
+        {"value": 2.0, "currency": "EUR"},
+        {"value": 2.0, "unit": "kg", "currency": "EUR"},
+        {"value": None, "unit": "kg"},
+        {"value": 2.0, "seen": True},
+    ]
+    table = pa.Table.from_pylist([{"i": each} for each in amounts])
+    of_rows = [sorted(match.subscription for match in matcher.match({"i": each})) for each in amounts]
+    assert of_rows == [
+        ["i = 2 kg", "i.value = 2", "i.value = 2 kg"],
+        ["i = 2 EUR", "i.value = 2"],
+        ["i.value = 2"],
+        [],
+        ["i.value = 2"],
+    ]
+    for columns in (table, {"i": table["i"].to_pylist()}):
+        assert names(matcher.match_table(columns)) == of_rows
+    assert by_rows(matcher, {"i": table["i"].to_pylist()}) == of_rows
+    inside = {"l": [[{"value": 3.0, "unit": "kg", "seen": None}, {"i": {"value": 2, "unit": "kg", "seen": None}}]]}
+    assert names(matcher.match_table(inside)) == by_rows(matcher, inside) == [["l = 3 kg", "some l (i = 2 kg)"]]

@@ -357,7 +357,7 @@ class Connections:
     async def _close_unused(self) -> None:
         """Closes unused pools. Cost: one step for each pool in use and for each closed pool."""
         for endpoint, pool in list(self._pools.items()):
-            if pool.users:
+            if pool.users or self._pools.get(endpoint) is not pool:  # another request has closed it meanwhile
                 continue
             if time.monotonic() - pool.used_at < KEEPALIVE_SECONDS and len(self._pools) <= MAX_POOLS:
                 return  # all others were used more recently

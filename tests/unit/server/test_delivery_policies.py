@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
+import httpcore
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,6 +136,31 @@ def test_connections_unused_pools_are_closed_used_ones_are_not(monkeypatch: pyte
         return found
 
     assert asyncio.run(scenario()) == [True, True, False]
+
+
+def test_connections_requests_that_close_unused_pools_together_do_not_disturb_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While one request closes a pool, others close the next ones, and open such a pool again."""
+    monkeypatch.setattr("kindcast.server.security.egress.MAX_POOLS", 1)
+
+    async def slow(pool: httpcore.AsyncConnectionPool) -> None:
+        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(httpcore.AsyncConnectionPool, "aclose", slow)
+
+    async def scenario() -> None:
+        connections = Connections(allow_private=True)
+
+        async def request(endpoint: str) -> None:
+            async with connections.to(endpoint):
+                await asyncio.sleep(0.03)
+
+        for _ in range(3):
+            await asyncio.gather(*(request(endpoint) for endpoint in "abcdef"))
+        await connections.close()
+
+    asyncio.run(scenario())
 
 
 def test_every_protocol_that_a_subscription_may_name_has_a_sender() -> None:

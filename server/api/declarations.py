@@ -347,11 +347,13 @@ async def delete_schema(type: Name, broker: AppBroker, dry_run: DryRun = False) 
 
 @router.put("/contexts", summary="Upload a JSON-LD context", openapi_extra=body_schema(CONTEXT))
 async def put_context(
-    request: Request, url: Url, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
+    request: Request, url: Url, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
     """Uploads a context in the form in which its publisher serves it at `url`. No context is ever fetched. Contexts
     that it refers to must be uploaded before it (422 `unknown-context` lists all that are missing). 201 for a new
-    version, 200 if the context is the same."""
+    version, 200 if the context is the same. If attributes are hidden from the caller, only an administrator may do
+    this."""
+    _check_renaming(broker, caller, "a context")
     return await _put(broker, "context", url, await json_object(request, settings), dry_run)
 
 
@@ -380,9 +382,11 @@ async def get_contexts(
 
 
 @router.delete("/contexts", summary="Delete a JSON-LD context")
-async def delete_context(url: Url, broker: AppBroker, dry_run: DryRun = False) -> Response:
+async def delete_context(url: Url, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
     """Deletes every version. Refused (422 `unknown-context`) while another context refers to it. If it replaced a
-    shipped context, the shipped one is active again."""
+    shipped context, the shipped one is active again. If attributes are hidden from the caller, only an administrator
+    may do this."""
+    _check_renaming(broker, caller, "a context")
     return await _deleted(broker, "context", url, dry_run)
 
 
@@ -526,8 +530,8 @@ async def delete_relation(name: Name, broker: AppBroker, dry_run: DryRun = False
 
 
 def _check_renaming(broker: Broker, caller: Caller, what: str) -> None:
-    """Raises `Problem` if attributes are hidden from the caller. Envelopes and aliases decide what attributes are
-    called, and an envelope what becomes part of the ids of its events. So they could show hidden values."""
+    """Raises `Problem` if attributes are hidden from the caller. Envelopes, aliases and contexts decide what attributes
+    are called, and an envelope what becomes part of the ids of its events. So they could show hidden values."""
     if reader_of(caller, broker).view is not None:
         detail = f"{what} could show attributes that are hidden from you: only an administrator declares this"
         raise Problem("not-permitted", detail)

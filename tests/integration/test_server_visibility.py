@@ -329,6 +329,16 @@ def test_aliases_are_declared_by_administrators_where_something_is_hidden(teams:
         assert team.client.delete(path, headers=team.keys[role]).status_code == status
 
 
+def test_contexts_are_uploaded_by_administrators_where_something_is_hidden(teams: dict[str, Team]) -> None:
+    """A context could give the values of a hidden attribute another name, which anybody may match on."""
+    team, path = teams["left"], "/v1/contexts?url=https://left.example/context"
+    body = {"@context": {"ssn": "http://x.example/ns#shown"}}
+    for role, status in (("ontologist", 403), ("admin", 201)):
+        assert team.client.put(path, json=body, headers=team.keys[role]).status_code == status
+    for role, status in (("ontologist", 403), ("admin", 200)):
+        assert team.client.delete(path, headers=team.keys[role]).status_code == status
+
+
 def test_envelopes_are_declared_by_administrators_where_something_is_hidden(teams: dict[str, Team]) -> None:
     """An envelope could put hidden values into ids, or give hidden attributes other names."""
     team = teams["left"]

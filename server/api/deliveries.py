@@ -316,6 +316,9 @@ def _shown(letter: DeadLetter, reader: Reader, *, payload: bool) -> dict[str, An
     subscriber = letter.subscriber
     chosen = subscriber.id, letter.match, subscriber.attributes, reader.shown
     message: dict[str, Any] = msgspec.structs.asdict(message_of(*chosen))
+    for name in ("late", "sequence", "retracted"):
+        if not message[name]:
+            del message[name]  # as in all other messages
     if not payload:
         message |= {"event": without_payload(message["event"]), "bindings": []}
     return message | {"reason": subscriber.status_reason, "last_failure": moment(subscriber.last_failure)}

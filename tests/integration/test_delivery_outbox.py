@@ -176,6 +176,7 @@ def test_dead_letters_are_told_counted_and_sent_after_all(client: Client, receiv
     told = [(each["subscription"], each["event"]["data"]["number"]) for each in letters]
     assert told == [(one, 1), (one, 2), (one, 3), (two, 2), (two, 3)]
     assert all("410" in each["reason"] and each["last_failure"] for each in letters)
+    assert not any({"late", "sequence", "retracted"} & each.keys() for each in letters)
     with httpx.Client(base_url=client.server) as http:
         pages, cursor = [], None
         while True:

@@ -283,20 +283,26 @@ async def list_all(
     """Lists messages that wait for a webhook that was disabled by its failures, by subscription and in their order.
     They are kept until they are sent, acknowledged, or deleted because of their age."""
     after = _parsed(cursor)
+    reader = reader_of(caller, broker)
 
     def read(connection: Connection) -> list[DeadLetter]:
-        return list_dead(connection, after=after, limit=limit, byte_budget=PAGE_BYTES, only=subscription)
+        def is_visible(number: int) -> bool:
+            return number in reader.visible(connection, [number])
+
+        return list_dead(
+            connection,
+            after=after,
+            limit=limit,
+            byte_budget=PAGE_BYTES,
+            is_visible=is_visible,
+            only=subscription,
+        )
 
     async with _turn(request):
         found = await broker.read(read)
     last = f"{found[-1].subscriber.number}.{found[-1].match.position}" if found else None
     following = None if last is None else base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
-    reader = reader_of(caller, broker)
-    numbers = {each.subscriber.number for each in found}
-    visible = await broker.read(lambda connection: reader.visible(connection, numbers))
-    letters = [
-        _shown(each, reader, payload=caller.sees_payloads) for each in found if each.subscriber.number in visible
-    ]
+    letters = [_shown(each, reader, payload=caller.sees_payloads) for each in found]
     return answer({"dead_letters": letters, "cursor": following})
 
 

@@ -10,7 +10,7 @@ inside `Broker.execute`.
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
@@ -590,17 +590,25 @@ def is_dead() -> ColumnElement[bool]:
 
 
 def list_dead(
-    connection: Connection, *, after: tuple[int, int], limit: int, byte_budget: int, only: str | None = None
+    connection: Connection,
+    *,
+    after: tuple[int, int],
+    limit: int,
+    byte_budget: int,
+    is_visible: Callable[[int], bool],
+    only: str | None = None,
 ) -> list[DeadLetter]:
-    """Returns the next dead letters after (number of a subscription, position), in that order. With `only`, those of
-    the subscription with this id. There are fewer than `limit` if their events fill the byte budget (there is at least
-    one)."""
+    """Returns the next dead letters after (number of a subscription, position), in that order, of the subscriptions
+    that are visible. With `only`, those of the subscription with this id. There are fewer than `limit` if their events
+    fill the byte budget (there is at least one)."""
     number, position = after
     query = select(subscriptions.c.number).where(is_dead(), subscriptions.c.number >= number)
     if only is not None:
         query = query.where(subscriptions.c.id == only)
     found: list[DeadLetter] = []
     for each in connection.execute(query.order_by(subscriptions.c.number)).scalars().all():
+        if not is_visible(each):
+            continue
         subscriber = find_subscriber(connection, each)
         assert subscriber is not None, each
         start = max(subscriber.start, position) if each == number else subscriber.start

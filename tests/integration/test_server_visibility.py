@@ -231,6 +231,28 @@ def test_a_webhook_gets_what_whoever_made_it_may_read(tmp_path: Path) -> None:
         assert receiver.wait_for("/ontologist", 2)[1].message["event"]["data"] == EVENT
 
 
+def test_cursors_of_dead_letters_lead_to_no_hidden_match(tmp_path: Path) -> None:
+    """The page of a subscriber ends with the last dead letter that it may see, not with a later one of others."""
+    with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        team = Team(client, admin, "default")
+        hidden = team.subscribe("admin", "ssn exists", sink=receiver.script("/hidden", 410)).json()["id"]
+        seen = team.subscribe("subscriber", "price = 5", sink=receiver.script("/seen", 410)).json()["id"]
+        later = team.subscribe("admin", "ssn exists", sink=receiver.script("/later", 410)).json()["id"]
+        publish(team, {"ssn": "secret-1"})
+        for id in (hidden, seen, later):
+            path = f"/v1/dead-letters?subscription={id}"
+            until(lambda path=path: client.get(path, headers=team.keys["admin"]).json()["dead_letters"])
+        for id in (hidden, later):
+            told = client.get(f"/v1/dead-letters?subscription={id}", headers=team.keys["subscriber"]).json()
+            assert told == {"dead_letters": [], "cursor": None}
+        page = client.get("/v1/dead-letters?limit=1", headers=team.keys["subscriber"]).json()
+        assert [each["subscription"] for each in page["dead_letters"]] == [seen]
+        again = client.get(f"/v1/dead-letters?cursor={page['cursor']}", headers=team.keys["subscriber"]).json()
+        assert again == {"dead_letters": [], "cursor": None}
+        assert len(client.get("/v1/dead-letters", headers=team.keys["admin"]).json()["dead_letters"]) == 3
+
+
 def test_expanded_json_ld_is_left_out_as_a_whole(teams: dict[str, Team]) -> None:
     """Its keys are IRIs, and nothing but the content type says what they are."""
     team = teams["left"]

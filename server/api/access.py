@@ -258,8 +258,9 @@ class AccessControl:
         await self._entries.add(entry)
 
     def record_refusal(self, entry: AuditEntry) -> None:
-        """Writes an entry about a refused request, without waiting and up to `REFUSALS_PER_SECOND` of its tenant. So a
-        client without a key does not occupy connections while the log cannot be written."""
+        """Writes an entry about a refused request, without waiting and up to `REFUSALS_PER_SECOND` of its tenant. So
+        clients without a key, and those who are told to come later, do not occupy connections while the log cannot be
+        written."""
         refusals = self._refusals.setdefault(entry.tenant, _Refusals())
         if self._entries.waiting >= MAX_WAITING_ENTRIES or not refusals.take():
             refusals.unwritten += 1
@@ -559,7 +560,7 @@ class Gate:
 
     async def _note(self, scope: Scope, access: AccessControl, caller: Caller, status: int) -> None:
         entry = entry_of(scope, caller, status, str(scope.get(DETAIL, "")))
-        if status == 403:
+        if status in (403, 503):  # nothing was changed
             access.record_refusal(entry)
         else:
             await access.record(entry)

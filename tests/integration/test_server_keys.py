@@ -282,6 +282,27 @@ def test_refusals_do_not_wait_for_the_audit_log(tmp_path: Path, monkeypatch: pyt
             assert client.get("/v1/subscriptions").status_code == 401
 
 
+def test_change_that_the_store_refuses_does_not_wait_for_the_audit_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the disk is full, neither can be written: the client is told so at once. The entry follows."""
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreUnavailable
+
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=10.0) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        with monkeypatch.context() as patched:
+            patched.setattr(SystemStore, "record", full)
+            patched.setattr(SystemStore, "add_key", full)
+            refused = client.post("/v1/keys", json={"role": "publisher"}, headers=admin)
+            assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
+            assert refused.headers["retry-after"]
+        client.post("/v1/keys", json={"role": "publisher"}, headers=admin).raise_for_status()
+        entries = client.get("/v1/audit", headers=admin).json()["entries"]
+    assert [each["outcome"] for each in entries if each["action"] == "POST /v1/keys"][-2:] == [503, 201]
+
+
 def test_refusals_that_are_not_logged_are_told_to_their_own_tenant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,7 +192,7 @@ async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSe
     """Creates another key with the same role, tenant, name, limits and lifetime. It also owns what the old key created.
     The old key stays valid for `overlap_seconds`."""
     asked = read_body(RotationBody, await json_object(request, settings, optional=True))
-    before = _found(access, caller, id)
+    before = await _found(access, caller, id)
     now = time.time()
     new_id, key = new_key()
     ends_at = None if before.expires_at is None else now + before.expires_at - before.created_at
@@ -216,7 +216,7 @@ async def rotate(id: KeyId, request: Request, access: AppAccess, settings: AppSe
 @router.delete("/keys/{id}", summary="Revoke a key")
 async def revoke(id: KeyId, access: AppAccess, caller: AppCaller) -> Response:
     """The key is not accepted any more. What was created with it stays."""
-    known = _found(access, caller, id)
+    known = await _found(access, caller, id)
     await anyio.to_thread.run_sync(partial(access.store.delete_key, id, keep_ruler_at=time.time()))
     await access.refresh()
     return answer(known.shown())
@@ -388,7 +388,9 @@ def _reaches(caller: Caller, key: Key) -> bool:
     return caller.of_all or key.tenant == caller.tenant
 
 
-def _found(access: AccessControl, caller: Caller, id: str) -> Key:
+async def _found(access: AccessControl, caller: Caller, id: str) -> Key:
+    """Returns a key as it is now: another server may have made or revoked it a moment ago. Raises `UnknownKey`."""
+    await access.refresh()
     known = access.ring.keys.get(id)
     if known is None or not _reaches(caller, known):
         raise UnknownKey(id)

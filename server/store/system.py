@@ -52,6 +52,7 @@ from kindcast.server.errors import (
     StoreUnreadable,
     TenantExists,
     TenantInUse,
+    UnknownKey,
     UnknownTenant,
 )
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
@@ -281,7 +282,8 @@ class SystemStore:
 
     def add_key(self, key: Key, *, replaces: str | None = None, until: float = 0.0) -> None:
         """Stores a key, and its tenant if it is new. The key that it `replaces` expires at `until`, unless it expires
-        earlier. If there is a key with this id, raises `KeyMade`, or `IdempotencyKeyReused` if that one differs."""
+        earlier; raises `UnknownKey` if it was revoked meanwhile. If there is a key with this id, raises `KeyMade`, or
+        `IdempotencyKeyReused` if that one differs."""
 
         def write(connection: Connection) -> None:
             made = connection.execute(select(keys).where(keys.c.id == key.id)).one_or_none()
@@ -293,6 +295,10 @@ class SystemStore:
                         "since: send a new Idempotency-Key"
                     )
                 raise KeyMade(key.id)
+            if replaces is not None:
+                there = select(keys.c.id).where(keys.c.id == replaces).with_for_update()
+                if connection.execute(there).one_or_none() is None:
+                    raise UnknownKey(replaces)
             if key.tenant is not None:
                 _add_tenant(connection, key.tenant, key.created_at)
             connection.execute(insert(keys).values(msgspec.structs.asdict(key)))

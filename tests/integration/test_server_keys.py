@@ -22,9 +22,9 @@ from kindcast.server.api import access
 from kindcast.server.api.access import AccessControl, running_access
 from kindcast.server.cli import serve
 from kindcast.server.client import Client, ProblemError
-from kindcast.server.errors import KeysLost, KeysNeeded, StoreUnavailable
+from kindcast.server.errors import KeysLost, KeysNeeded, StoreUnavailable, UnknownKey
 from kindcast.server.security.callers import KeyRing
-from kindcast.server.security.keys import Role, new_key
+from kindcast.server.security.keys import Key, Role, new_key
 from kindcast.server.security.permissions import ROLES, ROUTES, Permission, needs_of
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import AuditEntry, SystemStore
@@ -244,6 +244,35 @@ def test_rotated_key_lives_as_long_as_the_old_one_did(keyed: Keyed) -> None:
     keyed.secrets.append(answer.json()["key"])
     assert answer.json()["expires_at"].startswith("2099-01-01T")
     assert answer.headers["cache-control"] == "no-store"
+
+
+def test_keys_that_another_server_has_just_made_or_revoked_are_changed_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are looked for: the next regular look may be a second away. A revoked key gets no successor."""
+    monkeypatch.setattr(access, "LOOK_SECONDS", 3_600.0)
+    other = SystemStore(Settings(data=tmp_path))
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        revoked = keyed.make("admin")
+        other.open()
+        try:
+            made = Key(
+                id="0123456789abcdef", hash="", role="publisher", tenant=None, name="", created_at=0.0, expires_at=None
+            )
+            also, late = (msgspec.structs.replace(made, id=id) for id in ("123456789abcdef0", "23456789abcdef01"))
+            for each in (made, also):
+                other.add_key(each)
+            assert client.post(f"/v1/keys/{made.id}/rotate", headers=keyed.admin).status_code == 201
+            assert client.delete(f"/v1/keys/{also.id}", headers=keyed.admin).status_code == 200
+            assert other.delete_key(revoked["id"])
+            answer = client.post(f"/v1/keys/{revoked['id']}/rotate", headers=keyed.admin)
+            assert (answer.status_code, problem_code(answer)) == (404, "unknown-key")
+            with pytest.raises(UnknownKey):
+                other.add_key(late, replaces=revoked["id"], until=time.time())
+            assert late.id not in {each["id"] for each in client.get("/v1/keys", headers=keyed.admin).json()["keys"]}
+        finally:
+            other.close()
 
 
 def test_stream_and_websocket_end_with_their_key(tmp_path: Path) -> None:

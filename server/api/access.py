@@ -271,10 +271,14 @@ class AccessControl:
         self._entries.add(entry)
 
     async def flush(self) -> None:
-        """Stores the usage counted since the last call."""
+        """Stores the usage counted since the last call. Raises `StoreUnavailable`; then the next call stores it."""
         day, counted = self.usage.take()
         if counted:
-            await anyio.to_thread.run_sync(self.store.add_usage, day, counted)
+            try:
+                await anyio.to_thread.run_sync(self.store.add_usage, day, counted)
+            except StoreUnavailable:
+                self.usage.put_back(counted)
+                raise
 
     async def run(self) -> None:
         """Runs the periodic tasks until it is cancelled."""

@@ -8,7 +8,7 @@ Authorization: Bearer … ──KeyRing──▶ Caller: who, in which tenant, w
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -119,6 +119,11 @@ class Usage:
             (who, tenant, {name: each[name] for name in names}) for (who, tenant), each in counted.items()
         ]
         return datetime.now(UTC).date().isoformat(), rows
+
+    def put_back(self, rows: Iterable[tuple[str, str, Mapping[str, int]]]) -> None:
+        """Adds usage that was taken and could not be stored."""
+        for who, tenant, more in rows:
+            self._counted.setdefault((who, tenant), Counter()).update(more)
 
 
 class KeyRing:

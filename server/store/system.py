@@ -40,6 +40,7 @@ from sqlalchemy import (
     true,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -507,14 +508,18 @@ class SystemStore:
     # ── usage ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add_usage(self, day: str, counted: Iterable[tuple[str, str, Mapping[str, int]]]) -> None:
-        """Adds to the usage of each (who, tenant) on a day."""
+        """Adds to the usage of each (who, tenant) on a day. Other servers may do so at the same time: all of them write
+        the rows in the same order, so that none waits for another one that waits for it."""
+        rows = sorted(counted, key=lambda row: row[:2])
 
         def write(connection: Connection) -> None:
-            for who, tenant, more in counted:
-                here = (usage.c.who == who) & (usage.c.tenant == tenant) & (usage.c.day == day)
-                larger = {usage.c[name]: usage.c[name] + number for name, number in more.items()}
-                if not connection.execute(update(usage).where(here).values(larger)).rowcount:
-                    connection.execute(insert(usage).values(who=who, tenant=tenant, day=day, **more))
+            dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+            for who, tenant, more in rows:
+                statement = dialect.insert(usage).values(who=who, tenant=tenant, day=day, **more)
+                larger = {name: usage.c[name] + number for name, number in more.items()}
+                connection.execute(
+                    statement.on_conflict_do_update(index_elements=["who", "tenant", "day"], set_=larger)
+                )
 
         self.run(write)
 

@@ -703,6 +703,22 @@ def _events_of(keyed: Keyed, role: str) -> int:
     return sum(each["events"] for each in rows if each["who"] in ids)
 
 
+def test_usage_that_cannot_be_stored_is_stored_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while the disk is full, or the database is away."""
+
+    def full(*_: object) -> None:
+        raise StoreUnavailable
+
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        assert client.post("/v1/events", json={"a": 1}, headers=keyed.key("publisher")).status_code == 202
+        with monkeypatch.context() as patched:
+            patched.setattr(SystemStore, "add_usage", full)
+            assert client.get("/v1/usage", headers=keyed.admin).status_code == 503
+        rows = client.get("/v1/usage", headers=keyed.admin).json()["usage"]
+        assert sum(each["events"] for each in rows) == 1
+
+
 def test_no_secret_is_told_or_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Keys, tickets and webhook secrets are shown once and are nowhere else: not in answers, exports, traces, the audit
     log, the server's log, or (keys and tickets) the files of the data folder."""

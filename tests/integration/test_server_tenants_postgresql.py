@@ -4,6 +4,7 @@ What tenants have on both kinds of database is in `test_server_tenants.py` and `
 """
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,29 @@ def test_the_store_of_keys_goes_on_after_its_connection_ended(database: str, tmp
     assert [each.name for each in store.load()[2]] == ["one"]
     engine.dispose()
     store.close()
+
+
+def test_servers_that_store_usage_at_the_same_time_store_all_of_it(database: str, tmp_path: Path) -> None:
+    """Also the first usage of a key on a day, and in whatever order each of them counted the keys."""
+    used = {"requests": 1, "refused": 0, "events": 2, "bytes": 3}
+    stores = [SystemStore(Settings(data=tmp_path / name, database=database)) for name in ("first", "second")]
+    rows = [(f"key {number}", "default", used) for number in range(20)]
+    days = [f"2026-11-{number:02}" for number in range(1, 29)]
+    for store in stores:
+        store.open()
+
+    def add(store: SystemStore, counted: list[tuple[str, str, dict[str, int]]]) -> None:
+        for day in days:
+            store.add_usage(day, counted)
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(add, stores[0], rows), threads.submit(add, stores[1], rows[::-1])]:
+            done.result()
+    stored = stores[0].used(tenant=None, since=days[0])
+    assert len(stored) == len(days) * len(rows)
+    assert all((each["requests"], each["events"], each["bytes"]) == (2, 4, 6) for each in stored)
+    for store in stores:
+        store.close()
 
 
 def test_webhooks_of_a_tenant_go_on_when_its_server_is_killed(database: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ store. Readers that want the same look into the store together, and large pages 
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -38,7 +39,7 @@ from kindcast.server.delivery.message import (
 )
 from kindcast.server.delivery.service import DeliveryService, Wakeups
 from kindcast.server.delivery.turns import Looks
-from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError
+from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError, StoreDamaged, StoreUnavailable
 from kindcast.server.security.keys import Claim, check_ticket
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import StoredMatch, Subscriber, acknowledge, find_subscriber, read_matches
@@ -179,6 +180,11 @@ its reader does not read."""
 RETRY_MILLISECONDS = 1_000
 """How long a reader is asked to wait before it connects again."""
 
+AWAY_SECONDS = 30.0
+"""How long a stream stays open while the database cannot be reached, as while PostgreSQL is restarted. Then its reader
+connects again, possibly to another server."""
+AWAY_PAUSE_SECONDS = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Expiring:
@@ -225,8 +231,9 @@ async def follow(
 ) -> AsyncGenerator[Found | Expiring | End | None]:
     """Yields what a reader gets from `start` on: pages of matches; once for each end time, that the subscription will
     end soon; None when nothing has come for `ping_seconds`; and finally the reason why the stream ends. The next page
-    is read after the previous one was taken."""
+    is read after the previous one was taken. While the database cannot be reached, it is tried again."""
     number, after, told = start.subscriber.number, start.after, None
+    away_since: float | None = None
 
     def read(connection: Connection, after: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
         start.reader.check(connection, number)  # an attribute may have been hidden meanwhile
@@ -243,15 +250,23 @@ async def follow(
             try:
                 wanted = "follow", number, after, start.reader.roles
                 subscriber, found, has_more = await looks.look(wanted, partial(read, after=after))
-            except RecordDamaged:
+            except (RecordDamaged, StoreDamaged):
                 yield "damaged"
                 return
+            except StoreUnavailable:
+                away_since = away_since or time.monotonic()
+                if time.monotonic() - away_since > AWAY_SECONDS:
+                    break
+                await asyncio.sleep(AWAY_PAUSE_SECONDS)
+                yield None
+                continue
             except HiddenAttribute:
                 yield "hidden"
                 return
             except CursorGone:
                 yield "gone"
                 return
+            away_since = None
             if subscriber is None:
                 yield "deleted"
                 return

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 
@@ -14,9 +14,12 @@ from sqlalchemy import Connection
 from sqlalchemy.event import listen
 
 from kindcast import AsyncClient, Client, ProblemError
+from kindcast.server.broker import Broker
+from kindcast.server.delivery import receiving
 from kindcast.server.delivery.receiving import PAGE_BYTES, Found, find_start, follow
 from kindcast.server.delivery.service import Wakeups
 from kindcast.server.delivery.turns import Looks
+from kindcast.server.errors import StoreUnavailable
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import read_matches
 from tests.harness.broker import READER, new, run, running
@@ -58,6 +61,36 @@ def lines_until(lines: Iterator[str], wanted: str) -> list[str]:
 
 def ids_in(lines: list[str]) -> list[str]:
     return [line.removeprefix("id: ") for line in lines if line.startswith("id: ")]
+
+
+def test_a_stream_waits_while_the_database_cannot_be_reached(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on where it was, or ends after a while with a reason for which its reader connects again."""
+    id = client.subscribe("number exists")["id"]
+    first, *_ = publish(client, 1)
+    away = threading.Event()
+    looks = threading.Semaphore(0)
+    read = Broker.read
+
+    async def sometimes(broker: Broker, work: Callable[[Connection], object]) -> object:
+        if away.is_set():
+            looks.release()
+            raise StoreUnavailable
+        return await read(broker, work)
+
+    monkeypatch.setattr(Broker, "read", sometimes)
+    monkeypatch.setattr(receiving, "AWAY_PAUSE_SECONDS", 0.01)
+    with stream(client, id) as answer:
+        lines = answer.iter_lines()
+        assert ids_in(lines_until(lines, "id: ")) == [first]
+        away.set()
+        for _ in range(3):
+            assert looks.acquire(timeout=SILENCE_SECONDS)
+        away.clear()
+        second, *_ = publish(client, 2)
+        assert ids_in(lines_until(lines, "id: ")) == [second]
+        monkeypatch.setattr(receiving, "AWAY_SECONDS", 0.1)
+        away.set()
+        assert lines_until(lines, "data: ")[-1] == 'data: {"reason":"shutdown"}'
 
 
 def test_stream_brings_what_waits_and_what_comes(client: Client) -> None:

@@ -30,14 +30,18 @@ RATES = {"requests_per_second": "requests", "events_per_second": "events", "byte
 LIMITS = (*RATES, "connections", "subscriptions", "matches_per_event")
 """All limits that can be set for a key, for a tenant, and by settings for all keys or tenants."""
 
+LEAST = 0.000001
+"""The smallest limit, one in some twelve days. With less, the time until a request may be sent again is no number."""
+MOST = 1_000_000_000_000_000
+
 
 def bad_limit(limits: Mapping[str, object]) -> str | None:
     """Returns the problem of requested limits; None if there is none."""
     for name, value in limits.items():
         if name not in LIMITS:
             return f"there is no limit {name[:100]!r}; known are {', '.join(LIMITS)}"
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
-            return f"the limit {name} must be a number above 0"
+        if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST <= value <= MOST:
+            return f"the limit {name} must be a number between {LEAST:f} and {MOST:,}"
         if name not in RATES and value != int(value):
             return f"the limit {name} must be a whole number"
     return None

@@ -901,6 +901,15 @@ def test_rate_limits_are_answered_429(keyed: Keyed) -> None:
     assert keyed.client.post("/v1/events", json={}, headers=keyed.roles["publisher"]).status_code == 202
 
 
+@pytest.mark.parametrize("value", [1e-320, 1e-7, 0, -1, 1e16])
+def test_limits_that_are_too_small_or_too_large_are_refused(keyed: Keyed, value: float) -> None:
+    """A request over a limit of almost nothing had no time after which it may be sent again."""
+    body = {"role": "publisher", "limits": {"bytes_per_second": value}}
+    answer = keyed.client.post("/v1/keys", json=body, headers=keyed.admin)
+    assert problem_code(answer) == "invalid-request"
+    assert "between 0.000001 and 1,000,000,000,000,000" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("limit", ["events_per_second", "bytes_per_second"])
 def test_requests_at_the_same_time_do_not_get_around_a_limit(tmp_path: Path, limit: str) -> None:
     """All were admitted before any of them said how many events it has, or how long its body is. The one that reaches

@@ -240,6 +240,9 @@ async def _accepted(request: Request, decoded: Decoded, broker: Broker, reader: 
     if refused and not told:
         raise await _none_accepted(refused, f"none of the {len(refused):,} events can be read")
     duplicates = sum(each.duplicate for each in told)
+    if duplicates and verbose and reader_of(caller, broker).view is not None:
+        # These may be events of others: matches, and whether the body is the same, would show hidden values.
+        told = [msgspec.structs.replace(each, matched=None, notes=[]) if each.duplicate else each for each in told]
     return Accepted(
         accepted=len(told) - duplicates,
         duplicates=duplicates,

@@ -231,6 +231,26 @@ def test_a_webhook_gets_what_whoever_made_it_may_read(tmp_path: Path) -> None:
         assert receiver.wait_for("/ontologist", 2)[1].message["event"]["data"] == EVENT
 
 
+def test_publisher_cannot_test_guesses_about_the_event_of_another_one(teams: dict[str, Team]) -> None:
+    """Whether an event with the same id has the same body would show its hidden values, as do its matches."""
+    team = teams["left"]
+    publish(team, {"ssn": "guessed"}, "of another publisher")
+    answers = []
+    for guess in ("guessed", "wrong"):
+        event = {"specversion": "1.0", "id": "of another publisher", "source": "/s", "type": "t"}
+        body = json.dumps(event | {"data": {**EVENT, "ssn": guess}})
+        headers = {"Content-Type": "application/cloudevents+json"}
+        answers += [
+            team.client.post("/v1/events", content=body, headers=headers | team.keys[role]).json()
+            for role in ("publisher", "admin")
+        ]
+    [as_it_was, seen, as_it_was_not, differs] = answers
+    assert as_it_was == as_it_was_not
+    assert (as_it_was["duplicates"], as_it_was["events"][0]["matched"]) == (1, None)
+    assert seen["events"][0]["matched"] == differs["events"][0]["matched"] > 0
+    assert [each["code"] for each in differs["events"][0]["notes"]] == ["differs"]
+
+
 def test_cursors_of_dead_letters_lead_to_no_hidden_match(tmp_path: Path) -> None:
     """The page of a subscriber ends with the last dead letter that it may see, not with a later one of others."""
     with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, Row
 from starlette.requests import ClientDisconnect, HTTPConnection
 
-from kindcast.server.api.access import AccessControl, caller_of, services_of
+from kindcast.server.api.access import AccessControl, caller_of, services_of, wrong_key
 from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
 from kindcast.server.api.requests import (
     PRINTABLE,
@@ -92,8 +92,12 @@ async def pull_messages(
     wait = min(wait, delivery.settings.max_wait_seconds)
     if wait > 0:
         _refuse_crowds(delivery)
-    reader = reader_of(caller_of(request), delivery.broker)
+    caller = caller_of(request)
+    reader = reader_of(caller, delivery.broker)
     page = await pull(delivery, id, reader, after=after, limit=limit, wait=wait, turn=partial(_turn, request))
+    access: AccessControl = request.app.state.access
+    if not access.is_valid(caller):  # the key was revoked, or expired, while the request waited
+        raise wrong_key()
     return Response(page, media_type="application/json")
 
 

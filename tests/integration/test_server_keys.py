@@ -298,6 +298,28 @@ def test_stream_and_websocket_end_with_their_key(tmp_path: Path) -> None:
             assert socket.close_code == 1008
 
 
+def test_long_poll_whose_key_was_revoked_gets_nothing(tmp_path: Path) -> None:
+    """Neither the message for which it waited, nor an empty page."""
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=30.0) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        made = client.post("/v1/keys", json={"role": "subscriber"}, headers=admin).json()
+        mine = {"Authorization": f"Bearer {made['key']}"}
+        path = (
+            f"/v1/subscriptions/{client.post('/v1/subscriptions', json={'expression': ''}, headers=mine).json()['id']}"
+        )
+        with ThreadPoolExecutor(2) as threads:
+            polls = [
+                threads.submit(httpx.get, f"{address}{path}/events?wait={wait}", headers=mine, timeout=30.0)
+                for wait in (1, 20)
+            ]
+            time.sleep(0.5)
+            assert client.delete(f"/v1/keys/{made['id']}", headers=admin).status_code == 200
+            empty = polls[0].result()
+            assert client.post("/v1/events", json={"a": 1}, headers=admin).json()["matched"] == 1
+            answers = [empty, polls[1].result()]
+    assert [(each.status_code, problem_code(each)) for each in answers] == [(401, "key-wrong")] * 2
+
+
 def test_refusals_do_not_wait_for_the_audit_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has no key is refused while the log cannot be written; a change waits until it can be."""
 

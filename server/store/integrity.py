@@ -28,7 +28,7 @@ from sqlalchemy.exc import DBAPIError
 
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import is_whole
-from kindcast.server.errors import RecordDamaged, ServerError, StoreDamaged
+from kindcast.server.errors import RecordDamaged, ServerError, StoreDamaged, StoreUnavailable
 from kindcast.server.store.ledger import FITS_FROM
 from kindcast.server.store.matches import check_bindings
 from kindcast.server.store.postings import DamagedBytes, Postings, unpack
@@ -354,11 +354,16 @@ ROWS_AT_ONCE = 1_000
 REST_FACTOR = 4.0
 """The length of a pause, as a multiple of the time of a piece."""
 
+AWAY_PAUSE_SECONDS = 5.0
+"""The time between two attempts while the database cannot be reached, as while PostgreSQL is restarted."""
+
 Read = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
 
 
 async def check_everything(read: Read, damage: Damage, after_seconds: float) -> None:
-    """Checks all data once. `read` is the method of the broker. The damage is recorded in `damage`."""
+    """Checks all data once, until it is cancelled. `read` is the method of the broker. The damage is recorded in
+    `damage`."""
+    read = partial(_patient, read)
     await asyncio.sleep(after_seconds)
     began = time.monotonic()
     try:
@@ -389,6 +394,17 @@ async def check_everything(read: Read, damage: Damage, after_seconds: float) -> 
 
 def _from(check: Check, after: int) -> Callable[[Connection], Any]:
     return lambda connection: check(connection, after, ROWS_AT_ONCE)
+
+
+async def _patient(read: Read, work: Callable[[Connection], Any]) -> Any:
+    """Does what `read` does, again and again while the database cannot be reached. Raises `StoreDamaged`."""
+    while True:
+        try:
+            return await read(work)
+        except StoreDamaged:
+            raise
+        except StoreUnavailable:
+            await asyncio.sleep(AWAY_PAUSE_SECONDS)
 
 
 async def _rested(read: Read, work: Callable[[Connection], Any]) -> Any:

@@ -219,13 +219,17 @@ class Broker:
     async def start(self) -> None:
         """Opens the store, restores the state and starts the thread.
 
-        Raises `StoreInUse`, `StoreUnreadable`, and `kindcast.index.errors.UnknownEngine` for a wrong setting.
+        Raises `StoreInUse`, `StoreUnreadable`, `StoreUnavailable`, and `kindcast.index.errors.UnknownEngine` for a
+        wrong setting. Then nothing is left open.
         """
         try:
-            connection, state = await asyncio.to_thread(self._open)
+            await self._start()
         except BaseException:
-            self._database.close()
+            await self.stop()
             raise
+
+    async def _start(self) -> None:
+        connection, state = await asyncio.to_thread(self._open)
         self._state = state
         if self._is_first:
             garbage_collection.collect_and_freeze(len(state.vocabulary) + len(state.matcher))
@@ -768,7 +772,11 @@ class Broker:
             self.leases.changed,
             self._preparation.upcoming,
         )
-        await asyncio.to_thread(membership.start)
+        try:
+            await asyncio.to_thread(membership.start)
+        except Exception as error:  # an error of the driver, which is installed only for PostgreSQL
+            _log.error("the database cannot be reached: %s", error)
+            raise StoreUnavailable("the database cannot be reached: try again") from error
         self.leases.membership = membership
         self.leases.listeners.append(self._wake_pending)
         await self._submit(lambda _: None, weight=0, reads_only=True)  # applies earlier commits

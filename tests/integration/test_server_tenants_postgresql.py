@@ -4,6 +4,7 @@ What tenants have on both kinds of database is in `test_server_tenants.py` and `
 """
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import httpx
 import pytest
 from sqlalchemy import URL, create_engine, text
 
+from kindcast.server.broker.membership import Membership
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database, in_schema, normalised, schema_of, schema_of_tenant
@@ -190,6 +192,31 @@ def test_the_store_of_keys_goes_on_after_its_connection_ended(database: str, tmp
     assert [each.name for each in store.load()[2]] == ["one"]
     engine.dispose()
     store.close()
+
+
+def test_a_tenant_that_cannot_be_opened_leaves_no_connection_open(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when PostgreSQL has no connection left: otherwise each further request would take one more. Later it opens."""
+
+    def no_connection(_: Membership) -> None:
+        raise OSError("too many clients already")
+
+    engine = create_engine(driver_url(database), isolation_level="AUTOCOMMIT")
+    counted = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+    with running_application(tmp_path, database=database) as client, engine.connect() as connection:
+        keyed = Keyed(client)
+        headers = keyed.key("publisher", tenant="crowded")
+        before = connection.execute(counted).scalar_one()
+        with monkeypatch.context() as patched:
+            patched.setattr(Membership, "start", no_connection)
+            for _ in range(3):
+                refused = client.post("/v1/events", json={"a": 1}, headers=headers)
+                assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
+        until(lambda: connection.execute(counted).scalar_one() <= before)
+        assert [each.name for each in threading.enumerate()].count("kindcast-broker") == 1  # that of `default`
+        assert publish(client, headers, a=1) == 0
+    engine.dispose()
 
 
 def test_servers_that_store_usage_at_the_same_time_store_all_of_it(database: str, tmp_path: Path) -> None:

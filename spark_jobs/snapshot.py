@@ -331,7 +331,8 @@ def _open_matcher(folder: Path, vocabulary: Vocabulary) -> Matcher:
 #     --inputs DIR                                                       what the command line fetched from a server
 #
 # A subscriptions file is NDJSON as a server exports it: one `{"id", "expression"}` per line, or `where` with a
-# tree. A bad line is reported with its number and does not stop the rest.
+# tree. A bad line is reported with its number and does not stop the rest. A paused subscription (`status`) is left out,
+# because a server does not match it either.
 
 DECLARED = frozenset(Declarations().arguments())
 """The members of a file of declarations."""
@@ -417,9 +418,12 @@ class Inputs:
                 for number, line in enumerate(file, 1):
                     if line.strip():
                         try:
-                            yield _subscription(line, seen)
+                            found = _subscription(line, seen)
                         except (ValueError, SemanticError) as error:
                             bad.append(Refused(f"line {number}", str(error)))
+                            continue
+                        if found is not None:
+                            yield found
         except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
             raise JobFailed(f"the subscriptions cannot be read: {path}: {error}") from error
 
@@ -465,7 +469,8 @@ def _text(path: Path) -> IO[str]:
     return cast(IO[str], gzip.open(path, "rt", encoding="utf-8-sig")) if zipped else path.open(encoding="utf-8-sig")
 
 
-def _subscription(line: str, seen: set[str]) -> tuple[str, Any]:
+def _subscription(line: str, seen: set[str]) -> tuple[str, Any] | None:
+    """Returns the id and the expression of a line; None if the subscription is paused. Raises `ValueError`."""
     said = json.loads(line)
     if not isinstance(said, dict) or not isinstance(said.get("id"), str):
         raise ValueError('a line must be {"id": text, "expression": text}')
@@ -475,7 +480,7 @@ def _subscription(line: str, seen: set[str]) -> tuple[str, Any]:
     if said["id"] in seen:
         raise ValueError(f"the id {said['id']!r} is used twice")
     seen.add(said["id"])
-    return said["id"], expression
+    return None if said.get("status") == "paused" else (said["id"], expression)
 
 
 # ── caches of a Python worker that last from task to task: a vocabulary, and the shards that it matches with ──────────

@@ -9,6 +9,7 @@ from kindcast import Client
 from kindcast.server.cli import spark
 from kindcast.server.cli.output import CommandFailed
 from kindcast.server.cli.spark import EVENTS_SENT, Outbox
+from kindcast.spark_jobs.snapshot import Inputs
 from tests.harness.receiver import running_receiver
 from tests.harness.server_thread import running_app
 from tests.integration.conftest import Kindcast
@@ -74,3 +75,17 @@ def test_inputs_follow_a_server_whose_ontologies_go(tmp_path: Path) -> None:
         after = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
         assert before.keys() - after.keys() == {"001.records"}
         assert after["subscriptions.ndjson"] == before["subscriptions.ndjson"]
+
+
+def test_paused_subscriptions_are_not_matched_wherever_they_come_from(tmp_path: Path) -> None:
+    """An export has them, so that they can be imported; a server does not match them."""
+    data, exported = tmp_path / "data", tmp_path / "exported.ndjson"
+    with running_app(data) as url, Client(url) as client:
+        client.pause(client.subscribe("n = 1")["id"])
+        active = client.subscribe("n = 2")["id"]
+        for server, place, folder in ((None, str(data), tmp_path / "read"), (url, None, tmp_path / "fetched")):
+            spark._read(server, place, folder)
+            snapshot = Inputs(folder=folder).snapshot(folder.with_suffix(".own"))
+            assert set(snapshot.matcher(0, snapshot.vocabulary())) == {active}, folder
+        exported.write_bytes(b"".join(client.download("/v1/subscriptions/export")))
+    assert [each.subscriptions for each in Inputs(subscriptions=exported).snapshot(tmp_path / "own").shards] == [1]

@@ -89,7 +89,10 @@ EXTENSIONS: dict[str, Format] = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
+PACKED = frozenset({".bz2", ".xz", ".zst", ".lz4", ".snappy", ".br", ".zip", ".7z"})
+"""Compressed files that are not read."""
 READ_BYTES = 4 << 20
+PACKED_PROBLEM = "{} files are not read: unpack the file, or compress it with gzip"
 UNOPENABLE = "{} cannot be opened as a file: remove it from the archive"
 PATTERN = re.compile(r"[*?\[{]")
 """Where the pattern begins in a path of Spark that names several folders."""
@@ -118,7 +121,7 @@ class Split:
 
     @property
     def gzipped(self) -> bool:
-        return self.name.endswith(".gz")
+        return self.name.lower().endswith(".gz")
 
     def open(self) -> Any:
         """Opens the file for random access. Raises `OSError`, which names the file."""
@@ -185,7 +188,7 @@ def file_split(place: str, path: str) -> Split | None:
     before = PATTERN.split(place)[0]
     _, root = file_system(before if before == place else posixpath.dirname(before))
     whole = _whole(root if at.startswith(f"{root.rstrip('/')}/") else at, found, path)
-    return whole and next(SPLITTERS[whole.format](whole, found.size, SplitSizes(1 << 62, 1 << 62)), None)
+    return whole and next(_splits(whole, found.size, SplitSizes(1 << 62, 1 << 62)), None)
 
 
 def check_archive(place: str) -> None:
@@ -214,7 +217,7 @@ def _nothing_in(place: str) -> NoArchive:
 
 
 def _format_of(path: str) -> Format | None:
-    return EXTENSIONS.get(posixpath.splitext(path.removesuffix(".gz"))[1].lower())
+    return EXTENSIONS.get(posixpath.splitext(path.lower().removesuffix(".gz"))[1])
 
 
 def _check_links(root: str) -> None:
@@ -254,21 +257,28 @@ def lines_in(split: Split) -> int:
 def _of_file(place: str, root: str, file: Any, sizes: "SplitSizes") -> Iterator[Split]:
     whole = _whole(root, file, _path_of(place, root, file.path))
     if whole is not None:
-        yield from SPLITTERS[whole.format](whole, file.size, sizes)
+        yield from _splits(whole, file.size, sizes)
+
+
+def _splits(whole: Split, size: int, sizes: "SplitSizes") -> Iterator[Split]:
+    return iter([whole]) if whole.problem else SPLITTERS[whole.format](whole, size, sizes)
 
 
 def _whole(root: str, file: Any, path: str) -> Split | None:
     """Returns a file of the archive in `root`, not yet split; None if it does not belong to the archive. `path` is what
     workers open."""
     name = posixpath.relpath(file.path, root) if file.path != root else posixpath.basename(file.path)
-    format = _format_of(file.path)
+    inner, packed = posixpath.splitext(file.path)
+    problem = PACKED_PROBLEM.format(packed) if packed.lower() in PACKED else ""
+    format = _format_of(inner if problem else file.path)
     if format is None or any(part.startswith(("_", ".")) for part in name.split("/")):
         return None
     if not file.is_file:  # a pipe, for one
         raise NoArchive(UNOPENABLE.format(file.path))
     folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
     parts = tuple((key, unquote(value)) for key, _, value in folders)
-    return Split(path=path, name=name, format=format, parts=parts, stamp=f"{file.size}-{file.mtime_ns}")
+    stamp = f"{file.size}-{file.mtime_ns}"
+    return Split(path=path, name=name, format=format, parts=parts, stamp=stamp, problem=problem)
 
 
 @dataclass(frozen=True, slots=True)

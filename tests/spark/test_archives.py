@@ -26,6 +26,7 @@ from kindcast.spark_jobs.reading import (
     READERS,
     SPLITTERS,
     ReadOptions,
+    file_split,
     lines_in,
     numbered,
     read_split,
@@ -325,6 +326,24 @@ def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -
     (tmp_path / "empty.ndjson").touch()
     with pytest.raises(NoArchive, match="nothing but empty files"):
         splits_of(str(tmp_path))
+
+
+def test_packed_files_that_are_not_read_are_told(tmp_path: Path) -> None:
+    """In an archive and in a stream. What is no file of events, such as a note about the archive, is left out."""
+    (tmp_path / "a.ndjson.GZ").write_bytes(gzip.compress(b'{"n": 1}\n'))
+    for name in ("b.ndjson.bz2", "c.csv.zst", "d.parquet.ZIP", "_e.ndjson.bz2", "notes.txt", "notes.zip"):
+        (tmp_path / name).write_bytes(b"packed")
+    found = [each for split in splits_of(str(tmp_path)) for each in read_split(split, ReadOptions())]
+    assert [len(each.lines) for each in found if isinstance(each, EventBatch)] == [1]
+    assert [(each.file, each.reason.partition(":")[0]) for each in found if isinstance(each, Rejected)] == [
+        ("b.ndjson.bz2", ".bz2 files are not read"),
+        ("c.csv.zst", ".zst files are not read"),
+        ("d.parquet.ZIP", ".ZIP files are not read"),
+    ]
+    split = file_split(str(tmp_path), (tmp_path / "b.ndjson.bz2").as_uri())
+    assert split is not None
+    assert "not read" in split.problem
+    assert file_split(str(tmp_path), (tmp_path / "notes.zip").as_uri()) is None
 
 
 def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine(tmp_path: Path) -> None:

@@ -13,7 +13,15 @@ from kindcast.semantic.errors import InvalidEvent, InvalidSubscription
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import expressions, ontology_files
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
-from kindcast.server.cli.documents import RelationsOption, event_lines, listed, one_event, ontology_path, read_ontology
+from kindcast.server.cli.documents import (
+    RelationsOption,
+    event_lines,
+    file_at,
+    listed,
+    one_event,
+    ontology_path,
+    read_ontology,
+)
 from kindcast.server.cli.output import CommandFailed, InExpression
 from kindcast.server.cli.spark import run_job
 from kindcast.server.client import ProblemError
@@ -260,14 +268,26 @@ def backtest(
         str | None,
         typer.Option("--time", metavar="NAME", help="With --archive: the member that holds the time of plain JSON."),
     ] = None,
+    numbers: Annotated[
+        str, typer.Option(metavar="NAMES", help="With --archive: columns of CSV that hold numbers.")
+    ] = "",
+    declarations: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="With --archive: declarations, as for kindcast spark match."),
+    ] = None,
     lang: Annotated[str, typer.Option(metavar="TAG", help="The language of labels.")] = "en",
     json: JsonOption = False,
 ) -> None:
     """Show how often an expression would have matched stored events: on which days, with samples, and how many events
     each part of it excludes."""
+    of_archive = {"--time": time_from, "--numbers": numbers, "--declarations": declarations}
+    _refuse({"--since": since, "--until": until, "--version": version}, archive is not None, "cannot be used with")
+    _refuse({"--ontology": ontology, **of_archive}, archive is None, "needs")
     if archive is not None:
+        if declarations is not None:
+            file_at(declarations, "Give the path of a file on this machine.")
         files = [part for path in ontology or [] for part in ("--ontology", ontology_path(path))]
-        given = ["--time", time_from] if time_from else []
+        given = [part for name, value in of_archive.items() if value for part in (name, value)]
         asked = ["--expression", expression, "--language", lang]
         report: Mapping[str, Any] = run_job(["backtest", "--archive", archive, *files, *given, *asked])
     else:
@@ -280,6 +300,13 @@ def backtest(
         output.print_json(report)
     else:
         _show(report)
+
+
+def _refuse(options: Mapping[str, Any], refused: bool, why: str) -> None:
+    """Raises `BadParameter` if an option is given that would have no effect."""
+    for name, value in options.items():
+        if refused and value:
+            raise typer.BadParameter(f"{name} {why} --archive", param_hint=name)
 
 
 def _by_server(

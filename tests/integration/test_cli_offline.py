@@ -326,6 +326,26 @@ def test_explain_for_people_says_which_predicate_failed(kindcast: Kindcast) -> N
     assert "No match because of price alone" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--archive", "events", "--since", "2026-11-01T00:00:00Z"), "--since cannot be used with --archive"),
+        (("--archive", "events", "--until", "2026-11-01T00:00:00Z"), "--until cannot be used with --archive"),
+        (("--archive", "events", "--version", "shop=1"), "--version cannot be used with --archive"),
+        (("--ontology", "shop.ttl"), "--ontology needs --archive"),
+        (("--time", "at"), "--time needs --archive"),
+        (("--numbers", "price"), "--numbers needs --archive"),
+    ],
+)
+def test_backtest_refuses_options_that_would_have_no_effect(
+    kindcast: Kindcast, arguments: tuple[str, ...], said: str
+) -> None:
+    """The report would be about other events than those that were asked for."""
+    ran = kindcast("backtest", "price < 5", *arguments, "--server", "http://127.0.0.1:9")
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.err
+
+
 def test_explain_more_than_one_event_is_refused(kindcast: Kindcast) -> None:
     """An explanation is of one event."""
     ran = kindcast("explain", "--ontology", "shop", "--subscription", WISH, "--event", "[{}, {}]")

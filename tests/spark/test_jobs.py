@@ -20,6 +20,7 @@ from kindcast import Event, Matcher, Vocabulary
 from kindcast.semantic.backtest import Backtest, PastEvent
 from kindcast.semantic.ontology import read
 from kindcast.server.cli import main
+from kindcast.server.cli import matching as matching_commands
 from kindcast.server.cli import spark as spark_commands
 from kindcast.server.cli.output import CommandFailed
 from kindcast.spark_jobs import __main__ as commands
@@ -231,6 +232,7 @@ def jobs_in_this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -
         return result
 
     monkeypatch.setattr(spark_commands, "run_job", run_job)
+    monkeypatch.setattr(matching_commands, "run_job", run_job)
     monkeypatch.setattr(commands, "_session", lambda _: spark)
 
 
@@ -294,6 +296,22 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     assert status == 1
     assert "cheap was left out" in err
     assert "not all subscriptions were matched: 1 subscription left out." in err
+
+
+@pytest.mark.usefixtures("jobs_in_this_process")
+def test_backtest_of_csv_reads_numbers_with_their_declarations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise they are texts, and no comparison with a number or a quantity ever holds."""
+    archive, declared = tmp_path / "in.csv", tmp_path / "declared.json"
+    archive.write_text("value,unit\n86,degF\n20,degC\n", encoding="utf-8")
+    declared.write_text('{"attributes": {"value": {"kind": "number", "unit_from": "unit"}}}', encoding="utf-8")
+    options = ["--archive", str(archive), "--numbers", "value", "--declarations", str(declared), "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main(["backtest", "value > 25 degC", *options])
+    assert ended.value.code == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["matched"], report["events"]) == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ them, and take them out."""
 import itertools
 import json as json_text
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,6 +55,7 @@ def publish(
         bar = stack.enter_context(output.progress())
         task = bar.add_task("publishing", total=None)
         size = LIVE_LINES if events == "-" else BATCH
+        stack.enter_context(_told_how_far(tally))
         for lines in _batches(event_lines(events), size):
             _send(client, lines, context, tally, json)
             _advance(bar, task, len(lines))
@@ -80,6 +81,8 @@ class Tally:
     """Whether shards match the events after this answer."""
     undecided: int = 0
     refused: int = 0
+    last: int = 0
+    """The number of the last event that the server has answered."""
     told: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, answer: Mapping[str, Any]) -> None:
@@ -111,6 +114,20 @@ class Tally:
                 output.warn(str(note.get("detail", note)) if isinstance(note, dict) else str(note))
 
 
+@contextmanager
+def _told_how_far(tally: Tally) -> Iterator[None]:
+    """A context manager that says, if publishing ends early, which events should not be published again."""
+    try:
+        yield
+    except BaseException:
+        if tally.last:
+            output.warn(
+                f"the server has answered events 1 to {tally.last:,}. Publish only the others again: events without an "
+                "id would be accepted twice."
+            )
+        raise
+
+
 def _batches(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
     while batch := list(itertools.islice(lines, size)):
         yield batch
@@ -129,6 +146,7 @@ def _send(client: "Client", lines: list[Line], context: dict[str, str], tally: T
         return
     answer = client.publish([event for _, event in good], **context)
     tally.take(answer)
+    tally.last = lines[-1].number
     for refusal in answer["rejected"]:
         tally.refused += 1
         problem = refusal["problem"]

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.cli import events as event_commands
 from kindcast.server.cli import output
 from tests.harness.operator_service import running_service
 from tests.harness.server_process import running_server as running_process
@@ -293,6 +294,24 @@ def test_publish_file_in_batches_tells_the_sum(kindcast: Kindcast, shop_server: 
     ran = kindcast("publish", str(file), "--server", shop_server)
     assert ran.status == 0
     assert ran.out.startswith("accepted 1,203 events")
+
+
+def test_publish_that_fails_halfway_says_how_far_it_came(
+    kindcast: Kindcast, shop_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that ends too early has whole batches; without ids they would be accepted again."""
+    monkeypatch.setattr(event_commands, "BATCH", 100)
+    file = tmp_path / "offers.ndjson.gz"
+    lines = "".join(f'{{"target": "Router", "price": {price}, "n": "{hash(price**9)}"}}\n' for price in range(9_000))
+    file.write_bytes(gzip.compress(lines.encode())[:-2_000])
+    ran = kindcast("publish", str(file), "--server", shop_server, "--type", "halfway")
+    assert ran.status == 1
+    assert "damaged gzip file" in ran.err
+    accepted = kindcast("archive", "export", "--type", "halfway", "--server", shop_server).out.count("\n")
+    assert accepted > 0
+    assert f"the server has answered events 1 to {accepted:,}." in ran.err
+    file.write_bytes(b"\x1f\x8bnothing")
+    assert "has answered" not in kindcast("publish", str(file), "--server", shop_server).err
 
 
 def test_publish_bad_lines_are_named_and_the_rest_is_accepted(

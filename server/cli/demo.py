@@ -355,7 +355,7 @@ def demo(
     ] = DEFAULT_PACE,
 ) -> None:
     """Show what kindcast does on a temporary server: subscriptions by kind, offers, deliveries, and explanations."""
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, output.leave)
     screen = output.screen()
     if not screen.file.isatty():  # `is_terminal` is also true if FORCE_COLOR is set
         screen.width = 110  # lines and trees, no rows of data
@@ -363,8 +363,3 @@ def demo(
         perform(screen, pace=pace)
     except (DemoServerFailed, DeliveryMissing) as error:
         raise CommandFailed(str(error)) from error
-
-
-def _leave(number: int, _: object) -> None:
-    """Exits with an exception, so that the server and its folder are removed."""
-    sys.exit(128 + number)

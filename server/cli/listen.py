@@ -6,9 +6,11 @@ They are written as lines, JSON, NDJSON or CSV.
 import csv
 import itertools
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +21,7 @@ from kindcast.server.cli import output
 from kindcast.server.cli.completion import expressions, ids
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, TicketOption, connected
 from kindcast.server.cli.output import InExpression
-from kindcast.server.client import ProblemError
+from kindcast.server.client import ProblemError, UnexpectedAnswer
 
 if TYPE_CHECKING:
     from kindcast.server.client import Client
@@ -239,6 +241,9 @@ def listen(
 ) -> None:
     """Show the messages of a subscription as they arrive, until Ctrl-C."""
     form = chosen(format, json)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, output.leave)
     if (id is None) == (to is None):
         raise typer.BadParameter("give either the id of a subscription or --to with an expression", param_hint="ID")
     with connected(server) as client:
@@ -279,10 +284,17 @@ def _follow(
             client.ack(id, message["cursor"], ticket=ticket)
 
     after = _kept(client, id, after)
+    _check_reachable(client)
     messages = client.listen(id, after=after) if wait is None else _while_they_come(client, id, after, wait)
     found = write_messages(_first(messages, count), form, columns, acknowledge)
     if wait is None and found != count:
         output.hint(f"{id} has expired: no more messages come until it is renewed")
+
+
+def _check_reachable(client: "Client") -> None:
+    """Raises an error of `httpx` if nothing answers at the address. `Client.listen` would wait for it without end."""
+    with suppress(ProblemError, UnexpectedAnswer):  # something answers, and may be ready soon
+        client.ready()
 
 
 def matches(

@@ -38,6 +38,7 @@ __all__ = [
     "group",
     "hint",
     "in_words",
+    "leave",
     "page",
     "paragraph",
     "plural",
@@ -70,6 +71,11 @@ def accept_any_text() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="kindcast")
+
+
+def leave(number: int, _: object) -> None:
+    """Handles a signal: ends the command with an exception, so that it cleans up."""
+    sys.exit(128 + number)
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:

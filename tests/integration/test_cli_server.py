@@ -36,12 +36,13 @@ WAIT_SECONDS = 60
 def test_client_command_without_a_server_says_how_to_start_one(
     kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody answering is a failure with advice, not a traceback."""
+    """Nobody answering is a failure with advice, not a traceback. `listen` waits for a server only if it was there."""
     monkeypatch.setenv("KINDCAST_SERVER", "http://127.0.0.1:9")
-    ran = kindcast("ontology", "list")
-    assert ran.status == 1
-    assert "kindcast serve" in ran.err
-    assert "Traceback" not in ran.err
+    for command in (("ontology", "list"), ("listen", "sub_1")):
+        ran = kindcast(*command)
+        assert ran.status == 1
+        assert "kindcast serve" in ran.err
+        assert "Traceback" not in ran.err
 
 
 @pytest.mark.parametrize(
@@ -370,17 +371,22 @@ def test_serve_on_a_folder_in_use_says_so(tmp_path: Path) -> None:
     assert problem["title"].startswith("the server could not start: another server uses")
 
 
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=lambda each: str(each),
+)
 def test_listen_to_an_expression_interrupted_leaves_no_subscription_behind(
-    kindcast: Kindcast, shop_server: str
+    kindcast: Kindcast, shop_server: str, number: signal.Signals, status: int
 ) -> None:
-    """Ctrl-C is how one stops listening."""
+    """Ctrl-C is how one stops listening; `timeout` and a closed terminal end it, too."""
     listed = ("subscriptions", "--server", shop_server, "--json")
     before = kindcast(*listed).json["subscriptions"]
     with process("listen", "--to", "target isa Scanner", "--server", shop_server) as listening:
         assert "listening for" in line_of(listening.stderr)
         assert len(kindcast(*listed).json["subscriptions"]) == len(before) + 1
-        listening.send_signal(signal.SIGINT)
-        assert listening.wait(WAIT_SECONDS) == 130
+        listening.send_signal(number)
+        assert listening.wait(WAIT_SECONDS) == status
     assert kindcast(*listed).json["subscriptions"] == before
 
 

@@ -552,6 +552,7 @@ def stream(
     ] = None,
     shards: Shards = None,
     time: Time = None,
+    numbers: Numbers = "",
     master: Master = None,
     json: JsonOption = False,
 ) -> None:
@@ -562,7 +563,7 @@ def stream(
     with _inputs(server, data, files, refresh=True) as inputs:
         told = ["--source", source, "--window", window, "--every", str(every), *options, *(["--once"] if once else [])]
         flags = [*_flags(explode, matched_only, shards), *(["--outbox"] if deliver else [])]
-        job = ["stream", *inputs, *told, *flags, *_given(archive, output, time, "", master)]
+        job = ["stream", *inputs, *told, *flags, *_given(archive, output, time, numbers, master)]
         if deliver is None:
             _show(run_job(job), json)
             return

@@ -7,13 +7,14 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
+from kindcast.server.cli import spark as spark_commands
 from kindcast.server.cli.application import application
 from kindcast.server.cli.spark import run_job
 from kindcast.server.cli.subscriptions import PASSWORD
@@ -344,6 +345,16 @@ def test_backtest_refuses_options_that_would_have_no_effect(
     ran = kindcast("backtest", "price < 5", *arguments, "--server", "http://127.0.0.1:9")
     assert (ran.status, ran.out) == (2, "")
     assert said in ran.err
+
+
+def test_stream_reads_numbers_of_csv(kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As archives are read: otherwise no comparison with a number holds."""
+    jobs: list[Sequence[str]] = []
+    monkeypatch.setattr(spark_commands, "run_job", lambda job: jobs.append(job) or {})
+    places = ("--archive", str(tmp_path), "--output", str(tmp_path / "out"), "--ontology", "shop.ttl")
+    assert kindcast("spark", "stream", *places, "--numbers", "price").status == 0
+    (job,) = jobs
+    assert job[job.index("--numbers") + 1] == "price"
 
 
 def test_explain_more_than_one_event_is_refused(kindcast: Kindcast) -> None:

@@ -19,6 +19,8 @@ from kindcast.server.cli.output import CommandFailed
 
 __all__ = ["connect"]
 
+STATE_NEEDED = "Name a folder for the ids of messages that have none: --state FOLDER."
+
 
 def connect(
     url: Annotated[
@@ -93,6 +95,8 @@ def connect(
         topics = [parse_topic(each, broker.protocol) for each in topic]
     except WrongUrl as error:
         raise typer.BadParameter(str(error)) from None
+    if not group:
+        raise typer.BadParameter("the name of a group must not be empty", param_hint="--group")
     if dead_letters is not None and any(each.holds(dead_letters) for each in topics):
         raise typer.BadParameter(
             f"this connector reads {dead_letters}, so bad messages would come again and again",
@@ -158,8 +162,10 @@ def connect(
         raise CommandFailed(f"{str(error).rstrip('.')}.") from error
     except BrokerLost as error:
         raise CommandFailed(f"the broker cannot be reached: {error}") from error
-    except OSError as error:  # the file of the journal, which it names
-        raise CommandFailed(str(error)) from error
+    except OSError as error:  # the file of the journal, or its folder
+        if error.filename is None:
+            raise CommandFailed(str(error)) from error
+        raise CommandFailed(f"{error.filename} cannot be used: {error.strerror}", STATE_NEEDED) from error
 
 
 @contextmanager
@@ -179,4 +185,7 @@ def _own_file(file: Path) -> Iterator[Path]:
 
 
 def _state_folder() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kindcast"
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kindcast"
+    except RuntimeError as error:  # a container may run as a user that it does not know
+        raise CommandFailed("the user has no home folder.", STATE_NEEDED) from error

@@ -41,6 +41,7 @@ from tests.harness.brokers import (
 from tests.harness.certificates import Authority
 from tests.harness.connector_process import ConnectorProcess, running_connector
 from tests.harness.server_process import ServerProcess, running_server
+from tests.integration.conftest import Kindcast
 
 pytestmark = pytest.mark.slow
 
@@ -869,3 +870,31 @@ def test_connect_wrong_url_is_wrong_use(url: str) -> None:
     """Exit status 2."""
     command = [sys.executable, "-m", "kindcast.server.cli", "connect", url, "--topic", "a"]
     assert subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_SECONDS).returncode == 2
+
+
+def test_connect_without_the_name_of_a_group_is_wrong_use(kindcast: Kindcast) -> None:
+    """A variable that is not set, for one: MQTT would forget the connector, and what comes while it does not run."""
+    ran = kindcast("connect", "mqtt://127.0.0.1:9", "--topic", "a", "--group", "")
+    assert ran.status == 2
+    assert "must not be empty" in ran.err
+
+
+def test_connect_without_a_folder_for_ids_says_how_to_name_one(
+    kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container whose user has no home, and below what is no folder."""
+    (tmp_path / "file").touch()
+    ran = kindcast("connect", "mqtt://127.0.0.1:9", "--topic", "a", "--state", str(tmp_path / "file" / "ids"))
+    assert ran.status == 1
+    assert "cannot be used: Not a directory" in ran.err
+    assert "--state FOLDER" in ran.err
+
+    def homeless() -> Path:
+        raise RuntimeError
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    ran = kindcast("connect", "mqtt://127.0.0.1:9", "--topic", "a")
+    assert ran.status == 1
+    assert "the user has no home folder" in ran.err
+    assert "--state FOLDER" in ran.err

@@ -698,7 +698,9 @@ def _show_table(result: dict[str, Any]) -> None:
     if days == []:
         del result["days"]
     elif isinstance(days, list):
-        result["days"] = f"{days[0]} to {days[-1]} ({len(days)})" if len(days) > 1 else days[0]
+        known = [day for day in days if day != "unknown"]
+        told = [f"{known[0]} to {known[-1]} ({len(known)})"] if len(known) > 1 else known
+        result["days"] = ", ".join(told + days[len(known) :])
     output.table(["", ""], ([name.replace("_", " "), _told(value)] for name, value in result.items()))
 
 

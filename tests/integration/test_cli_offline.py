@@ -357,6 +357,21 @@ def test_stream_reads_numbers_of_csv(kindcast: Kindcast, tmp_path: Path, monkeyp
     assert job[job.index("--numbers") + 1] == "price"
 
 
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        (["2026-11-01", "2026-11-02", "unknown"], "2026-11-01 to 2026-11-02 (2), unknown"),
+        (["2026-11-01", "unknown"], "2026-11-01, unknown"),
+        (["unknown"], "unknown"),
+        (["2026-11-01", "2026-11-03"], "2026-11-01 to 2026-11-03 (2)"),
+    ],
+)
+def test_days_of_a_job_do_not_reach_to_unknown(capsys: pytest.CaptureFixture[str], days: list[str], said: str) -> None:
+    """Some events have no time; the days of the others are still a span."""
+    spark_commands._show({"events": 1, "days": days}, json=False)
+    assert capsys.readouterr().out.splitlines()[1].split(maxsplit=1) == ["days", said]
+
+
 def test_explain_more_than_one_event_is_refused(kindcast: Kindcast) -> None:
     """An explanation is of one event."""
     ran = kindcast("explain", "--ontology", "shop", "--subscription", WISH, "--event", "[{}, {}]")

@@ -291,17 +291,28 @@ def _told(error: Any) -> str:
 def compact_prefixes(documents: Iterable[Any]) -> Iterator[tuple[str, str]]:
     """Yields (prefix, namespace) for each prefix of compact IRIs that these contexts define (JSON-LD 1.1 API, section
     4.2.3): a term without a colon or slash that has `"@prefix": true`, or is defined by a string and has an IRI that
-    ends in a delimiter."""
+    ends in a delimiter. Those of the shipped contexts, which every vocabulary has, are found once."""
+    shipped = _shipped_prefixes()
     for document in documents:
-        defined = dict(context_terms(document["@context"]))
-        for term, definition in _definitions(document["@context"]):
-            namespace = defined.get(term)
-            if not namespace or ":" in term or "/" in term or term.startswith("@"):
-                continue
-            told = definition.get("@prefix") if isinstance(definition, Mapping) else None
-            simple = isinstance(definition, str) and namespace[-1] in _GEN_DELIMITERS
-            if told is True or (told is None and simple):
-                yield term, namespace
+        yield from shipped[id(document)] if id(document) in shipped else _prefixes(document)
+
+
+@cache
+def _shipped_prefixes() -> Mapping[int, tuple[tuple[str, str], ...]]:
+    """The result by the identity of the document. A shipped document is never deleted, so no other one gets its id."""
+    return {id(document): tuple(_prefixes(document)) for document in shipped_contexts().values()}
+
+
+def _prefixes(document: Any) -> Iterator[tuple[str, str]]:
+    defined = dict(context_terms(document["@context"]))
+    for term, definition in _definitions(document["@context"]):
+        namespace = defined.get(term)
+        if not namespace or ":" in term or "/" in term or term.startswith("@"):
+            continue
+        told = definition.get("@prefix") if isinstance(definition, Mapping) else None
+        simple = isinstance(definition, str) and namespace[-1] in _GEN_DELIMITERS
+        if told is True or (told is None and simple):
+            yield term, namespace
 
 
 def context_terms(context: Any) -> Iterator[tuple[str, str]]:

@@ -338,7 +338,11 @@ def _authorization(credential: Mapping[str, Any]) -> str:
     match credential:
         case {"credentialtype": "ACCESSTOKEN", "accesstoken": str(token)} if _HEADER_VALUE.fullmatch(token):
             return f"Bearer {token}"
-        case {"credentialtype": "PLAIN", "identifier": str(name), "secret": str(secret)} if ":" not in name:
+        case {"credentialtype": "PLAIN", "identifier": str(name), "secret": str(secret)}:
+            if ":" in name:
+                raise SinkRefused(
+                    "the identifier in sinkcredential must have no colon: HTTP Basic authentication has none"
+                )
             return "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode("ascii")
     raise SinkRefused(
         "sinkcredential must hold credentialtype ACCESSTOKEN with accesstoken, or PLAIN with identifier and secret"

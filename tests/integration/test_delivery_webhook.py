@@ -181,13 +181,18 @@ def test_send_own_headers_and_token_are_added(receiver: Receiver) -> None:
         ({"headers": {f"X-{n}": "" for n in range(33)}}, {}),
         ({}, {"credentialtype": "REFRESHTOKEN", "refreshtoken": "x"}),
         ({}, {"credentialtype": "ACCESSTOKEN", "accesstoken": "x\r\ny"}),
-        ({}, {"credentialtype": "PLAIN", "identifier": "a:b", "secret": "x"}),
     ],
 )
 def test_check_protocol_bad_settings_refuses(settings: dict[str, Any], credential: dict[str, Any]) -> None:
     """Methods, headers and credentials that we cannot or must not send are refused when the subscription is created."""
     with pytest.raises(SinkRefused):
         check_protocol(settings, credential)
+
+
+def test_check_protocol_name_with_colon_refuses_and_says_so() -> None:
+    """The receiver would take the part behind the colon for the password (RFC 7617)."""
+    with pytest.raises(SinkRefused, match="colon"):
+        check_protocol({}, {"credentialtype": "PLAIN", "identifier": "a:b", "secret": "x"})
 
 
 def test_check_protocol_plain_credential_accepts() -> None:

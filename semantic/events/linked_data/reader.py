@@ -365,6 +365,20 @@ HELD = ("Value", "Object", "LanguageMap", "ValueList", "ObjectList", "Values", "
 HOLDERS = tuple(f"<{NAMESPACE}has{each}>" for each in HELD)
 """The properties that hold the value of an NGSI-LD member."""
 _HOLDING = frozenset(HOLDERS)
+_MEMBERS = frozenset(
+    NAMESPACE + each
+    for each in (
+        "Property",
+        "GeoProperty",
+        "LanguageProperty",
+        "ListProperty",
+        "JsonProperty",
+        "VocabProperty",
+        "Relationship",
+        "ListRelationship",
+    )
+)
+"""The types of member objects. A member object without a value, as from `"value": null`, gives no value."""
 PREVIOUS = {f"<{NAMESPACE}hasPrevious{each}>": f"previous{each}" for each in HELD}
 UNIT = f"<{NAMESPACE}unitCode>"
 DELETED = "urn:ngsi-ld:null"
@@ -389,7 +403,12 @@ def simplified(node: Node) -> Node:
 
 
 def _stands(value: Any) -> bool:
-    return type(value) is Node and not _HOLDING.isdisjoint(value)
+    if type(value) is not Node:
+        return False
+    stated = value.value
+    return not _HOLDING.isdisjoint(value) or (
+        stated is not None and stated.iri is None and not _MEMBERS.isdisjoint(stated.types)
+    )
 
 
 def _read(name: str, value: Any, members: dict[str, list[Any]]) -> None:

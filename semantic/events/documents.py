@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import msgspec
@@ -345,6 +346,8 @@ def without_keywords(data: Mapping[str, Any]) -> dict[str, Any]:
 MOST_WITHDRAWN = 100
 """The maximum number of subjects that one event withdraws."""
 _KEYWORDS = {"id": "@id", "type": "@type"}
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+_BELOW_MICROSECONDS = re.compile(r"\.[0-9]{6}([0-9]+)")
 KEY_SEPARATOR = "\x1f"
 """The separator of id and revision in the key that identifies an event. Neither contains control characters."""
 
@@ -373,12 +376,21 @@ def correction_of(event: Event, types: Mapping[str, EventType]) -> Correction | 
 
 
 def correction_key(id: str, revision: str | None) -> str:
-    """Returns the key that identifies an event of a source: its id, and its revision if it has one.
+    """Returns the key that identifies an event of a source: its id, and its revision if it has one. Revisions that are
+    the same date-time or number have one key.
 
-    >>> correction_key("urn:e:1", None)
-    'urn:e:1'
+    >>> correction_key("urn:e:1", None), correction_key("urn:e:1", "1.0") == correction_key("urn:e:1", "1")
+    ('urn:e:1', True)
     """
-    return id if revision is None else f"{id}{KEY_SEPARATOR}{revision}"
+    if revision is None:
+        return id
+    match _read_revision(revision):
+        case (instant, finer):
+            revision = f"{instant}.{finer} date-time"
+        case Decimal() as number:
+            text = f"{number:f}"  # exact; `normalize` would round
+            revision = (text.rstrip("0").rstrip(".") if "." in text else text) if number else "0"
+    return f"{id}{KEY_SEPARATOR}{revision}"
 
 
 def published_id(key: str) -> str:
@@ -399,13 +411,22 @@ def is_newer(one: str | None, other: str | None) -> bool:
     """
     if one is None or other is None:
         return False
-    instants = parse_instant(one), parse_instant(other)
-    if instants[0] is not None and instants[1] is not None:
-        return instants[0] > instants[1]
-    try:
-        return float(one) > float(other)
-    except ValueError:
-        return one > other
+    match _read_revision(one), _read_revision(other):
+        case (tuple() as first, tuple() as second):
+            return first > second
+        case (Decimal() as first, Decimal() as second):
+            return first > second
+    return one > other
+
+
+def _read_revision(text: str) -> tuple[int, str] | Decimal | str:
+    """Returns a revision as a date-time (microseconds since 1970, and the digits below), as a number, or else as its
+    text."""
+    instant = parse_instant(text)
+    if instant is not None:
+        below = _BELOW_MICROSECONDS.search(text)
+        return instant, "" if below is None else below[1].rstrip("0")
+    return Decimal(text) if _NUMBER.fullmatch(text) else text
 
 
 def types_of(event: Event) -> set[str]:

@@ -136,6 +136,46 @@ def test_revisions_are_events_of_their_own(client: httpx.Client) -> None:
     assert {each["event"]["id"] for each in listed} == {one}
 
 
+def test_one_revision_written_differently_is_accepted_once(client: httpx.Client) -> None:
+    """Revisions are the same if they are the same date-time or number, however they are written, and no rounding."""
+
+    def revision(modified: object) -> dict[str, Any]:
+        return event("indicator", "indicator--1", id="indicator--1", modified=modified)
+
+    same = [
+        ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-01T00:00:00.000Z"),
+        (1, 1.0, "1", "01.0", "1e0"),
+        ("final", "final"),
+    ]
+    told = publish(client, *(revision(each) for group in same for each in group))
+    assert (told["accepted"], told["duplicates"]) == (3, 7)
+    others = [
+        str(1 << 53),
+        str((1 << 53) + 1),
+        0.5,
+        "2026-01-01T00:00:00.0000001Z",
+        "2026-01-01T00:00:00.0000002Z",
+        "Final",
+    ]
+    assert publish(client, *map(revision, others))["accepted"] == len(others)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (str(1 << 53), str((1 << 53) + 1)),
+        ("9", "10"),
+        ("2026-01-01T00:30:00+01:00", "2026-01-01T00:00:00Z"),
+        ("2026-01-01T00:00:00.00000019Z", "2026-01-01T00:00:00.0000002Z"),
+    ],
+)
+def test_a_newer_revision_stands(client: httpx.Client, older: object, newer: object) -> None:
+    id = subscribe(client, "name exists")["id"]
+    publish(client, event("indicator", "i", id="i", modified=newer, name="n"))
+    publish(client, event("indicator", "i", id="i", modified=older, revoked=True))
+    assert got(client, id) == [("event", "i")]
+
+
 def test_undo_withdraws_the_activity_that_it_names(client: httpx.Client) -> None:
     """By its IRI, or as a node."""
     id = subscribe(client, 'ce.type = "Create"')["id"]

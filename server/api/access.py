@@ -564,7 +564,7 @@ class Gate:
 
     async def _note(self, scope: Scope, access: AccessControl, caller: Caller, status: int) -> None:
         entry = entry_of(scope, caller, status, str(scope.get(DETAIL, "")))
-        if status in (403, 503):  # nothing was changed
+        if 400 <= status < 500 or status == 503:  # nothing was changed
             access.record_refusal(entry)
         else:
             await access.record(entry)

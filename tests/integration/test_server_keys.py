@@ -354,6 +354,24 @@ def test_change_that_the_store_refuses_does_not_wait_for_the_audit_log(
     assert [each["outcome"] for each in entries if each["action"] == "POST /v1/keys"][-2:] == [503, 201]
 
 
+def test_refused_change_does_not_wait_for_the_audit_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changed nothing. The entry follows when the log can be written, before those of later changes."""
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreUnavailable
+
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=10.0) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        with monkeypatch.context() as patched:
+            patched.setattr(SystemStore, "record", full)
+            assert client.post("/v1/subscriptions", json={"expression": "price <"}, headers=admin).status_code == 422
+            assert client.delete("/v1/subscriptions/sub_none", headers=admin).status_code == 404
+            assert client.post("/v1/keys", json={"role": "boss"}, headers=admin).status_code == 422
+        client.post("/v1/keys", json={"role": "publisher"}, headers=admin).raise_for_status()
+        entries = client.get("/v1/audit", headers=admin).json()["entries"]
+    assert [each["outcome"] for each in entries][-4:] == [422, 404, 422, 201]
+
+
 def test_refusals_that_are_not_logged_are_told_to_their_own_tenant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

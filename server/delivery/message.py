@@ -189,10 +189,15 @@ def message_of(
         vocabulary_version=match.vocabulary_version,
         late=match.position != match.sequence and match.retracted is None,
         sequence=None if match.position == match.sequence else match.sequence,
-        retracted=None
-        if match.retracted is None
-        else Retracted(match.retracted[1], match.retracted[2], match.retracted[0]),
+        retracted=_retracted(match),
     )
+
+
+def _retracted(match: StoredMatch) -> Retracted | None:
+    if match.retracted is None:
+        return None
+    sequence, source, id = match.retracted
+    return Retracted(source, id, sequence)
 
 
 def message_id(subscription: str, match: StoredMatch) -> str:
@@ -205,7 +210,7 @@ def message_id(subscription: str, match: StoredMatch) -> str:
     return f"msg_{subscription}_{match.sequence if match.retracted is None else match.position}"
 
 
-MEMBERS = ("kindcastcursor", "kindcastsubscription", "kindcastbindings")
+MEMBERS = ("kindcastcursor", "kindcastsubscription", "kindcastbindings", "kindcastretracted")
 """The extension attributes with the members of a message."""
 
 
@@ -220,11 +225,16 @@ def as_cloudevent(
 
     >>> as_cloudevent("s1", StoredMatch(9, 9, '{"specversion":"1.0"}', None, "v"))
     '{"kindcastcursor":"9","kindcastsubscription":"s1","specversion":"1.0"}'
+    >>> retraction = StoredMatch(9, 7, '{"id":"2"}', None, "v", retracted=(5, "/s", "1"))
+    >>> msgspec.json.decode(as_cloudevent("s1", retraction))["kindcastretracted"]
+    '{"source":"/s","id":"1","sequence":5}'
     """
-    cursor, number, bindings = MEMBERS
+    cursor, number, bindings, retracted = MEMBERS
     more = {cursor: str(match.position), number: subscription}
     if match.bindings is not None:
         more[bindings] = match.bindings
+    if (withdrawn := _retracted(match)) is not None:
+        more[retracted] = msgspec.json.encode(withdrawn).decode()
     body = chosen(shown(match.body), attributes)
     if any(each in body for each in MEMBERS):
         event = msgspec.json.decode(body)

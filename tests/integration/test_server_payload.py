@@ -93,20 +93,36 @@ def test_dots_in_names_of_members_are_as_good_as_nested_objects(attributes: list
 
 
 def test_publishers_cannot_forge_the_members_of_a_message(receiver: Receiver, client: httpx.Client) -> None:
-    """Neither the cursor, nor the subscription, nor the bindings of a message in the format of CloudEvents."""
+    """Neither the cursor, nor the subscription, the bindings, or the withdrawn event of a message in the format of
+    CloudEvents."""
     sink = {"sink": f"{receiver.url}/forged", "protocolsettings": {"format": "cloudevents"}}
     made = subscribe(client, "forged exists", **sink)
-    names = ("kindcastcursor", "kindcastsubscription", "kindcastbindings")
+    names = ("kindcastcursor", "kindcastsubscription", "kindcastbindings", "kindcastretracted")
     headers = {"ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}
     headers |= {f"ce-{name}": "forged" for name in names} | {"ce-other": "kept"}
     assert client.post("/v1/events", json={"forged": 1}, headers=headers).status_code == 202
     body = received(receiver, "/forged", 1)[0].body
     for name in names:
-        assert body.count(name.encode()) == (name != "kindcastbindings"), body
+        assert body.count(name.encode()) == (name in names[:2]), body
     told = json.loads(body)
     assert (told["kindcastsubscription"], told["other"], told["data"]) == (made["id"], "kept", {"forged": 1})
     assert chosen('{"id":"1","data_base64":"AA=="}', ["a"]) == '{"id":"1"}'
     assert chosen('{"id":"1","data":[{"a":1,"b":2},3,[{"a":4}]]}', ["a"]) == '{"id":"1","data":[{"a":1},[{"a":4}]]}'
+
+
+def test_retractions_are_told_from_matches_in_cloudevents(receiver: Receiver, client: httpx.Client) -> None:
+    """The message is the event that withdraws. Which one it withdraws is an extension attribute."""
+    schema = {"x-kindcast-subject": "id", "x-kindcast-retracts": "revoked"}
+    assert client.put("/v1/schemas/indicator", json=schema).status_code == 201
+    sink = {"sink": f"{receiver.url}/retracted", "protocolsettings": {"format": "cloudevents"}}
+    subscribe(client, "name exists", **sink)
+    for id, data in (("1", {"id": "i", "name": "n"}), ("2", {"id": "i", "revoked": True})):
+        event = {"specversion": "1.0", "id": id, "source": "/retracted", "type": "indicator", "data": data}
+        published = client.post("/v1/events", json=event, headers={"Content-Type": "application/cloudevents+json"})
+        assert published.status_code == 202
+    first, second = (json.loads(each.body) for each in received(receiver, "/retracted", 2))
+    assert "kindcastretracted" not in first
+    assert json.loads(second["kindcastretracted"])["id"] == first["id"] == "1"
 
 
 def test_both_secrets_sign_while_a_rotation_lasts(client: httpx.Client, receiver: Receiver) -> None:

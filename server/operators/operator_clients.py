@@ -237,12 +237,9 @@ MAX_ANSWER_BYTES = 65_536
 memory."""
 
 
-class _Holds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    holds: bool
-
-
-class _Bindings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    bindings: list[list[bool | int | float | str | dict[str, Any]]]
+class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    holds: bool | msgspec.UnsetType = msgspec.UNSET
+    bindings: list[list[bool | int | float | str | dict[str, Any]]] | msgspec.UnsetType = msgspec.UNSET
 
 
 class RemoteOperator:
@@ -312,16 +309,24 @@ def _read(body: bytes) -> object:
     """Returns the answer in the form that the function of an operator returns. Raises `OperatorFailed` if the body is
     not an answer."""
     try:
-        return _holds.decode(body).holds
-    except msgspec.ValidationError:
-        pass
+        answer = _answer.decode(body)
+        if (answer.holds is msgspec.UNSET) == (answer.bindings is msgspec.UNSET):
+            raise _wrong_form("exactly one of the two members is needed")
+        if answer.bindings is msgspec.UNSET:
+            return answer.holds
+        return [tuple(map(_value, binding)) for binding in answer.bindings]
+    except msgspec.ValidationError as error:
+        raise _wrong_form(error) from None
     except msgspec.DecodeError:
         raise OperatorFailed("its answer is not JSON") from None
-    try:
-        return [tuple(map(_value, binding)) for binding in _bindings.decode(body).bindings]
-    except (msgspec.ValidationError, ValueError) as error:
-        detail = 'expected {"holds": …} or {"bindings": [[…], …]}'
-        raise OperatorFailed(f"its answer has the wrong form: {error}; {detail}") from None
+    except ValueError as error:  # of a quantity, or a text that is not UTF-8
+        raise _wrong_form(error) from None
+
+
+def _wrong_form(reason: object) -> OperatorFailed:
+    return OperatorFailed(
+        f'its answer has the wrong form: {reason}; expected {{"holds": …}} or {{"bindings": [[…], …]}}'
+    )
 
 
 def _value(value: object) -> object:
@@ -344,8 +349,7 @@ def _plain(value: object) -> object:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
-_holds = msgspec.json.Decoder(_Holds)
-_bindings = msgspec.json.Decoder(_Bindings)
+_answer = msgspec.json.Decoder(_Answer)
 
 
 # A circuit breaker: an operator that fails repeatedly gets no calls for a while, and then one call as a test.

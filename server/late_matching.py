@@ -388,6 +388,7 @@ class LateMatchers:
         self.answers = AnswerCache()
         self.texts = TextSearches()
         self._thread = ThreadPoolExecutor(1, "kindcast-decider")
+        self._turns = asyncio.Semaphore(2)  # one runs, and the next one is ready
         self._matchers: OrderedDict[str, LateMatcher] = OrderedDict()
         self._registry = broker.state.operators
         self.clients.follow(self._registry)
@@ -402,9 +403,14 @@ class LateMatchers:
         return self.clients.by_name
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Runs `work` in the thread of the late matchers."""
+        """Runs `work` in the thread of the late matchers, before what `run_in_background` has waiting."""
         self._follow()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def run_in_background(self, work: Callable[[], T]) -> T:
+        """Like `run`, for published events. If many of them wait, previews and metrics do not wait for all of them."""
+        async with self._turns:
+            return await self.run(work)
 
     def at(self, vocabulary: Vocabulary) -> LateMatcher:
         """Returns the late matcher of a version. A new one has no subscriptions yet."""
@@ -519,10 +525,12 @@ async def decide_event(
             if case is not None and case.costly:
                 verdicts = await late_matchers.texts.ask(case.costly)
                 otherwise = TURNED_AWAY if verdicts is None else None
-                await late_matchers.run(partial(case.settle, verdicts or {}, otherwise))
+                await late_matchers.run_in_background(partial(case.settle, verdicts or {}, otherwise))
             while case is not None and open.numbers:
                 woken.clear()
-                _queue_decisions(parked.event, await late_matchers.run(case.advance), open, queue, schedule)
+                _queue_decisions(
+                    parked.event, await late_matchers.run_in_background(case.advance), open, queue, schedule
+                )
                 if open.numbers:
                     await woken.wait()
             if case is None and open.numbers:
@@ -561,12 +569,12 @@ async def _begun(
     """Returns the case, after the late matcher has the subscriptions of all candidates; None if the event cannot be
     read. Candidates of deleted subscriptions are dropped."""
     while True:
-        found = await late_matchers.run(partial(begin, tuple(open.numbers)))
+        found = await late_matchers.run_in_background(partial(begin, tuple(open.numbers)))
         if not isinstance(found, list):
             return found
         numbers = [open.numbers[id] for id in found]
         known = await late_matchers.broker.read(partial(_trees, numbers=numbers))
-        await late_matchers.run(partial(_learn, late_matchers, vocabulary, known))
+        await late_matchers.run_in_background(partial(_learn, late_matchers, vocabulary, known))
         open.numbers = {id: number for id, number in open.numbers.items() if id in known or id not in found}
 
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import Connection, create_engine, delete
 
+from kindcast.server.late_matching import Case, LateMatcher
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.tables import operators
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket, waiting
@@ -224,6 +225,30 @@ def test_operator_that_fails_delays_nobody_else_and_is_told_after_the_last_try(
         assert way in shown["last_undecided_reason"]
         assert shown["last_undecided_kind"] == told["kind"]
         assert client.get("/readyz").status_code == 200
+
+
+def test_previews_do_not_wait_for_all_published_events(
+    tmp_path: Path, service: OperatorService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many events wait, as after a failure of an operator. Whoever waits for an answer goes first."""
+    begin, number, seconds = LateMatcher.begin, 40, 0.1
+
+    def slow(*args: Any, learns: bool = True, **more: Any) -> Case:
+        time.sleep(seconds if learns else 0.0)  # only previews do not learn
+        return begin(*args, learns=learns, **more)
+
+    monkeypatch.setattr(LateMatcher, "begin", slow)
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes")
+        created = subscribe(client, "yes()")
+        for each in range(number):
+            publish(client, number=each)
+        started = time.monotonic()
+        (matched,) = client.post("/v1/match", json={"event": {"price": 1}}).json()["matches"]
+        assert matched["subscription"] == created["id"]
+        assert client.get("/v1/operators/yes").status_code == client.get("/metrics").status_code == 200
+        assert time.monotonic() - started < number * seconds / 2
+        until(lambda: len(waiting(client, created)) == number)
 
 
 def test_operator_repaired_decides_what_was_given_up(store: dict[str, Any], service: OperatorService) -> None:

@@ -714,7 +714,7 @@ def retract_late(group: Group, matched: dict[int, list[int]]) -> None:
 
 def _retract(group: Group, withdrawn: int, *, by: int) -> None:
     mark_withdrawn(group.connection, withdrawn, by)
-    _send_retraction(group, withdrawn, by, find_recipients(group.connection, withdrawn, group.now))
+    _send_retraction(group, withdrawn, by, find_recipients(group.connection, withdrawn))
 
 
 def _send_retraction(group: Group, withdrawn: int, by: int, recipients: Collection[int]) -> None:

@@ -394,15 +394,14 @@ def withdrawn_among(connection: Connection, sequences: Collection[int]) -> dict[
     return {row.event: row.withdrawn_by for row in connection.execute(query.where(mine, ~_STANDING))}
 
 
-def find_recipients(connection: Connection, sequence: int, now: float) -> list[int]:
-    """Returns the numbers of the subscriptions that got an event and have not expired. Retraction messages do not
-    count."""
-    live = (subscriptions.c.status != "expired") & (subscriptions.c.expires_at > now)
+def find_recipients(connection: Connection, sequence: int) -> list[int]:
+    """Returns the numbers of the subscriptions that got an event and still exist, also of expired ones, which may be
+    renewed. Retraction messages do not count."""
     numbers = [each.number for each in recipients_of(connection, sequence)]
     found: list[int] = []
     for start in range(0, len(numbers), IDS_PER_QUERY):
         some = subscriptions.c.number.in_(numbers[start : start + IDS_PER_QUERY])
-        found += connection.execute(select(subscriptions.c.number).where(some, live)).scalars()
+        found += connection.execute(select(subscriptions.c.number).where(some)).scalars()
     return sorted(set(found))
 
 

@@ -176,6 +176,24 @@ def test_a_newer_revision_stands(client: httpx.Client, older: object, newer: obj
     assert got(client, id) == [("event", "i")]
 
 
+def test_subscription_that_has_ended_gets_retractions_of_its_events(client: httpx.Client) -> None:
+    """It can still be read and renewed, and would go on with an event that nobody stands by."""
+    made = subscribe(client, "name exists", ttl_seconds=1)
+    publish(client, event("Create", "1", id="a", name="n"))
+    deadline = time.monotonic() + 30
+    while not client.get(f"/v1/subscriptions/{made['id']}/events").json().get("expired"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    publish(client, event("Undo", "2", id="b", object="a"), event("Create", "3", id="c", name="n"))
+    assert got(client, made["id"]) == [("event", "1"), ("retracted", "1")]
+    renewed = client.post(
+        f"/v1/subscriptions/{made['id']}/renew", json={"ttl_seconds": 600}, headers={"Kindcast-Ticket": made["ticket"]}
+    )
+    assert renewed.status_code == 200
+    publish(client, event("Create", "4", id="d", name="n"))
+    assert got(client, made["id"]) == [("event", "1"), ("retracted", "1"), ("event", "4")]
+
+
 def test_undo_withdraws_the_activity_that_it_names(client: httpx.Client) -> None:
     """By its IRI, or as a node."""
     id = subscribe(client, 'ce.type = "Create"')["id"]

@@ -650,6 +650,9 @@ def wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
 EVENTS_AT_ONCE = 1_000
 """The maximum number of events that are decided at the same time. Each holds its body in memory."""
 ROWS_PER_READ = 2_000
+FULL_SECONDS = 0.5
+"""The pause while no more events can be begun: a read costs as much as deciding some events, and finds room for those
+that have ended meanwhile."""
 LONGEST_SLEEP_SECONDS = 30.0
 """After this time the store is read again in any case, because clocks are set and machines sleep."""
 FAULT_PAUSE_SECONDS = 5.0
@@ -695,6 +698,8 @@ class LateMatchingService:
             while not self._stopping:
                 self._woken.clear()
                 sleep = await self._begin_due()
+                if len(self._tasks) >= EVENTS_AT_ONCE:
+                    await asyncio.sleep(FULL_SECONDS)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), sleep)
             for task in self._tasks:

@@ -251,6 +251,33 @@ def test_previews_do_not_wait_for_all_published_events(
         until(lambda: len(waiting(client, created)) == number)
 
 
+def test_waiting_events_are_not_read_again_for_each_that_ends(
+    tmp_path: Path, service: OperatorService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If more events wait than can be decided at once, a read finds also the candidates that are being decided."""
+    begin, due, number = LateMatcher.begin, pending_store.due, 60
+    reads = []
+
+    def slow(*args: Any, **more: Any) -> Case:
+        time.sleep(0.02)
+        return begin(*args, **more)
+
+    def counted(*args: Any, **more: Any) -> Any:
+        reads.append(time.monotonic())
+        return due(*args, **more)
+
+    monkeypatch.setattr(LateMatcher, "begin", slow)
+    monkeypatch.setattr("kindcast.server.late_matching.EVENTS_AT_ONCE", 10)
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes")
+        created = subscribe(client, "yes()")
+        lines = "\n".join(f'{{"number": {each}}}' for each in range(number))
+        monkeypatch.setattr(pending_store, "due", counted)
+        client.post("/v1/events", content=lines, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
+        until(lambda: len(waiting(client, created)) == number)
+    assert len(reads) < number / 2
+
+
 def test_operator_repaired_decides_what_was_given_up(store: dict[str, Any], service: OperatorService) -> None:
     """Given up is not lost: as long as the event is kept it can be tried again, and is delivered once."""
     with running_application(**store | QUICK | {"operator_delays_seconds": (0.01,)}) as client:

@@ -280,7 +280,30 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
     browser.see("Did you mean")
     browser.wait("document.querySelector('.editor mark')?.textContent === 'Compter2'")
     shot("mistake")
-    browser.click("Computer", ".note button")
+    for written, suggestion, corrected in (
+        ("price <= 400 usd and note exists", "USD", "price <= 400 USD and note exists"),
+        ("price == 400", "=", "price = 400"),
+        ("price<=400&&note exists", "and", "price<=400 and note exists"),
+        ("price < $400", "400 USD", "price < 400 USD"),
+        ("target isa 'Hard dsk'", "Hard disk", 'target isa "Hard disk"'),
+        ('note = "\U0001f600" and target isa Compter2', "Computer", 'note = "\U0001f600" and target isa Computer'),
+    ):
+        browser.run(_WRITE, written)
+        browser.click(suggestion, ".note button")
+        assert browser.run("return document.getElementById('expression').value") == corrected
+        browser.see("In plain words")
+    browser.run(_WRITE, "price between 5 and 10")
+    browser.see("Did you mean", "[5, 10]")  # to be written by hand: it is no name
+    assert not browser.run("return document.querySelector('.note button')")
+    browser.run(_WRITE, 'note = "\U0001f600"')  # JavaScript counts this character twice
+    browser.see("note is \U0001f600")
+    browser.run(_WRITE, 'note = "\U0001f600" and target isa Festpl')
+    browser.see("Hard disk", within=".completions")
+    browser.press("Enter")
+    browser.wait(
+        "document.getElementById('expression').value === arguments[0]", 'note = "\U0001f600" and target isa Festplatte '
+    )
+    browser.type("What do you want to hear of?", "target isa Computer and price <= 400 USD")
     browser.see("target is a kind of Computer and price is at most 400 USD")
     browser.see("It would have matched", "events of the last week", "This cuts most")
     browser.open(f"{address}/console#/health")
@@ -313,6 +336,16 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
     browser.see("The subscription is made", "Ticket and secret are shown only now")
     assert len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"]) == before + 1
     shot("subscribed")
+
+
+_WRITE = """
+    const text = document.getElementById("expression");
+    text.focus();
+    text.value = arguments[0];
+    text.selectionStart = text.selectionEnd = text.value.length;
+    text.dispatchEvent(new Event("input"));
+"""
+"""Writes an expression. The driver of the browser cannot type characters beyond the first plane of Unicode."""
 
 
 def live(browser: Browser, address: str, shot: Shot) -> None:

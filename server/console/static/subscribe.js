@@ -23,15 +23,17 @@ export async function page(rest, parameters) {
     [...offers.children].forEach((each, number) => each.setAttribute("aria-selected", String(number === place)));
     if (place >= 0) { text.setAttribute("aria-activedescendant", "completion-" + place); offers.children[place]?.scrollIntoView({ block: "nearest" }); } else text.removeAttribute("aria-activedescendant");
   }
+  // The server counts characters, and JavaScript counts some of them (emoji, rare Chinese ones) twice.
+  const characters = () => [...text.value.slice(0, text.selectionStart)];
   function take(place) {
-    const one = listed[place], before = text.value.slice(0, text.selectionStart - one.replace), after = text.value.slice(text.selectionStart);
+    const one = listed[place], written = characters(), before = written.slice(0, written.length - one.replace).join(""), after = text.value.slice(text.selectionStart);
     const inserted = one.insert + (one.insert.endsWith("(") ? "" : " ");
     text.value = before + inserted + after.trimStart();
     text.selectionStart = text.selectionEnd = before.length + inserted.length;
     offer([]);
     changed();
   }
-  const offset = (error) => { const lines = text.value.split("\n"); return lines.slice(0, (error.line ?? 1) - 1).reduce((sum, line) => sum + line.length + 1, 0) + (error.column ?? 1) - 1; };
+  const offset = (error) => { const lines = text.value.split("\n"); return lines.slice(0, (error.line ?? 1) - 1).reduce((sum, line) => sum + line.length + 1, 0) + [...lines[(error.line ?? 1) - 1]].slice(0, (error.column ?? 1) - 1).join("").length; };
   function mark(errors) {
     const parts = [];
     let done = 0;
@@ -48,7 +50,7 @@ export async function page(rest, parameters) {
   const check = later(140, async () => {
     const mine = ++asked, value = text.value;
     let told;
-    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: text.selectionStart }); } catch (error) { if (mine === asked) fill(said, note("bad", error.message)); return; }
+    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: characters().length }); } catch (error) { if (mine === asked) fill(said, note("bad", error.message)); return; }
     if (mine !== asked) return;
     valid = told.valid && value.trim() !== "";
     create.disabled = !valid;
@@ -59,13 +61,35 @@ export async function page(rest, parameters) {
     else if (told.valid) fill(said, note("good", h("p", {}, h("strong", {}, t("In plain words: ")), told.words, ".")), list([[t("Alternatives"), number(told.clauses)], [t("cost"), number(told.cost, 2)]]), told.notes.map((each) => note("warn", each.detail)),
       how("v1/check", `kindcast subscribe ${quoted(value)}`, "POST", JSON.stringify({ expression: value })));
     else fill(said, told.errors.map((each) => note("bad", h("p", {}, each.line ? t("Line {0}, column {1}: ", each.line, each.column) : "", each.detail),
-      each.suggestions?.length > 0 && h("div", { class: "row" }, t("Did you mean"), each.suggestions.slice(0, 5).map((one) => h("button", { type: "button", onclick: () => replace(each, one) }, one.curie ?? one.label))))));
+      each.suggestions?.length > 0 && h("div", { class: "row" }, t("Did you mean"), each.suggestions.slice(0, 5).map((one) => { const way = correction(each, one); return way ? h("button", { type: "button", onclick: () => replace(...way) }, nameOne(one)) : h("code", {}, nameOne(one)); })))));
     if (valid) look(value); else fill(past);
   });
-  function replace(error, one) {
-    const place = offset(error), word = text.value.slice(place).match(/^(?:"[^"]*"?|<[^>]*>?|[^\s(),]+)/)?.[0] ?? "";
-    const name = one.curie ?? one.label;
-    text.value = text.value.slice(0, place) + (/^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) || one.curie ? name : `"${name}"`) + text.value.slice(place + word.length);
+  const nameOne = (one) => one.curie ?? (one.curie === null ? `<${one.iri}>` : one.label);  // null: no CURIE means it alone, and no label either
+  // Where a suggestion goes, and what is written there; null where only the reader knows.
+  function correction(error, one) {
+    const name = nameOne(one);
+    const put = (place, written, insert) => (written ? [place, place + written[0].length, insert] : null);
+    const place = offset(error), rest = text.value.slice(place);
+    if (one.iri) {
+      const insert = one.curie !== undefined || /^[\p{L}_][\p{L}\p{N}_]*$/u.test(name) ? name : JSON.stringify(name);
+      return put(place, rest.match(/^(?:"[^"]*"?|'[^']*'?|<[^>]*>?|[^\s(),]+)/), insert);
+    }
+    if (error.code === "unknown-unit") {
+      const amount = rest.match(/^[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*/)?.[0];
+      return amount ? put(place + amount.length, rest.slice(amount.length).match(/^(?:"[^"]*"?|<[^>]*>?|[^\s(),]+)/), /^[\p{L}°%]+$/u.test(name) ? name : JSON.stringify(name)) : null;
+    }
+    if (error.code === "unknown-attribute") {
+      const written = rest.match(/^[\p{L}_@][\p{L}\p{N}_.-]*/u);
+      return written && error.detail.includes(written[0]) && /^[\p{L}_@][\p{L}\p{N}_.-]*$/u.test(name) ? put(place, written, name) : null;
+    }
+    if (error.code !== "syntax") return null;
+    if (/^\d[\d.]* /.test(name)) return put(place, rest.match(/^[$£¥]\s*[\d.]+/), name);
+    const sign = rest.match(/^(?:[=<>!]=|<>|=[<>]|&&?|\|\|?|[≤≥≠!~])/);
+    return put(place, sign, /^[a-z]/.test(name) ? ` ${name} ` : name);
+  }
+  function replace(place, end, insert) {
+    const before = text.value.slice(0, place), after = text.value.slice(end);
+    text.value = (/\s$|^$/.test(before) ? before + insert.trimStart() : before + insert).replace(/ $/, /^\s/.test(after) ? "" : " ") + after;
     text.focus();
     changed();
   }

@@ -101,12 +101,14 @@ def test_journeys_work_and_every_page_is_sound(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(tmp_path: Path) -> None:
-    """Also the last of many subscriptions, whose first messages are older than the retention; each message once."""
+    """Also the last of many subscriptions, whose first messages are older than the retention; each message once. If the
+    subscription is deleted meanwhile, the page says so."""
     (tmp_path / "data").mkdir()
     with running_browser(tmp_path / "profile") as browser:
         with running_app(tmp_path / "data", retention_seconds=0.1, sweep_seconds=0.05) as address:
             lines = "\n".join('{"expression": "n = 1"}' for _ in range(201))
-            made = httpx.post(f"{address}/v1/subscriptions/import", content=lines).json()["created"][-1]["id"]
+            created = httpx.post(f"{address}/v1/subscriptions/import", content=lines).json()["created"]
+            made = created[-1]["id"]
             httpx.post(f"{address}/v1/events", json={"n": 1, "word": "early"}).raise_for_status()
             waiting = f"{address}/v1/subscriptions/{made}/events"
             browser.until(lambda: httpx.get(waiting).status_code == 410, "the retention")
@@ -128,6 +130,11 @@ def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(t
             assert browser.run("return document.querySelectorAll('.event').length") == 2
         browser.see("The server does not answer.", within="#said")
         with running_app(tmp_path / "data") as address:
+            browser.open(f"{address}/console#/live?subscription={created[0]['id']}")
+            browser.see("Choose an event")
+            deleted = {"Kindcast-Ticket": created[0]["ticket"]}
+            httpx.delete(f"{address}/v1/subscriptions/{created[0]['id']}", headers=deleted).raise_for_status()
+            browser.see("there is no subscription", within="#said")
             browser.open(f"{address}/console#/deliveries/{made}")
             browser.see(made)
         browser.see("The server does not answer.", within="#said")

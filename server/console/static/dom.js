@@ -113,7 +113,7 @@ export async function job(started, tell = () => {}, where = "jobs/") {
 const AGAIN = 3000;
 export function events(path, name, listener, after = (last) => last) {
   let source = null, last = "", over = false;  // only streams of subscriptions have ids, and their paths no query
-  const lost = note("bad"), away = () => document.getElementById("said").append(fill(lost, t("The server does not answer.")));
+  const lost = note("bad"), away = (why = t("The server does not answer.")) => document.getElementById("said").append(fill(lost, why));
   const close = () => { source?.close(); source = null; lost.remove(); };
   const open = () => {
     if (source || over || document.hidden) return;
@@ -129,7 +129,7 @@ export function events(path, name, listener, after = (last) => last) {
         if (!session.who) { state.signedOut(); return; }
         const from = await after(last);
         if (from !== last) { last = from; open(); return; }
-      } catch { if (!over) away(); }
+      } catch (error) { if (!over) away(error.message); }
       setTimeout(open, AGAIN);
     });
   };

@@ -71,8 +71,8 @@ export async function page(rest, parameters) {
     h("div", { class: "columns" }, card(h("h2", {}, t("Events")), rows), side)];
 }
 
-// The cursor to go on from: `last`, or the oldest that is still stored.
-const stored = (id, last) => get(`subscriptions/${id}/events?` + query({ limit: 1, after: last })).then(() => last, (error) => error.document?.oldest ?? last);
+// The cursor to go on from: `last`, or the oldest that is still stored. Throws if the subscription is gone.
+const stored = (id, last) => get(`subscriptions/${id}/events?` + query({ limit: 1, after: last })).then(() => last, (error) => { if (error.document?.oldest == null) throw error; return error.document.oldest; });
 
 async function recent() {
   const series = await get("events/recent?limit=50").catch(() => ({ events: [] }));

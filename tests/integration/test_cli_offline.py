@@ -24,6 +24,7 @@ from tests.integration.conftest import Kindcast
 
 WISH = "target isa Computer and price <= 400"
 
+CONSOLE = Path(__file__).parents[2] / "server" / "console" / "static"
 ROOT: Any = get_command(application)
 EXAMPLE = re.compile(r"Examples?:((?:\s+kindcast .*)+)")
 
@@ -66,6 +67,16 @@ def named(words: tuple[str, ...]) -> Any:
     for word in words:
         found = found.commands[word]
     return found
+
+
+def test_commands_that_the_console_shows_exist() -> None:
+    """Its pages show how to get the same on the command line."""
+    pages = "\n".join(page.read_text("utf-8") for page in CONSOLE.glob("*.js") if page.name != "words.js")
+    found = re.findall(r"(?<!t\()[`\"]kindcast ([a-z-]+)(?: ([a-z-]+))?", pages)
+    shown = {tuple(word for word in words if word) for words in found}
+    assert ("operators", "list") in shown
+    assert len(shown) > 15
+    assert not shown - set(COMMANDS)
 
 
 def test_application_without_a_command_lists_them_and_fails_as_wrong_use(kindcast: Kindcast) -> None:

@@ -26,7 +26,7 @@ export async function page() {
     renew(plots, told.times.length > 1 ? Object.entries(names).filter(([name]) => told.series[name].values.some((each) => each != null)).map(([name, [text, unit]]) => plot(text, told.times, told.series[name].values, unit)).concat(Object.entries(told.operators).flatMap(([name, learned]) => [plot(t("{0}: learned seconds of a call", name), told.times, learned.cost, seconds), plot(t("{0}: share of calls answered with yes", name), told.times, learned.selectivity, share)])) : empty(t("The first measurements come within a minute.")));
     const used = known.operators.filter((each) => each.subscriptions > 0 || each.learned.calls > 0);
     renew(operators, card(h("h2", {}, t("Operators")), used.length ? table([t("Operator"), { text: t("subscriptions"), number: true }, { text: t("calls"), number: true }, { text: t("learned cost"), number: true }, { text: t("learned selectivity"), number: true }, t("circuit")], used.map((each) => [each.name, number(each.subscriptions), number(each.learned.calls), seconds(each.learned.cost), number(each.learned.selectivity, 3), tag(circuit(each.circuit?.state), each.circuit?.state === "closed" ? "good" : "bad")]))
-      : empty(t("No subscription calls an operator. {0} are known.", number(known.operators.length))), how("v1/operators", "kindcast operator list")));
+      : empty(t("No subscription calls an operator. {0} are known.", number(known.operators.length))), how("v1/operators", "kindcast operators list")));
   }
   await draw();
   every(15000, draw);

@@ -46,6 +46,8 @@ class ValueKind(Enum):
     NUMBER = "number"
     INSTANT = "instant"
     BOOLEAN = "boolean"
+    VERSION = "version"
+    IP = "ip"
 
 
 KindArgument = Annotated[

@@ -1,9 +1,11 @@
 """`kindcast ontology versions|diff|activate|rollback` and `kindcast declare`, against a real server."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from kindcast.semantic.vocabulary.attributes import AttributeKind
 from tests.integration.conftest import Kindcast
 
 PREFIXES = "@prefix : <http://fleet/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . "
@@ -89,6 +91,8 @@ def test_declare_story_is_told_to_people(kindcast: Kindcast, shop_server: str, t
     assert kindcast(*options, "--json").json["version"] == 1
     assert "nothing changes" in kindcast(*options).out
     assert "unit_from: scale" in kindcast("declare", "list", "attributes").out
+    for kind in get_args(AttributeKind):
+        assert kindcast("declare", "attribute", "host", "--kind", kind, "--dry-run").status == 0, kind
     table = tmp_path / "words.csv"
     table.write_text("PC,computer\n")
     assert kindcast("declare", "synonyms", "house", str(table)).status == 0

@@ -182,7 +182,11 @@ too."""
 _RESERVED = frozenset({"data", "data_base64"})
 _ENCODER = msgspec.json.Encoder()
 _SORTING_ENCODER = msgspec.json.Encoder(order="deterministic")
-_NO_OBJECT = Problem("no-object", "plain JSON must be an object: its members are the attributes of the event")
+_NO_OBJECT = Problem(
+    "no-object",
+    "plain JSON must be an object: its members are the attributes of the event. Send several events as"
+    " application/x-ndjson, one on each line",
+)
 _NO_ATTRIBUTES = Note("no-attributes", "", "the data is not JSON: only context attributes can match")
 _LOOKS_STRUCTURED = Note(
     "looks-like-cloudevent",

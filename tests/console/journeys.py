@@ -107,6 +107,9 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
     newer = shipped("shop").read_text("utf-8").replace("rdfs:subClassOf shop:Laptop ;", "rdfs:subClassOf shop:Device ;")
     browser.open(f"{address}/console#/vocabulary/upload")
     browser.see("Drop a file here")
+    for file, offered in (("_möbel.ttl", "m-bel"), ("家具.ttl", ""), ("n" * 101 + ".ttl", "n" * 100)):
+        _drop(browser, file, "")
+        assert browser.run("return document.querySelector('input[pattern]').value") == offered  # a name that is allowed
     _drop(browser, "another.ttl", "")
     _drop(browser, "shop.ttl", newer)
     name = browser.run("return document.querySelector('input[pattern]').value")

@@ -191,7 +191,7 @@ async function upload() {
   function take(one) {
     file = one;
     chosen.textContent = `${one.name}, ${number(one.size)} B`;
-    if (!name.value || name.value === offered) name.value = offered = one.name.replace(/\.(gz)$/, "").replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9._-]/g, "-");
+    if (!name.value || name.value === offered) name.value = offered = one.name.replace(/\.(gz)$/, "").replace(/\.[^.]*$/, "").replace(/[^A-Za-z0-9._-]/g, "-").replace(/^[^A-Za-z0-9]+/, "").slice(0, 100);
     send.disabled = false;
   }
   async function start() {

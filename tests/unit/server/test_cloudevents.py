@@ -258,6 +258,9 @@ def test_event_with_data_twice_is_refused() -> None:
 def test_plain_value_that_is_no_object_is_refused() -> None:
     """Only an object has members that can be attributes."""
     assert problems("application/json", [1, 2]) == {("no-object", None)}
+    (several,) = read("application/json", [EVENT, EVENT])
+    assert isinstance(several, InvalidEvent)
+    assert "Send several events as application/x-ndjson" in several.problems[0].detail
 
 
 @pytest.mark.parametrize(

@@ -369,13 +369,18 @@ def live(browser: Browser, address: str, shot: Shot) -> None:
         return "77 USD" in browser.text(".stream")
 
     browser.until(seen, "the event")
+    focused = "return document.activeElement.dataset.sequence"
+    chosen = browser.run("document.querySelector('.event').focus(); " + focused)
+    send("focus", {"target": "Tablet", "price": "66 USD"})
+    browser.see("66 USD", within=".stream")
+    assert browser.run(focused) == chosen  # the focus stays where it was
     browser.click("Pause", "button")
     send("second", {"target": "Tablet", "price": "88 USD"})
     browser.see("Paused; events that wait: 1")
     assert "88 USD" not in browser.text(".stream")
     browser.click("Go on", "button")
     browser.see("88 USD", within=".stream")
-    first = browser.run("return document.querySelectorAll('.event')[1].dataset.sequence")
+    first = browser.run("return document.querySelectorAll('.event')[2].dataset.sequence")
     _hold(browser, f"events/{first}/trace")
     browser.click("77 USD", ".event")
     browser.click("88 USD", ".event")

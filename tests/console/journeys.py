@@ -285,6 +285,7 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
     shot("mistake")
     for written, suggestion, corrected in (
         ("price <= 400 usd and note exists", "USD", "price <= 400 USD and note exists"),
+        ("price between [5 USD, 10 usd]", "USD", "price between [5 USD, 10 USD]"),
         ("price == 400", "=", "price = 400"),
         ("price<=400&&note exists", "and", "price<=400 and note exists"),
         ("price < $400", "400 USD", "price < 400 USD"),

@@ -61,13 +61,13 @@ export async function page(rest, parameters) {
     else if (told.valid) fill(said, note("good", h("p", {}, h("strong", {}, t("In plain words: ")), told.words, ".")), list([[t("Alternatives"), number(told.clauses)], [t("cost"), number(told.cost, 2)]]), told.notes.map((each) => note("warn", each.detail)),
       how("v1/check", `kindcast subscribe ${quoted(value)}`, "POST", JSON.stringify({ expression: value })));
     else fill(said, told.errors.map((each) => note("bad", h("p", {}, each.line ? t("Line {0}, column {1}: ", each.line, each.column) : "", each.detail),
-      each.suggestions?.length > 0 && h("div", { class: "row" }, t("Did you mean"), each.suggestions.slice(0, 5).map((one) => { const way = correction(each, one); return way ? h("button", { type: "button", onclick: () => replace(...way) }, nameOne(one)) : h("code", {}, nameOne(one)); })))));
+      each.suggestions?.length > 0 && h("div", { class: "row" }, t("Did you mean"), each.suggestions.slice(0, 5).map((one) => { const way = correction(each, one); return way ? h("button", { type: "button", onclick: () => replace(...way) }, named(one)) : h("code", {}, named(one)); })))));
     if (valid) look(value); else fill(past);
   });
-  const nameOne = (one) => one.curie ?? (one.curie === null ? `<${one.iri}>` : one.label);  // null: no CURIE means it alone, and no label either
+  const named = (one) => one.curie ?? (one.curie === null ? `<${one.iri}>` : one.label);  // null: no CURIE means it alone, and no label either
   // Where a suggestion goes, and what is written there; null where only the reader knows.
   function correction(error, one) {
-    const name = nameOne(one);
+    const name = named(one);
     const put = (place, written, insert) => (written ? [place, place + written[0].length, insert] : null);
     const place = offset(error), rest = text.value.slice(place);
     if (one.iri) {
@@ -76,7 +76,8 @@ export async function page(rest, parameters) {
     }
     if (error.code === "unknown-unit") {
       const amount = rest.match(/^[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*/)?.[0];
-      return amount ? put(place + amount.length, rest.slice(amount.length).match(/^(?:"[^"]*"?|<[^>]*>?|[^\s(),]+)/), /^[\p{L}°%]+$/u.test(name) ? name : JSON.stringify(name)) : null;
+      const unit = /^(?:"[^"]*"?|<[^>]*>?|(?:[^\s,[\]()]|\[[^\]\s]*\]|\([^)\s]*\))+)/;  // also mm[Hgg]; the ] of between is left
+      return amount ? put(place + amount.length, rest.slice(amount.length).match(unit), /^[\p{L}°%]+$/u.test(name) ? name : JSON.stringify(name)) : null;
     }
     if (error.code === "unknown-attribute") {
       const written = rest.match(/^[\p{L}_@][\p{L}\p{N}_.-]*/u);

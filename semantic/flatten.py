@@ -11,9 +11,10 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
+from uuid import UUID
 
 import numpy as np
 
@@ -43,7 +44,7 @@ UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
 
 JSON_SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of JSON scalars. `as_json` returns values of exactly these types unchanged."""
-_CONVERTED = (np.generic, np.ndarray, date, Decimal)  # a datetime is a date
+_CONVERTED = (np.generic, np.ndarray, date, time, timedelta, Decimal, UUID)  # a datetime is a date
 LARGEST_POWER = 308
 """The largest power of ten in a double. A larger decimal is not expanded into an integer of, say, a million digits."""
 
@@ -277,7 +278,10 @@ def as_json(value: Any) -> Any:
     |---|---|
     | `datetime`, `datetime64` | its RFC 3339 text in UTC; without an offset it is UTC; `NaT`: null |
     | `date`, `datetime64` of days, months, years | its text: `2026-01-31`, `2026-01`, `2026` |
+    | `time` | its text: `08:30:00` |
+    | `timedelta` | a duration of ISO 8601 in seconds: `PT5400S` (rule 26); `NaT`: null |
     | `Decimal` | a number: an integer if it is whole, else the nearest double |
+    | `UUID` | its text |
     | other scalars of numpy, arrays | the number, text or boolean of Python; a list |
 
     JSON scalars are returned unchanged. So are values that JSON cannot represent; `flatten` refuses them. Linear in
@@ -298,8 +302,12 @@ def as_json(value: Any) -> Any:
         return value.item()
     if isinstance(value, datetime):
         return _of_datetime(value)
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return _of_timedelta(value)
+    if isinstance(value, UUID):
+        return str(value)
     return _of_decimal(value) if isinstance(value, Decimal) else value
 
 
@@ -310,6 +318,14 @@ def _of_datetime(value: datetime) -> str | None:
     with contextlib.suppress(OverflowError):  # in the years 1 and 9999 the time in UTC may be out of range
         value = value.astimezone(UTC)
     return value.replace(tzinfo=None).isoformat() + "Z" if value.tzinfo is UTC else value.isoformat()
+
+
+def _of_timedelta(value: timedelta) -> str | None:
+    if value != value:  # `NaT` of pandas
+        return None
+    seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
+    decimals = f".{micros:06}".rstrip("0").rstrip(".")
+    return f"{'-' if value < timedelta() else ''}PT{seconds}{decimals}S"
 
 
 def _of_datetime64(value: np.datetime64) -> str | None:

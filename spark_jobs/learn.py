@@ -149,7 +149,7 @@ def _learn(
     learned = Learned()
     for batch in read_split(split, read):
         if isinstance(batch, Rejected):
-            learned.unreadable += 1
+            learned.unreadable += batch.reason != split.left_out
             continue
         matched = alone.match(batch)
         learned.unreadable += len(matched.rejected)

@@ -583,12 +583,12 @@ def backtest_archive(
     language: str = "en",
 ) -> dict[str, Any]:
     """Returns the report of `kindcast.semantic.backtest` for an archive. `expression` is text or a tree. `note` is
-    called for each file that cannot be read at all. Raises `JobFailed`, `InvalidSubscription`."""
+    called for each file that is not read, or not in full. Raises `JobFailed`, `InvalidSubscription`."""
     test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs())
     splits = number_lines(session, splits_of(archive), progress)
     for split in splits:
-        if split.problem:
-            note(f"{split.name}: {split.problem}")
+        if told := split.problem or split.left_out:
+            note(f"{split.name}: {told}")
     work = partial(_count, snapshot=snapshot.for_workers(session), expression=expression, read=read)
     for counts in run_tasks(session, splits, work, "backtest", progress):
         test.counts.add(counts)
@@ -600,7 +600,7 @@ def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptio
     test = Backtest(vocabulary_of(snapshot), expression, operators=operators_for_jobs())
     for batch in read_split(split, read):
         if isinstance(batch, Rejected):
-            test.counts.unreadable += 1
+            test.counts.unreadable += batch.reason != split.left_out
             continue
         if batch.needs_reading or batch.has_names(test.matcher.vocabulary.envelope_names):
             test.feed(_all(batch))

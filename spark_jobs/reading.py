@@ -93,6 +93,7 @@ PACKED = frozenset({".bz2", ".xz", ".zst", ".lz4", ".snappy", ".br", ".zip", ".7
 """Compressed files that are not read."""
 READ_BYTES = 4 << 20
 PACKED_PROBLEM = "{} files are not read: unpack the file, or compress it with gzip"
+LEFT_OUT = "columns of bytes are left out: {}"
 UNOPENABLE = "{} cannot be opened as a file: remove it from the archive"
 PATTERN = re.compile(r"[*?\[{]")
 """Where the pattern begins in a path of Spark that names several folders."""
@@ -118,6 +119,8 @@ class Split:
     stamp: str = ""
     problem: str = ""
     """Why the file cannot be read; empty if it can."""
+    left_out: str = ""
+    """What of the file is left out, in its first split; empty if nothing is."""
 
     @property
     def gzipped(self) -> bool:
@@ -328,11 +331,13 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
     if problem := _twice(footer.schema.to_arrow_schema().names):
         yield replace(whole, problem=problem)
         return
+    lost = [each for column in footer.schema.to_arrow_schema() for each in _bytes_in(column)]
+    left_out = LEFT_OUT.format(", ".join(lost)) if lost else ""
     start, rows, first = 0, 0, 1
     for group in range(footer.num_row_groups):
         rows += footer.row_group(group).num_rows
         if rows >= sizes.parquet_rows or group == footer.num_row_groups - 1:
-            yield replace(whole, start=start, stop=group + 1, first=first)
+            yield replace(whole, start=start, stop=group + 1, first=first, left_out=left_out if start == 0 else "")
             start, first, rows = group + 1, first + rows, 0
 
 
@@ -558,6 +563,8 @@ def read_split(split: Split, options: ReadOptions) -> Iterator[EventBatch | Reje
         return
     if split.format not in READERS:
         raise JobFailed(f"{split.name}: the format {split.format!r} is not supported; use {', '.join(READERS)}")
+    if split.left_out:
+        yield Rejected(split.name, None, split.left_out)
     yield from READERS[split.format](split, options)
 
 
@@ -931,10 +938,14 @@ def _flat(table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: 
 
 def _as_json_has_it(table: pa.Table) -> pa.Table:
     """Converts columns to JSON types: times and dates become texts in RFC 3339, decimals become numbers, and
-    dictionaries become their values. Dictionaries of texts stay as they are."""
+    dictionaries become their values. Dictionaries of texts stay as they are. Bytes are left out, at any depth."""
+    kinds = {column.name: _without_bytes(column.type) for column in table.schema}
+    table = table.select([name for name, kind in kinds.items() if kind is not None])
     for place, column in enumerate(table.schema):
         kind, cells = column.type, table.column(place)
-        if pa.types.is_dictionary(kind):
+        if kinds[column.name] != kind:
+            cells = pc.cast(cells, kinds[column.name], safe=False)
+        elif pa.types.is_dictionary(kind):
             if _holds_text(kind):
                 continue
             cells = pc.cast(cells, kind.value_type)
@@ -949,6 +960,47 @@ def _as_json_has_it(table: pa.Table) -> pa.Table:
             continue
         table = table.set_column(place, column.name, cells)
     return table
+
+
+def _is_bytes(kind: Any) -> bool:
+    bare = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(
+        pa.types.is_binary(bare)
+        or pa.types.is_large_binary(bare)
+        or pa.types.is_fixed_size_binary(bare)
+        or (pa.types.is_map(bare) and any(map(_is_bytes, (bare.key_type, bare.item_type))))
+    )
+
+
+def _bytes_in(column: pa.Field) -> list[str]:
+    """Returns the names of the parts of a column that `_without_bytes` leaves out: `photo`, `item.checksum`."""
+    if _is_bytes(column.type):
+        return [column.name]
+    if pa.types.is_map(column.type):
+        return []
+    inner = [] if pa.types.is_dictionary(column.type) else _children(column.type)
+    prefix = f"{column.name}." if pa.types.is_struct(column.type) else ""
+    return [
+        each for part in inner for each in _bytes_in(part.with_name(f"{prefix}{part.name}" if prefix else column.name))
+    ]
+
+
+def _without_bytes(kind: Any) -> Any:
+    """Returns a type without its parts that are bytes, None if nothing else is left. Durations have microseconds, as in
+    Python."""
+    if _is_bytes(kind):
+        return None
+    if pa.types.is_duration(kind):
+        return pa.duration("us") if kind.unit == "ns" else kind
+    if pa.types.is_struct(kind):
+        parts = [each.with_type(inner) for each in _children(kind) if (inner := _without_bytes(each.type)) is not None]
+        return pa.struct(parts) if parts or not kind.num_fields else None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        inner = _without_bytes(kind.value_type)
+        if inner is None or inner == kind.value_type:
+            return inner and kind
+        return pa.large_list(inner) if pa.types.is_large_list(kind) else pa.list_(inner)
+    return kind
 
 
 def _holds_text(kind: Any) -> bool:

@@ -3,7 +3,7 @@
 import gzip
 import json
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -228,7 +228,7 @@ def test_bodies_of_parquet_say_what_its_columns_say(tmp_path: Path) -> None:
     """`normalise`, streams and DataFrames read bodies, `match` reads columns: nested decimals are numbers in both, and
     what is no JSON value is an event in neither."""
     items = [[{"price": Decimal("3.50"), "on": date(2026, 1, 31)}], None, None]
-    table = pa.table({"items": items, "raw": [None, b"x", None], "size": [1.0, 2.0, float("inf")]})
+    table = pa.table({"items": items, "raw": [None, 2**53 + 1, None], "size": [1.0, 2.0, float("inf")]})
     pq.write_table(table, tmp_path / "x.parquet")
     (split,) = splits_of(str(tmp_path))
     found = list(read_split(split, ReadOptions(bodies=True)))
@@ -314,6 +314,34 @@ def test_linked_data_and_reserved_names_in_parquet_are_read_as_in_lines(tmp_path
     (refused,) = reserved
     assert isinstance(refused, Rejected)
     assert "ce.type: this name is reserved" in refused.reason
+
+
+def test_rows_with_bytes_times_of_day_and_durations_are_matched(tmp_path: Path) -> None:
+    """Bytes are left out, at any depth, and named once for each file. The other types are read as their texts."""
+    inner = {"sum": b"q", "opens": time(9), "run": timedelta(hours=3), "n": 1}
+    row = {"photo": b"\xff", "opens": time(8, 30), "run": timedelta(minutes=90), "inner": inner, "many": [inner]}
+    short = pa.array([7_200_000_000_001] * 2, pa.duration("ns"))
+    table = pa.Table.from_pylist([row] * 2).append_column("short", short).append_column("raw", pa.array([[b"q"]] * 2))
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
+    asked = {
+        "a": 'opens startswith "08:30:00"',
+        "b": "run = 1.5 h",
+        "c": "inner.run = 3 h and inner.n = 1",
+        "d": "many.run = 3 h",
+        "e": "short = 2 h",
+    }
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    for id, expression in asked.items():
+        matcher.add(id, expression)
+    for bodies in (False, True):
+        splits = splits_of(str(tmp_path), split_rows=1)
+        found = [each for split in splits for each in read_split(split, ReadOptions(bodies=bodies))]
+        told = [(each.line, each.reason) for each in found if isinstance(each, Rejected)]
+        assert told == [(None, "columns of bytes are left out: photo, inner.sum, many.sum, raw")]
+        batches = [each for each in found if isinstance(each, EventBatch)]
+        assert [ShardMatcher([matcher], False).match(each).table.slots.size for each in batches] == [5, 5]
+        for body in (body for each in batches for body in each.bodies):
+            assert json.loads(body)["inner"] == {"opens": "09:00:00", "run": "PT10800S", "n": 1}
 
 
 def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:

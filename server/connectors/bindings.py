@@ -43,11 +43,12 @@ class BadMessage(ValueError):
 @dataclass(frozen=True, slots=True)
 class Content:
     """The content of a message of any protocol. `content_type` is None if there is none. `headers` are user properties,
-    application properties or headers."""
+    application properties or headers. `problem`: why the message cannot be read; empty if it can."""
 
     body: bytes
     content_type: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,8 @@ class Binding:
         >>> bytes(MQTT.event(Content(b'{"a": 1}'), Plain(id="7", source="mqtt://host/t")))[:52]
         b'{"specversion":"1.0","id":"7","source":"mqtt://host/'
         """
+        if content.problem:
+            raise BadMessage(content.problem)
         kind = (content.content_type or "").partition(";")[0].strip().lower()
         if kind == STRUCTURED:
             return _with(content.body, _object(content.body), plain.more)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 __all__ = [
     "SCHEMES",
@@ -14,6 +14,7 @@ __all__ = [
     "Protocol",
     "Topic",
     "WrongUrl",
+    "in_source",
     "parse_topic",
     "parse_url",
     "tls_for",
@@ -71,12 +72,21 @@ class BrokerUrl:
     @property
     def shown(self) -> str:
         """The URL without user and password. It may be shown, and is the beginning of the `source` of events."""
-        path = f"/{self.path}" if self.path else ""
+        path = f"/{in_source(self.path)}" if self.path else ""
         return f"{self.scheme}://{self.netloc}{path}"
 
     @property
     def netloc(self) -> str:
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+
+
+def in_source(name: str) -> str:
+    """Encodes what the path of a URI cannot have, in the name of a topic or virtual host: `source` is a URI reference.
+
+    >>> in_source("home/bath room/temp"), in_source("offers:new/a+b?")
+    ('home/bath%20room/temp', 'offers:new/a+b?')
+    """
+    return quote(name, safe="/:@!$&'()*+,;=?")
 
 
 _ENCODE = "write such characters in a user or password as %2F for /, %40 for @, %3F for ?, %23 for # and %25 for %"

@@ -4,7 +4,7 @@ acknowledgements."""
 import secrets
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisAway
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from kindcast.server.connectors.bindings import REDIS, Content
+from kindcast.server.connectors.bindings import REDIS, BadMessage, Content
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic
 from kindcast.server.connectors.source import BrokerLost, BrokerRefused, Received
 
@@ -35,7 +35,8 @@ CLOCK_FROM = 1_000_000_000_000
 """Milliseconds. Ids from this value on were made by Redis and contain the time; smaller ones were chosen by the
 publisher."""
 
-Fields = Mapping[bytes, bytes]
+Fields = Sequence[bytes]
+"""Names and values in turn, as Redis has them: two fields may have one name, which redis-py's own answer would hide."""
 
 
 class RedisSource:
@@ -65,6 +66,8 @@ class RedisSource:
             retry=Retry(NoBackoff(), 0),
             protocol=2,  # answers are lists
         )
+        for command in ("XREADGROUP", "XAUTOCLAIM"):
+            self._client.set_response_callback(command, lambda response, **kwargs: response)
         for topic in self._topics:
             await self._make_group(topic.filter)
         return True
@@ -95,7 +98,7 @@ class RedisSource:
         return [
             _received(stream.decode(), id, fields)
             for stream, entries in answered or []
-            for id, fields in entries
+            for id, fields in filter(None, entries)
             if fields is not None  # deleted entry
         ]
 
@@ -110,7 +113,7 @@ class RedisSource:
                 _, entries, *_ = await client.xautoclaim(
                     topic.filter, self._group, self._consumer, int(1000 * IDLE_SECONDS), count=limit
                 )
-            found += [_received(topic.filter, id, fields) for id, fields in entries if fields is not None]
+            found += [_received(topic.filter, id, fields) for id, fields in filter(None, entries) if fields is not None]
             if len(found) >= limit:
                 return found  # there may be more, so the next call searches at once
         self._looked_at = now
@@ -125,9 +128,9 @@ class RedisSource:
                 await client.xack(stream, self._group, *those)
 
     async def put_aside(self, message: Received, topic: str, reason: str) -> None:
-        fields = {**message.handle[1], b"kindcast-problem": reason.encode(), b"kindcast-topic": message.topic.encode()}
+        added = (b"kindcast-problem", reason.encode(), b"kindcast-topic", message.topic.encode())
         async with self._talking() as client:
-            await client.xadd(topic, fields)
+            await client.execute_command("XADD", topic, "*", *message.handle[1], *added)
 
     async def close(self) -> None:
         """Deletes the consumer if it has no pending entries."""
@@ -165,25 +168,41 @@ def _received(stream: str, id: bytes, fields: Fields) -> Received:
     if CLOCK_FROM <= milliseconds < 10 * CLOCK_FROM:
         told = datetime.fromtimestamp(milliseconds / 1000, UTC)
         at = told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Received(topic=stream, content=_content(fields), handle=(id, fields), identity=name, time=at)
+    try:
+        content = _content(fields)
+    except BadMessage as error:
+        content = Content(b"", problem=str(error))
+    return Received(topic=stream, content=content, handle=(id, fields), identity=name, time=at)
 
 
 def _content(fields: Fields) -> Content:
     """Returns the content of an entry. If it has only a field `data`, or also attributes of a CloudEvent, `data` is the
-    body. Any other entry is a JSON object of its fields."""
-    texts = {name.decode("utf-8", "replace"): value for name, value in fields.items()}
-    headers = {name: value.decode("utf-8", "replace") for name, value in texts.items() if name != DATA}
+    body. Any other entry is a JSON object of its fields. Raises `BadMessage`."""
+    values: dict[str, bytes] = {}
+    for each, value in zip(fields[::2], fields[1::2], strict=True):
+        name = _text(each, each)
+        if name in values:
+            raise BadMessage(f"several fields have the name {name}")
+        values[name] = value
+    headers = {name: _text(name.encode(), value) for name, value in values.items() if name != DATA}
     kind = headers.pop(CONTENT_TYPE, None)
     is_event = any(f"{prefix}specversion" in headers for prefix in REDIS.prefixes)
-    if is_event or (DATA in texts and not headers):
-        return Content(texts.get(DATA, b""), kind, headers if is_event else {})
-    return Content(msgspec.json.encode({name: _value(value) for name, value in texts.items()}))
+    if is_event or (DATA in values and not headers):
+        return Content(values.get(DATA, b""), kind, headers if is_event else {})
+    return Content(msgspec.json.encode({name: _value(name, value) for name, value in values.items()}))
 
 
-def _value(text: bytes) -> Any:
+def _text(name: bytes, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise BadMessage(f"the field {name.decode('utf-8', 'replace')} is not UTF-8") from None
+
+
+def _value(name: str, value: bytes) -> Any:
     """Returns a field as a JSON value: a number, boolean, null, object or list if it can be read as one, else text."""
     try:
-        found = msgspec.json.decode(text)
+        found = msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return text.decode("utf-8", "replace")
-    return text.decode() if isinstance(found, str) else msgspec.Raw(text)
+        return _text(name.encode(), value)
+    return value.decode() if isinstance(found, str) else msgspec.Raw(value)

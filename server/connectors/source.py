@@ -32,7 +32,7 @@ import msgspec
 from kindcast.server.client import AsyncClient, NoAnswerInTime, ProblemError, ServerUnreachable
 from kindcast.server.client.calls import Call, path_of
 from kindcast.server.connectors.bindings import DEFAULT_TYPE, BadMessage, Binding, Content, Plain
-from kindcast.server.connectors.broker_url import BrokerUrl, Topic
+from kindcast.server.connectors.broker_url import BrokerUrl, Topic, in_source
 
 __all__ = [
     "MISSING",
@@ -336,7 +336,7 @@ class Connector:
             id = _member(message.content.body, options.id_member) or id
         return Plain(
             id=id,
-            source=f"{options.source}/{message.topic}",
+            source=f"{options.source}/{in_source(message.topic)}",
             type=options.type,
             time=message.time,
             more=named | dict(message.more),

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _check_output(given.output, given.archive)
         tell_result(_with_reasons(run(given), given))
     except (JobFailed, SemanticError, IndexingError, OSError) as error:
-        tell_problem(str(error))
+        tell_problem(_of_output(error, given.output) or str(error))
         return 1
     except PySparkException as error:
         tell_problem(f"Spark refuses: {str(error).partition(chr(10))[0]}")
@@ -87,6 +87,16 @@ def _check_output(output: Path | None, archive: str | None) -> None:
         raise UnusableOutput(
             f"{output} is in the archive {archive}, so the next run would read it as events: name a folder elsewhere"
         )
+
+
+def _of_output(error: Exception, output: Path | None) -> str | None:
+    """Returns the problem of a job that cannot write its output; None if something else failed."""
+    if output is None or not isinstance(error, OSError) or not isinstance(error.filename, str):
+        return None
+    path = Path(error.filename)
+    if not path.is_relative_to(output) and not output.is_relative_to(path):
+        return None
+    return f"--output {output} cannot be written: {error.strerror} ({path}). Name a folder that you may write to"
 
 
 def _with_reasons(result: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:

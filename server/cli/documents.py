@@ -69,6 +69,12 @@ OutputOption = Annotated[
 ]
 
 
+NO_EVENTS = (
+    "Give a JSON object, an array of them, or one on each line (NDJSON). Tables (CSV, Parquet) are matched with "
+    "kindcast spark match --archive FILE."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One event of the input. `number` is its line, or its place in an array, from 1. `problem` says why it is no
@@ -258,11 +264,14 @@ def _bounded(first: str, rest: Iterator[str]) -> Iterator[str]:
 
 def _document(text: str) -> Iterator[Line]:
     """Yields the events of an object or an array in any number of lines. If it is neither, the text is treated as
-    lines, of which the first is bad."""
+    lines, of which the first is bad. Raises CommandFailed if all of several lines are bad."""
     try:
         value = _json(text)
-    except ValueError:
-        yield from (_line(number, each) for number, each in enumerate(text.splitlines(), 1))
+    except ValueError as error:
+        lines = [_line(number, each) for number, each in enumerate(text.splitlines(), 1)]
+        if len(lines) > 1 and all(line.event is None for line in lines):
+            raise CommandFailed(f"{error}. None of the lines is an event either.", NO_EVENTS) from error
+        yield from lines
         return
     for number, item in enumerate(value if isinstance(value, list) else [value], 1):
         yield _item(number, item)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+import kindcast.spark_jobs.__main__ as commands
 from kindcast.semantic.ontology import read
 from kindcast.spark_jobs import output as output_module
 from kindcast.spark_jobs.match import match_archive
@@ -242,6 +243,18 @@ def test_second_job_for_one_output_is_refused(tmp_path: Path) -> None:
     with Output(tmp_path / "out").locked(), pytest.raises(UnusableOutput, match="another job"):  # noqa: SIM117
         with Output(tmp_path / "out").locked():
             pass
+
+
+def test_output_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its option, with the reason and what to do."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(commands, "_match", lambda given: given.output.mkdir(parents=True))
+    assert commands.main(["match", "--archive", "in", "--output", str(tmp_path / "file" / "out")]) == 1
+    problem = json.loads(capsys.readouterr().out)["problem"]
+    assert "cannot be written: Not a directory" in problem
+    assert problem.startswith("--output ")
 
 
 def test_days_that_no_job_wrote_are_not_replaced(tmp_path: Path) -> None:

@@ -231,6 +231,17 @@ def test_damaged_standard_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         list(documents.event_lines("-"))
 
 
+def test_file_without_any_event_is_told_once(tmp_path: Path) -> None:
+    """A table, for one. If some lines are events, each bad line is told."""
+    file = tmp_path / "table.csv"
+    file.write_text("target,price\nlaptop,1\nlaptop,2\n", encoding="utf-8")
+    with pytest.raises(CommandFailed, match="None of the lines is an event") as caught:
+        list(documents.event_lines(str(file)))
+    assert "kindcast spark match --archive" in caught.value.advice
+    file.write_text('oops\n{"price": 1}\n', encoding="utf-8")
+    assert [line.event for line in documents.event_lines(str(file))] == [None, {"price": 1}]
+
+
 @pytest.mark.parametrize("content", [b" " * 2_000, b"[" + b"1," * 900 + b"\n1]", b"{\n" + b"\n" * 50 + b" " * 2_000])
 def test_small_file_that_unpacks_to_much_is_refused(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -91,9 +91,17 @@ EXTENSIONS: dict[str, Format] = {
 }
 PACKED = frozenset({".bz2", ".xz", ".zst", ".lz4", ".snappy", ".br", ".zip", ".7z"})
 """Compressed files that are not read."""
+NOTES = frozenset({"readme", "license", "licence", "notice", "changelog", "manifest", "makefile"})
+BESIDE = frozenset(
+    {".crc", ".md5", ".sha1", ".sha256", ".sha512", ".asc", ".sig", ".md", ".rst", ".html", ".tmp", ".part"}
+)
+"""The names and extensions of files that are no data: notes about an archive, checksums, files that are being written.
+Other files that are not read are reported."""
 READ_BYTES = 4 << 20
 PACKED_PROBLEM = "{} files are not read: unpack the file, or compress it with gzip"
 LEFT_OUT = "columns of bytes are left out: {}"
+SUPPORTED = f"supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
+UNKNOWN_PROBLEM = f"files with such names are not read; {SUPPORTED}"
 UNOPENABLE = "{} cannot be opened as a file: remove it from the archive"
 PATTERN = re.compile(r"[*?\[{]")
 """Where the pattern begins in a path of Spark that names several folders."""
@@ -173,11 +181,11 @@ def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = S
         _check_links(root)
     sizes = SplitSizes(split_bytes, split_rows)
     splits = [split for file in files for split in _of_file(place, root, file, sizes)]
-    if not splits and any(_format_of(file.path) for file in files):
+    if any(split.problem != UNKNOWN_PROBLEM for split in splits):
+        return splits
+    if any(_format_of(file.path) for file in files):
         raise NoArchive(f"{_shown(place)} has nothing but empty files")
-    if not splits:
-        raise _nothing_in(place)
-    return splits
+    raise _nothing_in(place)
 
 
 def file_split(place: str, path: str) -> Split | None:
@@ -214,9 +222,7 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
 
 
 def _nothing_in(place: str) -> NoArchive:
-    return NoArchive(
-        f"{_shown(place)} has no readable file; supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
-    )
+    return NoArchive(f"{_shown(place)} has no readable file; {SUPPORTED}")
 
 
 def _format_of(path: str) -> Format | None:
@@ -271,17 +277,26 @@ def _whole(root: str, file: Any, path: str) -> Split | None:
     """Returns a file of the archive in `root`, not yet split; None if it does not belong to the archive. `path` is what
     workers open."""
     name = posixpath.relpath(file.path, root) if file.path != root else posixpath.basename(file.path)
-    inner, packed = posixpath.splitext(file.path)
-    problem = PACKED_PROBLEM.format(packed) if packed.lower() in PACKED else ""
-    format = _format_of(inner if problem else file.path)
-    if format is None or any(part.startswith(("_", ".")) for part in name.split("/")):
+    extension = posixpath.splitext(file.path)[1]
+    format, problem = _format_of(file.path), ""
+    if any(part.startswith(("_", ".")) for part in name.split("/")):
         return None
+    if format is None:
+        if not file.is_file or not file.size or _is_beside(posixpath.basename(name).lower()):
+            return None
+        format, problem = "lines", UNKNOWN_PROBLEM
+        if extension.lower() in PACKED:
+            problem = PACKED_PROBLEM.format(extension)
     if not file.is_file:  # a pipe, for one
         raise NoArchive(UNOPENABLE.format(file.path))
     folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
     parts = tuple((key, unquote(value)) for key, _, value in folders)
     stamp = f"{file.size}-{file.mtime_ns}"
     return Split(path=path, name=name, format=format, parts=parts, stamp=stamp, problem=problem)
+
+
+def _is_beside(name: str) -> bool:
+    return name.partition(".")[0] in NOTES or posixpath.splitext(name)[1] in BESIDE
 
 
 @dataclass(frozen=True, slots=True)

@@ -356,22 +356,27 @@ def test_archive_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -
         splits_of(str(tmp_path))
 
 
-def test_packed_files_that_are_not_read_are_told(tmp_path: Path) -> None:
-    """In an archive and in a stream. What is no file of events, such as a note about the archive, is left out."""
+def test_files_that_are_not_read_are_told(tmp_path: Path) -> None:
+    """In an archive and in a stream: packed ones and those with unknown names. What is no data is left out: notes about
+    the archive, checksums, empty and hidden files."""
     (tmp_path / "a.ndjson.GZ").write_bytes(gzip.compress(b'{"n": 1}\n'))
-    for name in ("b.ndjson.bz2", "c.csv.zst", "d.parquet.ZIP", "_e.ndjson.bz2", "notes.txt", "notes.zip"):
-        (tmp_path / name).write_bytes(b"packed")
+    told = ("b.ndjson.bz2", "c.csv.zst", "d.parquet.ZIP", "e.zip", "f.tsv", "g.avro", "part-0000")
+    for name in (*told, "_e.ndjson.bz2", "README", "readme.txt", "notes.md", "b.ndjson.bz2.crc", ".a.tsv", "h.tsv.tmp"):
+        (tmp_path / name).write_bytes(b"other")
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "empty").touch()
     found = [each for split in splits_of(str(tmp_path)) for each in read_split(split, ReadOptions())]
     assert [len(each.lines) for each in found if isinstance(each, EventBatch)] == [1]
-    assert [(each.file, each.reason.partition(":")[0]) for each in found if isinstance(each, Rejected)] == [
-        ("b.ndjson.bz2", ".bz2 files are not read"),
-        ("c.csv.zst", ".zst files are not read"),
-        ("d.parquet.ZIP", ".ZIP files are not read"),
+    bad = [
+        (each.file, each.line, each.reason.partition(" not read")[0]) for each in found if isinstance(each, Rejected)
     ]
-    split = file_split(str(tmp_path), (tmp_path / "b.ndjson.bz2").as_uri())
-    assert split is not None
-    assert "not read" in split.problem
-    assert file_split(str(tmp_path), (tmp_path / "notes.zip").as_uri()) is None
+    packed = [(name, None, f"{name[name.rindex('.') :]} files are") for name in told[:4]]
+    assert bad == [*packed, *((name, None, "files with such names are") for name in told[4:])]
+    for name in ("b.ndjson.bz2", "f.tsv"):
+        split = file_split(str(tmp_path), (tmp_path / name).as_uri())
+        assert split is not None
+        assert "not read" in split.problem
+    assert file_split(str(tmp_path), (tmp_path / "notes.md").as_uri()) is None
 
 
 def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine(tmp_path: Path) -> None:

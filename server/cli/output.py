@@ -109,8 +109,20 @@ def warn(text: str) -> None:
     errors().print(Text.assemble(("note: ", "yellow"), text), soft_wrap=True)
 
 
+NARROW = 60
+"""With fewer columns, a table would break ids in their middle, so that they cannot be copied."""
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    """Writes rows under headings to standard output."""
+    """Writes rows under headings to standard output. On a narrow screen each cell has a line of its own."""
+    if screen().width < NARROW and any(columns):
+        for row in rows:
+            for column, cell in zip(columns, row, strict=True):
+                told = cell if isinstance(cell, Text) else Text(cell)
+                indent = "" if column == columns[0] else "  "
+                if told.plain:
+                    screen().print(Text.assemble(indent, (f"{column}: ", "dim"), told), soft_wrap=True)
+        return
     shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=any(columns))
     for column in columns:
         shown.add_column(column, overflow="fold")

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
-from kindcast.server.cli import documents
+from kindcast.server.cli import documents, output
 from kindcast.server.cli.listen import Format, cell, chosen, write_messages
 from kindcast.server.cli.output import CommandFailed
 
@@ -107,6 +108,13 @@ def test_forms_that_contradict_each_other_are_wrong_use() -> None:
         chosen(Format.CSV, True)
     with pytest.raises(typer.BadParameter, match="--format csv"):
         write_messages([], Format.JSON, "price")
+
+
+def test_narrow_table_breaks_no_id(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """So it can be copied: each cell has a line of its own."""
+    monkeypatch.setattr(output, "screen", lambda: Console(file=sys.stdout, width=40))
+    output.table(("id", "status", "expires"), [("sub_fcf1ee0768ec50b8", "active", "")])
+    assert capsys.readouterr().out == "id: sub_fcf1ee0768ec50b8\n  status: active\n"
 
 
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])

@@ -43,7 +43,8 @@ def backup(
         made = _done(lambda: store.backup(settings.database_url, settings.data, folder))
     _tell(made, f"the backup is in {folder}", json)
     if not json:
-        output.hint(f"To restore it: kindcast restore {folder} --data NEW   (or --database postgresql://…)")
+        other = "   (or --database postgresql://…)" if made.restores_anywhere else ""
+        output.hint(f"To restore it: kindcast restore {folder} --data NEW{other}")
 
 
 def restore(

@@ -100,6 +100,11 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     files: Mapping[str, str]
 
+    @property
+    def restores_anywhere(self) -> bool:
+        """Whether it can be restored into another kind of database, which needs the layout of this version."""
+        return self.layout == LAYOUT
+
 
 # ── making one ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -339,7 +339,8 @@ def test_an_older_data_folder_is_checked_and_says_that_a_server_must_convert_it(
 ) -> None:
     """Layout 4 has no packed matches and no column for them. A damaged event is still found."""
     data, backup = shutil.copytree(OLDER, tmp_path / "data"), tmp_path / "b"
-    assert kindcast("backup", str(backup), "--data", str(data)).status == 0
+    made = kindcast("backup", str(backup), "--data", str(data))
+    assert (made.status, "kindcast restore" in made.err, "--database" in made.err) == (0, True, False)
     assert kindcast("check", str(backup), "--json").json["damage"] == []
     refused = kindcast("restore", str(backup), "--database", postgresql.new_database())
     assert "has layout 4, and this version copies layout" in " ".join(refused.err.split())

@@ -127,6 +127,7 @@ def event_lines(source: str) -> Iterator[Line]:
     Raises CommandFailed when there is no such file.
     """
     if source.lstrip().startswith(("{", "[")):
+        source.encode()  # `main` names the argument if it is no text
         return _parsed(iter(source.splitlines(keepends=True)))
     if source == "-":
         return _parsed(_standard_input())

@@ -169,6 +169,7 @@ def explain_offline(
     from kindcast.semantic import Matcher, explain
     from kindcast.semantic.matching import warm_up_beside
 
+    subscription.encode()  # `main` names the argument if it is no text
     warm_up_beside()
     vocabulary = _vocabulary(ontology or (), listed(relations))
     try:
@@ -213,6 +214,7 @@ def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":
 
 
 def _add(matcher: "Matcher", id: str, text: str) -> None:
+    text.encode()  # `main` names the argument if it is no text
     try:
         compiled = matcher.add(id, text)
     except InvalidSubscription as error:

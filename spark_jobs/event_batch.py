@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -288,6 +289,8 @@ READ_ALONE = GRAPH_TYPES | {FHIR}
 """Content types that say how the data is read."""
 EXACT = 1 << 53
 DAY = 86_400_000_000
+MOST_NAMES, SPARSE = 1_000, 8
+"""Events with more names than this are not made into columns if that gives more than `SPARSE` cells for each value."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -326,8 +329,8 @@ class EventBatch:
     @property
     def needs_reading(self) -> bool:
         """Whether some event is a graph, or is interpreted by its content type. Such events cannot be matched as
-        columns."""
-        return self.events is not None and any(map(_is_read_alone, self.events))
+        columns. Events with names of their own should not: nearly all cells would be empty."""
+        return self.events is not None and (any(map(_is_read_alone, self.events)) or _is_sparse(self.events))
 
     def has_names(self, names: AbstractSet[str]) -> bool:
         """Returns whether the data of some event has a member with one of these names."""
@@ -421,6 +424,12 @@ def _is_read_alone(event: Event) -> bool:
     if type(data) is dict and "@context" in data:
         return True
     return "datacontenttype" in context and media_type_of(context) in READ_ALONE
+
+
+def _is_sparse(events: Sequence[Event]) -> bool:
+    data = [each.data for each in events if type(each.data) is dict]
+    names = len(set(chain.from_iterable(data)))
+    return names > MOST_NAMES and names * len(events) > SPARSE * sum(map(len, data))
 
 
 def from_events(found: Sequence[ArchivedEvent], file: str, lines: Sequence[int], bodies: list[str]) -> EventBatch:

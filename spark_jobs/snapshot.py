@@ -513,12 +513,18 @@ class ShardMatcher:
             return Matched(batch, self._matches(batch), [])
         except InvalidEvent:
             kept, rejected = self._sorted_out(batch)
+        try:
             return Matched(kept, self._matches(kept), rejected)
+        except InvalidEvent:  # as a row of columns, an event has a value for each name of the others: too many
+            return Matched(kept, self._matches_alone(kept), rejected)
+
+    def _matches_alone(self, batch: EventBatch) -> MatchTable:
+        read = ((matcher, [matcher.read(event) for event in batch.each()]) for matcher in self.matchers)
+        return self._in_one([matcher.match_read(events) for matcher, events in read])
 
     def _matches(self, batch: EventBatch) -> MatchTable:
         if batch.needs_reading or batch.has_names(self.matchers[0].vocabulary.envelope_names):
-            read = ((matcher, [matcher.read(event) for event in batch.each()]) for matcher in self.matchers)
-            return self._in_one([matcher.match_read(events) for matcher, events in read])
+            return self._matches_alone(batch)
         columns = batch.columns(with_context=self.context)
         return self._in_one([matcher.match_table(columns) for matcher in self.matchers])
 

@@ -22,6 +22,7 @@ from kindcast.spark_jobs.normalise import Normaliser
 from kindcast.spark_jobs.reading import (
     AS_IT_STANDS,
     EXTENSIONS,
+    LIMITS,
     MOST_LINE_BYTES,
     READERS,
     SPLITTERS,
@@ -405,6 +406,24 @@ def test_relative_places_and_uris_of_files_are_found_from_any_folder(
     monkeypatch.chdir("/")
     assert [split.name for split in splits] == ["day=1/a b#é.ndjson"] * 2
     assert [len(found) for split in splits for found in read_split(split, AS_IT_STANDS)] == [1, 1]
+
+
+def test_names_of_other_events_are_no_values_of_an_event(tmp_path: Path) -> None:
+    """An event at the bound of values beside others with other names, and thousands of events with names of their
+    own."""
+    whole = {"l": list(range(LIMITS.values - 2)), "n": 1}
+    (tmp_path / "a.ndjson").write_text(json.dumps(whole) + '\n{"n": 1, "m": 2}\n', encoding="utf-8")
+    own = [{"n": 1, f"a{number}": 1, f"b{number}": 1} for number in range(LIMITS.values // 2 + 100)]
+    (tmp_path / "b.ndjson").write_text("".join(json.dumps(each) + "\n" for each in own), encoding="utf-8")
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("s", "n = 1")
+    counts = []
+    for split in splits_of(str(tmp_path)):
+        for batch in read_split(split, ReadOptions()):
+            assert isinstance(batch, EventBatch)
+            matched = ShardMatcher([matcher], False).match(batch)
+            counts.append((matched.table.slots.size, len(matched.rejected)))
+    assert counts == [(2, 0), (len(own), 0)]
 
 
 def test_parts_that_several_groups_of_shards_made_are_joined_wherever_their_row_groups_end(tmp_path: Path) -> None:

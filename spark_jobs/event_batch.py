@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from kindcast.semantic import Event
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events import GRAPH_TYPES, RDF_TYPES, media_type_of
+from kindcast.semantic.flatten import as_json
 from kindcast.semantic.units import is_date_time, parse_instant
 from kindcast.semantic.vocabulary import FHIR
 
@@ -491,9 +492,9 @@ def reason_of(error: InvalidEvent) -> str:
 
 
 def without_nothing(value: Any) -> Any:
-    """Converts a value from Arrow to JSON: NaN becomes null."""
+    """Converts a value from Arrow to JSON, as `as_json` does, except that NaN becomes null."""
     if isinstance(value, dict):
         return {name: without_nothing(each) for name, each in value.items()}
     if isinstance(value, list):
         return [without_nothing(each) for each in value]
-    return None if isinstance(value, float) and value != value else value
+    return None if isinstance(value, float) and value != value else as_json(value)

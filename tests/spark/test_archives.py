@@ -341,6 +341,8 @@ def test_rows_with_bytes_times_of_day_and_durations_are_matched(tmp_path: Path) 
         assert told == [(None, "columns of bytes are left out: photo, inner.sum, many.sum, raw")]
         batches = [each for each in found if isinstance(each, EventBatch)]
         assert [ShardMatcher([matcher], False).match(each).table.slots.size for each in batches] == [5, 5]
+        for event in (event for each in batches for event in each.each()):  # as a backtest shows its samples
+            assert json.loads(json.dumps(event.data))["inner"]["opens"] == "09:00:00"
         for body in (body for each in batches for body in each.bodies):
             assert json.loads(body)["inner"] == {"opens": "09:00:00", "run": "PT10800S", "n": 1}
 

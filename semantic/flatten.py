@@ -279,7 +279,7 @@ def as_json(value: Any) -> Any:
     | `datetime`, `datetime64` | its RFC 3339 text in UTC; without an offset it is UTC; `NaT`: null |
     | `date`, `datetime64` of days, months, years | its text: `2026-01-31`, `2026-01`, `2026` |
     | `time` | its text: `08:30:00` |
-    | `timedelta` | a duration of ISO 8601 in seconds: `PT5400S` (rule 26); `NaT`: null |
+    | `timedelta`, `timedelta64` | a duration of ISO 8601 in seconds: `PT5400S` (rule 26); `NaT`: null |
     | `Decimal` | a number: an integer if it is whole, else the nearest double |
     | `UUID` | its text |
     | other scalars of numpy, arrays | the number, text or boolean of Python; a list |
@@ -298,7 +298,12 @@ def as_json(value: Any) -> Any:
         return [as_json(each) for each in value]
     if isinstance(value, np.datetime64):
         return _of_datetime64(value)
-    if isinstance(value, np.generic | np.ndarray):
+    if isinstance(value, np.timedelta64) and np.datetime_data(value.dtype)[0] not in ("Y", "M", "generic"):
+        value = value.astype("timedelta64[us]")
+        return None if np.isnat(value) else _of_timedelta(value.item())
+    if isinstance(value, np.ndarray):
+        return as_json(value[()])
+    if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, datetime):
         return _of_datetime(value)

@@ -267,7 +267,7 @@ class Shredder:
             self._leaf(name, column, place)
         elif column.ndim == 1 and column.dtype.kind == "b":
             self._leaf(name, CodedCells([False, True], column.astype(np.int32)), place)
-        elif column.dtype.kind == "M":
+        elif column.dtype.kind in "mM":
             self._objects(name, [as_json(each) for each in column], place)
         else:
             self._objects(name, column.tolist(), place)
@@ -552,7 +552,7 @@ def _some(cells: list[Any], kinds: set[type], place: Place, *more: Any) -> tuple
 
 def _with_items(cell: Any) -> Any:
     """Converts a cell that has no JSON type as `plain` does. Items of arrays are converted later."""
-    if isinstance(cell, np.ndarray) and cell.ndim and cell.dtype.kind != "M":
+    if isinstance(cell, np.ndarray) and cell.ndim and cell.dtype.kind not in "mM":
         return cell.tolist()
     return plain(cell, 1)
 

@@ -144,3 +144,14 @@ def test_table_of_structs_with_more_members_has_the_quantities_of_its_rows() -> 
     assert by_rows(matcher, {"i": table["i"].to_pylist()}) == of_rows
     inside = {"l": [[{"value": 3.0, "unit": "kg", "seen": None}, {"i": {"value": 2, "unit": "kg", "seen": None}}]]}
     assert names(matcher.match_table(inside)) == by_rows(matcher, inside) == [["l = 3 kg", "some l (i = 2 kg)"]]
+
+
+@pytest.mark.parametrize("unit", ["m", "s", "ns"])
+def test_table_of_durations_has_the_durations_of_its_rows(unit: str) -> None:
+    """Quantities of time, whatever the unit of the array."""
+    matcher = Matcher(Vocabulary(), engine="fused")
+    matcher.add("long", "took > PT1H")
+    cells = np.array([90, 30, "NaT"], dtype="timedelta64[m]").astype(f"timedelta64[{unit}]")
+    for column in (cells, list(cells), pa.array(cells.astype("timedelta64[us]"))):
+        assert names(matcher.match_table({"took": column})) == [["long"], [], []]
+    assert by_rows(matcher, {"took": list(cells)}) == [["long"], [], []]

@@ -749,7 +749,7 @@ class LateMatchingService:
             rows, upcoming = await self.broker.read(read)
             free = [row for row in rows if (row.event, row.subscription) not in busy]
             self._begin(free)
-            if len(rows) == limit and free:
+            if len(rows) >= limit // 2 and free:  # there may be more
                 return 0.0
             return LONGEST_SLEEP_SECONDS if upcoming is None else min(max(0.0, upcoming - now), LONGEST_SLEEP_SECONDS)
         except ServerError as error:

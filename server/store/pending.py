@@ -10,6 +10,7 @@ row, and writes the match only if there was a row.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypedDict
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
@@ -220,7 +221,9 @@ def keep_vocabulary(
 
 
 def due(connection: Connection, now: float, *, limit: int) -> list[Row[Any]]:
-    """Returns (event, subscription, id, vocabulary_version, tries) of the due candidates, longest waiting first."""
+    """Returns (event, subscription, id, vocabulary_version, tries) of at most `limit` due candidates. If more are due,
+    half of these are the ones that wait longest, and half are of the newest events, by turns: a new event does not wait
+    until a long backlog has been tried."""
     columns: tuple[Column[Any], ...] = (
         parked.c.event,
         parked.c.subscription,
@@ -233,10 +236,13 @@ def due(connection: Connection, now: float, *, limit: int) -> list[Row[Any]]:
         select(*columns)
         .join_from(parked, subscriptions, subscriptions.c.number == parked.c.subscription)
         .where(parked.c.next_try_at <= now)
-        .order_by(parked.c.next_try_at)
-        .limit(limit)
     )
-    return list(connection.execute(query).all())
+    found = list(connection.execute(query.order_by(parked.c.next_try_at).limit(limit)).all())
+    if len(found) < limit:
+        return found
+    newest = connection.execute(query.order_by(parked.c.event.desc()).limit(limit // 2)).all()
+    by_turns = chain.from_iterable(zip(found, newest, strict=False))
+    return list({(row.event, row.subscription): row for row in by_turns}.values())
 
 
 def next_due(connection: Connection, *, after: float) -> float | None:

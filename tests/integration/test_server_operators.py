@@ -278,6 +278,34 @@ def test_waiting_events_are_not_read_again_for_each_that_ends(
     assert len(reads) < number / 2
 
 
+def test_new_event_does_not_wait_for_a_backlog_of_an_operator_that_fails(
+    tmp_path: Path, service: OperatorService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many events wait for one operator. The subscription of another operator gets its event before most of these have
+    been tried."""
+    begin, number, begun = LateMatcher.begin, 100, []
+
+    def slow(self: LateMatcher, *args: Any, **more: Any) -> Any:
+        time.sleep(0.01)
+        begun.append(args)
+        return begin(self, *args, **more)
+
+    monkeypatch.setattr(LateMatcher, "begin", slow)
+    monkeypatch.setattr("kindcast.server.late_matching.EVENTS_AT_ONCE", 4)
+    monkeypatch.setattr("kindcast.server.late_matching.FULL_SECONDS", 0.02)
+    monkeypatch.setattr("kindcast.server.late_matching.ROWS_PER_READ", 4)
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "error")
+        register(client, service, "yes")
+        subscribe(client, "error()")
+        fresh = subscribe(client, "yes() and fresh exists")
+        lines = "\n".join(f'{{"number": {each}}}' for each in range(number))
+        client.post("/v1/events", content=lines, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
+        publish(client, fresh=1)
+        until(lambda: waiting(client, fresh) == [{"fresh": 1}])
+        assert len(begun) < number / 2
+
+
 def test_operator_repaired_decides_what_was_given_up(store: dict[str, Any], service: OperatorService) -> None:
     """Given up is not lost: as long as the event is kept it can be tried again, and is delivered once."""
     with running_application(**store | QUICK | {"operator_delays_seconds": (0.01,)}) as client:

@@ -520,7 +520,9 @@ class EventPlans:
                 continue
             elif kind is dict:
                 objects = True
-                inner, some = self._with_values(member, self._shape(member, value), value)
+                inner, some = self._shape(member, value), value
+                if inner.has_more:
+                    inner, some = self._with_values(member, inner, value)
                 quantity = None if inner.unit is None else self._quantity(inner, some)
                 if quantity is None:
                     groups.append((inner, some, depth + 1, None, ()))
@@ -613,7 +615,7 @@ class EventPlans:
 
     def _with_values(self, owner: _Member, shape: _Shape, data: dict[Any, Any]) -> tuple[_Shape, dict[Any, Any]]:
         """Returns an object that may be a quantity, and its shape, without members that are null. Raises `_Refused`."""
-        if shape.has_more and any(value is None for value in data.values()):
+        if any(value is None for value in data.values()):
             data = without_nulls(data)
             shape = self._shape(owner, data)
         return shape, data
@@ -813,7 +815,9 @@ class EventPlans:
                     if unit or member.is_measured or self._lacks_unit(member):
                         yield member, value, unit
                 elif kind is dict:
-                    inner, value = self._with_values(member, self._shape(member, value), value)
+                    inner = self._shape(member, value)
+                    if inner.has_more:
+                        inner, value = self._with_values(member, inner, value)
                     quantity = None if inner.unit is None else as_quantity(value)
                     if quantity is None:
                         groups.append((inner, value, depth + 1, None, ()))

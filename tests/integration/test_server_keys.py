@@ -320,16 +320,18 @@ def test_long_poll_whose_key_was_revoked_gets_nothing(tmp_path: Path) -> None:
     assert [(each.status_code, problem_code(each)) for each in answers] == [(401, "key-wrong")] * 2
 
 
+def _full(*_: object, **__: object) -> None:
+    """What the store does if the disk is full."""
+    raise StoreUnavailable
+
+
 def test_refusals_do_not_wait_for_the_audit_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has no key is refused while the log cannot be written; a change waits until it can be."""
-
-    def full(store: SystemStore, entries: object) -> None:
-        raise StoreUnavailable
 
     with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=30.0) as client:
         client.post("/v1/keys", json={"role": "admin"}).raise_for_status()
         with monkeypatch.context() as patched:
-            patched.setattr(SystemStore, "record", full)
+            patched.setattr(SystemStore, "record", _full)
             assert client.get("/v1/subscriptions").status_code == 401
 
 
@@ -338,14 +340,11 @@ def test_change_that_the_store_refuses_does_not_wait_for_the_audit_log(
 ) -> None:
     """If the disk is full, neither can be written: the client is told so at once. The entry follows."""
 
-    def full(*_: object, **__: object) -> None:
-        raise StoreUnavailable
-
     with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=10.0) as client:
         admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
         with monkeypatch.context() as patched:
-            patched.setattr(SystemStore, "record", full)
-            patched.setattr(SystemStore, "add_key", full)
+            patched.setattr(SystemStore, "record", _full)
+            patched.setattr(SystemStore, "add_key", _full)
             refused = client.post("/v1/keys", json={"role": "publisher"}, headers=admin)
             assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
             assert refused.headers["retry-after"]
@@ -357,13 +356,10 @@ def test_change_that_the_store_refuses_does_not_wait_for_the_audit_log(
 def test_refused_change_does_not_wait_for_the_audit_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It changed nothing. The entry follows when the log can be written, before those of later changes."""
 
-    def full(*_: object, **__: object) -> None:
-        raise StoreUnavailable
-
     with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=10.0) as client:
         admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
         with monkeypatch.context() as patched:
-            patched.setattr(SystemStore, "record", full)
+            patched.setattr(SystemStore, "record", _full)
             assert client.post("/v1/subscriptions", json={"expression": "price <"}, headers=admin).status_code == 422
             assert client.delete("/v1/subscriptions/sub_none", headers=admin).status_code == 404
             assert client.post("/v1/keys", json={"role": "boss"}, headers=admin).status_code == 422

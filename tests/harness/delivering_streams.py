@@ -38,10 +38,10 @@ class DeliveringStreams:
         with self.client() as client:
             self.ids |= {name: str(client.subscribe(text)["id"]) for name, text in expressions.items()}
 
-    def stream(self, *more: str, to: str = "") -> "subprocess.Popen[bytes]":
+    def stream(self, *more: str) -> "subprocess.Popen[bytes]":
         """`kindcast spark stream --deliver`, in a process group with all that it starts."""
         places = ["--archive", str(self.folder / "in"), "--output", str(self.folder / "out")]
-        named = ["--server", self.server.url, "--deliver", to or self.server.url, "--master", "local[2]", "--json"]
+        named = ["--server", self.server.url, "--deliver", self.server.url, "--master", "local[2]", "--json"]
         return subprocess.Popen(
             [sys.executable, "-m", "kindcast.server.cli", "spark", "stream", *places, *named, "--every", "0.2", *more],
             env={**os.environ, "KINDCAST_KEY": self.key},
@@ -50,9 +50,9 @@ class DeliveringStreams:
             start_new_session=True,
         )
 
-    def once(self, to: str = "") -> tuple[int, dict[str, Any], str]:
-        """Exit status, result and warnings of a run that ends by itself; it delivers to another server on request."""
-        job = self.stream("--once", to=to)
+    def once(self) -> tuple[int, dict[str, Any], str]:
+        """Exit status, result and warnings of a run that ends by itself."""
+        job = self.stream("--once")
         out, errors = job.communicate()
         return job.returncode, json.loads(out) if out.strip() else {}, errors.decode()
 

@@ -47,14 +47,22 @@ def test_outbox_goes_on_where_a_limit_stopped_it(
     assert "CloudEvent" in json.loads(refused)["reason"]
 
 
-def test_outbox_waits_where_another_program_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that knows nothing of kindcast accepts every request: no match counts as delivered."""
+@pytest.mark.parametrize("answers", [True, False])
+def test_outbox_waits_where_no_server_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answers: bool
+) -> None:
+    """Where nothing answers, or a server that knows nothing of kindcast and accepts every request: no match counts as
+    delivered, and the command fails."""
     monkeypatch.setattr(spark, "GIVEN_UP_AFTER", 0.1)
+    monkeypatch.setenv("KINDCAST_RETRY_SECONDS", "0.1")
     outbox = tmp_path / "batch=000000000" / "_outbox" / "part-1.ndjson"
     outbox.parent.mkdir(parents=True)
     outbox.write_text('{"event": {}, "subscription": "s"}\n', encoding="utf-8")
-    with running_receiver() as receiver, Outbox(tmp_path, receiver.url) as delivering:  # noqa: SIM117
-        with pytest.raises(CommandFailed, match="is there a kindcast server"):
+    with running_receiver() as receiver:
+        url, reason = (
+            (receiver.url, "is there a kindcast server") if answers else ("http://127.0.0.1:9", "no server answers")
+        )
+        with Outbox(tmp_path, url) as delivering, pytest.raises(CommandFailed, match=f"delivered to {url}: .*{reason}"):
             delivering.rest()
     assert outbox.exists()
 

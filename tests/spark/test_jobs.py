@@ -196,7 +196,26 @@ def test_backtest_of_many_events_is_a_spark_job_of_the_server(tmp_path: Path) ->
     assert not list(tmp_path.glob("backtest-*"))
 
 
-@pytest.mark.slow
+@pytest.fixture
+def jobs_in_this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run their jobs in the session of the tests: a process with a Java of its own takes some ten seconds. In
+    `test_what_an_archive_taught_is_where_a_fresh_matcher_begins` a command has one."""
+
+    def run_job(arguments: Sequence[str]) -> dict[str, Any]:
+        with redirect_stdout(StringIO()) as said:
+            commands.main(arguments)
+        last = json.loads(said.getvalue().splitlines()[-1])
+        if "problem" in last:
+            raise CommandFailed(last["problem"])
+        result: dict[str, Any] = last["result"]
+        return result
+
+    monkeypatch.setattr(spark_commands, "run_job", run_job)
+    monkeypatch.setattr(matching_commands, "run_job", run_job)
+    monkeypatch.setattr(commands, "_session", lambda _: spark)
+
+
+@pytest.mark.usefixtures("jobs_in_this_process")
 def test_command_matches_by_what_a_server_has_in_its_data_folder(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,25 +234,6 @@ def test_command_matches_by_what_a_server_has_in_its_data_folder(
     assert {int(row["id"]): sorted(ids[id] for id in row["subscriptions"]) for row in rows} == {
         n: wanted(n) for n in range(COUNT)
     }
-
-
-@pytest.fixture
-def jobs_in_this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run their jobs in the session of the tests: a process with a Java of its own takes some ten seconds. The
-    test before this has one."""
-
-    def run_job(arguments: Sequence[str]) -> dict[str, Any]:
-        with redirect_stdout(StringIO()) as said:
-            commands.main(arguments)
-        last = json.loads(said.getvalue().splitlines()[-1])
-        if "problem" in last:
-            raise CommandFailed(last["problem"])
-        result: dict[str, Any] = last["result"]
-        return result
-
-    monkeypatch.setattr(spark_commands, "run_job", run_job)
-    monkeypatch.setattr(matching_commands, "run_job", run_job)
-    monkeypatch.setattr(commands, "_session", lambda _: spark)
 
 
 @pytest.mark.usefixtures("jobs_in_this_process")

@@ -50,17 +50,19 @@ def put(folder: Path, file: int) -> None:
     writing.rename(folder / "in" / f"{file:03}.ndjson")
 
 
-def started(folder: Path, *more: str) -> JobProcess:
+def started(folder: Path) -> JobProcess:
     places = ["--archive", str(folder / "in"), "--output", str(folder / "out")]
     named = ["--ontology", str(folder / "shop.ttl"), "--subscriptions", str(folder / "asked.ndjson")]
-    return JobProcess("stream", *places, *named, "--every", "0.1", "--master", "local[2]", *more)
+    return JobProcess("stream", *places, *named, "--every", "0.1", "--master", "local[2]")
 
 
 @pytest.mark.slow
-def test_stream_whose_process_is_killed_in_a_batch_writes_each_event_once(tmp_path: Path, inputs: Inputs) -> None:
+def test_stream_whose_process_is_killed_in_a_batch_writes_each_event_once(
+    tmp_path: Path, inputs: Inputs, spark: SparkSession
+) -> None:
     """A stream tells what it leaves out: a line that is no subscription, and then a file that is gone while it runs; it
-    keeps the subscriptions that it has. Then SIGKILL for Java and all workers while a batch is under way: another
-    process carries on from the checkpoint."""
+    keeps the subscriptions that it has. Then SIGKILL for Java and all workers while a batch is under way: the session
+    of the tests carries on from the checkpoint."""
     asked = tmp_path / "asked.ndjson"
     subscriptions = asked.read_text(encoding="utf-8")
     asked.write_text(subscriptions + "nothing\n", encoding="utf-8")
@@ -87,10 +89,16 @@ def test_stream_whose_process_is_killed_in_a_batch_writes_each_event_once(tmp_pa
     for file in range(5, 7):
         put(tmp_path, file)
     (tmp_path / "in" / "broken.ndjson").write_text("{broken\n", encoding="utf-8")
-    again = started(tmp_path, "--once")
-    *_, last = again.told()
-    assert again.wait() == 0, last
-    assert last["result"]["quarantined"] == sum(last["result"]["quarantine_reasons"].values()) == 1
+    again: list[Written] = []
+    query = start_stream(
+        stream_events(spark, "files", {"path": str(tmp_path / "in")}),
+        tmp_path / "out",
+        lambda: inputs.snapshot(tmp_path / "snapshots"),
+        trigger_seconds=None,
+        told=lambda _, written: again.append(written),
+    )
+    query.awaitTermination()
+    assert sum(written.quarantined for written in again) == 1
     found = pq.read_table(tmp_path / "out").to_pylist()
     assert Counter(int(row["id"]) for row in found) == Counter(range(7 * IN_A_FILE))
     assert all(sorted(row["subscriptions"]) == wanted(int(row["id"])) for row in found)

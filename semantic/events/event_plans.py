@@ -26,7 +26,18 @@ from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.canonical_events import KINDS_IN_WORDS, OBJECTS, Canonicaliser
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity, without_nulls
-from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Quantity, Resource, TypedText, Value, told_text
+from kindcast.semantic.model import (
+    CanonicalEvent,
+    Event,
+    Instant,
+    Node,
+    Note,
+    Quantity,
+    Resource,
+    TypedText,
+    Value,
+    told_text,
+)
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity, surprising_unit
 from kindcast.semantic.vocabulary.event_types import may_state
 from kindcast.semantic.vocabulary.labels import NearNames
@@ -1008,6 +1019,8 @@ def published_in_words(value: Value | Any) -> str:
         published = f"{published.get('value')} {unit}" if unit and "value" in published else dict(published)
     elif isinstance(published, Quantity):
         published = f"{published.value} {published.unit}"
+    elif isinstance(published, Instant):
+        published = published.text
     elif isinstance(published, bool):
         published = "true" if published else "false"
     text = str(published)

@@ -22,6 +22,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, cast
 
+from kindcast.index.clause import IntervalTest
 from kindcast.semantic.conditions.lowering import is_expensive, unbound
 from kindcast.semantic.conditions.normal_form import Atom, normal_form
 from kindcast.semantic.conditions.predicates import checks_of, enumeration_of, holds_instants, read_as
@@ -995,6 +996,17 @@ def _of_constants(atom: Atom, vocabulary: Vocabulary, seen: SeenAttributes | Non
             yield from advice_on_unit(name, value.unit, vocabulary, published_in_words(value))
         if seen is not None and name in seen.kinds:
             yield from _against_events(name, value, seen.kinds[name], vocabulary)
+    if isinstance(predicate, Between) and _is_empty(predicate, vocabulary):
+        ends = f"{published_in_words(predicate.low.value)} and {published_in_words(predicate.high.value)}"
+        why = "a round bracket excludes its end" if predicate.low == predicate.high else "write the lower end first"
+        yield Note("empty-interval", name, f"no value lies between {ends}: {why}")
+
+
+def _is_empty(between: Between, vocabulary: Vocabulary) -> bool:
+    """Whether no value can lie between the two ends, as far as columns decide it."""
+    checks = checks_of(between, vocabulary)
+    tests = [test for _, test in checks or () if isinstance(test, IntervalTest)]
+    return len(tests) == len(checks or ()) > 0 and all(test.low > test.high for test in tests)
 
 
 def _against_events(name: str, constant: Any, kinds: Mapping[str, Value], vocabulary: Vocabulary) -> Iterator[Note]:

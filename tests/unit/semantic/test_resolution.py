@@ -175,6 +175,23 @@ def test_resolve_quantity_in_quotes_is_noted(text: str, codes: list[str]) -> Non
     assert [note.code for note in resolve(parse(text), vocabulary).notes] == codes
 
 
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("price between [10, 5]", "no value lies between 10 and 5: write the lower end first"),
+        ("price between (5, 5]", "no value lies between 5 and 5: a round bracket excludes its end"),
+        ("weight between [1 kg, 5 g]", "no value lies between 1 kg and 5 g: write the lower end first"),
+        ("made between [2024-02, 2024-01]", "no value lies between 2024-02 and 2024-01: write the lower end first"),
+        ("price between [5, 5]", None),
+        ("weight between [5 g, 1 kg]", None),
+        ('name between ["b", "a"]', None),  # texts are compared as such, or as their root words
+    ],
+)
+def test_bounds_that_no_value_satisfies_are_noted(text: str, detail: str | None) -> None:
+    notes = Matcher(Vocabulary()).add("s", text).notes
+    assert [(note.code, note.detail) for note in notes] == ([] if detail is None else [("empty-interval", detail)])
+
+
 def test_resolve_stored_iri_that_is_gone_is_flagged_not_refused(vocabulary: Vocabulary) -> None:
     """A stored subscription keeps its IRI, follows a replacement, and never looks at labels again (rule 14)."""
     stored = resolve(parse("x isa laptop or x isa Notebook"), vocabulary)

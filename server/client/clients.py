@@ -7,8 +7,11 @@ stream and decides when to reconnect, for both.
 import asyncio
 import os
 import random
+import socket
+import threading
 import time
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from ssl import SSLContext, create_default_context
 from typing import Any, Self, TypeVar
@@ -187,6 +190,8 @@ class Client(Calls):
         self.server = _checked(server)
         self.headers = _credentials(key, tenant)
         self._http = http or httpx.Client(**_connecting(server, ca))
+        self._closed = threading.Event()
+        self._listening: set[httpx.Response] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -195,6 +200,10 @@ class Client(Calls):
         self.close()
 
     def close(self) -> None:
+        """Closes all connections. Threads that `listen` end at once."""
+        self._closed.set()
+        for answer in tuple(self._listening):
+            _wake_reader(answer)
         self._http.close()
 
     def send(self, call: Call[T]) -> T:
@@ -229,9 +238,10 @@ class Client(Calls):
     def listen(self, id: str, *, after: str | int | None = None) -> Generator[answers.Message]:
         """Yields messages as they arrive, without end. A broken connection is reopened at the last cursor.
 
-        Ends when the subscription expires. Raises `ProblemError` if the subscription is deleted (404), if the server
-        refuses permanently, and if the next event is damaged; `UnexpectedAnswer` if another program answers; and
-        `ServerUnreachable` if the certificate of the server is not trusted.
+        Ends when the subscription expires, and when another thread closes this client. Raises `ProblemError` if the
+        subscription is deleted (404), if the server refuses permanently, and if the next event is damaged;
+        `UnexpectedAnswer` if another program answers; and `ServerUnreachable` if the certificate of the server is not
+        trusted.
         """
         reader = StreamReader(after)
         while not reader.ended:
@@ -240,12 +250,28 @@ class Client(Calls):
                     if answer.is_error:
                         answer.read()
                     if _accepted(answer, reader):
-                        for chunk in answer.iter_bytes():
-                            yield from reader.feed(chunk)
+                        with self._ended_by_close(answer):
+                            for chunk in answer.iter_bytes():
+                                yield from reader.feed(chunk)
             except httpx.TransportError as error:
+                if self._closed.is_set():
+                    return
                 _check_passing(error, self.server)
             if not reader.ended:
-                time.sleep(reader.pause())
+                self._closed.wait(reader.pause())
+            if self._closed.is_set():
+                return
+
+    @contextmanager
+    def _ended_by_close(self, answer: httpx.Response) -> Iterator[None]:
+        """A context manager in which `close` ends the reading of a stream."""
+        self._listening.add(answer)
+        if self._closed.is_set():  # `close` may not have seen it
+            _wake_reader(answer)
+        try:
+            yield
+        finally:
+            self._listening.discard(answer)
 
 
 class AsyncClient(Calls):
@@ -327,6 +353,15 @@ class AsyncClient(Calls):
                 _check_passing(error, self.server)
             if not reader.ended:
                 await asyncio.sleep(reader.pause())
+
+
+def _wake_reader(answer: httpx.Response) -> None:
+    """Ends the connection of an answer that another thread is reading. Closing it would not end a read that waits."""
+    stream = answer.extensions.get("network_stream")
+    connection = None if stream is None else stream.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _cause(error: httpx.TransportError) -> httpx.TransportError:

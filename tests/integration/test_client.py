@@ -24,6 +24,7 @@ import pytest
 from kindcast import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable, UnexpectedAnswer
 from kindcast.server.answers import MessagePage
 from kindcast.server.client.calls import Calls, described
+from kindcast.server.client.clients import StreamReader
 from tests.harness.certificates import Authority
 from tests.harness.ports import free_port
 from tests.harness.server_process import running_server
@@ -489,23 +490,44 @@ def test_listen_unknown_subscription_raises(client: Client) -> None:
     assert problem.value.status == 404
 
 
-def test_listen_server_that_starts_is_waited_for() -> None:
+def test_listen_server_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """503 while the server starts, and 429, count as a broken connection, not as a refusal."""
     answers = iter([503, 429, 204])
     transport = httpx.MockTransport(lambda request: httpx.Response(next(answers)))
+    pauses: list[float] = []
+    monkeypatch.setattr(StreamReader, "pause", lambda _: pauses.append(0.0) or pauses[-1])
     with Client("http://elsewhere", http=httpx.Client(transport=transport)) as client:
-        client_pauses: list[float] = []
-        assert list(_without_pauses(client, client_pauses)) == []
-        assert len(client_pauses) == 2
+        assert list(client.listen("s")) == []
+        assert len(pauses) == 2
 
 
-def _without_pauses(client: Client, pauses: list[float]) -> Iterator[Any]:
-    """`listen`, with the pauses noted in place of slept."""
-    import kindcast.server.client.clients as clients
+@pytest.mark.parametrize("answers", [True, False])
+def test_close_ends_listen_in_another_thread(*, answers: bool) -> None:
+    """While a server sends nothing, and while the next attempt to reach a server waits."""
+    ended: list[Exception | None] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = Client("http://{}:{}".format(*server.getsockname()))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clients.time, "sleep", pauses.append)
-        yield from client.listen("s")
+        def listen() -> None:
+            try:
+                ended.append(next(client.listen("s"), None))
+            except Exception as error:
+                ended.append(error)
+
+        listening = threading.Thread(target=listen)
+        listening.start()
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1 << 16)
+            answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+            connection.sendall(answer + (b": kindcast\n\n" if answers else b"retry: 600000\n\n"))
+            if not answers:
+                connection.shutdown(socket.SHUT_RDWR)
+            time.sleep(0.3)  # what it waits for cannot be seen
+            client.close()
+            listening.join(60)
+            assert not listening.is_alive()
+    assert ended == [None]
 
 
 def test_listen_killed_server_goes_on_where_it_broke_off(tmp_path: Path) -> None:

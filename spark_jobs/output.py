@@ -334,6 +334,11 @@ Work = Callable[[UnitWriter], Mapping[str, float]]
 """A function that writes the files of a unit and returns its counts."""
 
 POLL_SECONDS = 0.2
+MOST_TASKS = 512
+"""Up to so many units, each is a task of its own. Beyond, a task has several: starting one takes longer than the work
+on a file of a few events."""
+TASKS_OF_A_CORE = 16
+"""On a large cluster there are at least so many tasks for each core, so that all cores end at about the same time."""
 OWN_ERROR = re.compile(r"kindcast\.[\w.]+: ")
 FAILURE = re.compile(r"(?!py4j\.).*(Error|Exception): .*[^:]$")
 """A line that names an error. That of py4j says only that Java failed, and the next one why."""
@@ -396,13 +401,13 @@ def run_tasks(
     *,
     before: int = 0,
 ) -> list[Any]:
-    """Calls `function` on each item in its own task and returns the results in order. Reports progress. Raises
-    `JobFailed`."""
+    """Calls `function` on each item in tasks and returns the results in order. Reports progress. Raises `JobFailed`."""
     total = before + len(items)
     progress(stage, before, total)
     if not items:
         return []
     context = session.sparkContext
+    tasks = min(len(items), max(MOST_TASKS, TASKS_OF_A_CORE * context.defaultParallelism))
     group = f"kindcast-{stage}-{time.time_ns()}"
     ended = threading.Event()
 
@@ -411,7 +416,8 @@ def run_tasks(
         while not ended.wait(POLL_SECONDS):
             stages = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
             infos = [tracker.getStageInfo(number) for info in stages if info for number in info.stageIds]
-            progress(stage, before + sum(info.numCompletedTasks for info in infos if info), total)
+            completed = sum(info.numCompletedTasks for info in infos if info)
+            progress(stage, before + completed * len(items) // tasks, total)
 
     def task(item: Any) -> Any:
         found = function(item)
@@ -422,7 +428,7 @@ def run_tasks(
     watching.start()
     try:
         context.setJobGroup(group, stage)
-        found: list[Any] = context.parallelize(items, len(items)).map(task).collect()
+        found: list[Any] = context.parallelize(items, tasks).map(task).collect()
     except Exception as error:
         raise JobFailed(f"the job failed at {stage!r}: {worst_of(error)}; run it again to continue") from error
     finally:

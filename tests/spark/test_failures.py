@@ -280,6 +280,18 @@ def test_job_run_again_after_a_change_does_only_what_changed(
     assert {id.partition(":")[0] for id in ids} == {f"{n:02}.ndjson" for n in [*range(1, FILES), 98]}
 
 
+def test_tasks_of_several_files_give_the_same_rows(
+    tmp_path: Path, inputs: Inputs, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a number of files, each task has several."""
+    monkeypatch.setattr(output_module, "MOST_TASKS", 4)
+    monkeypatch.setattr(output_module, "TASKS_OF_A_CORE", 1)
+    seen = run_here(spark, tmp_path, inputs)
+    assert set(seen["match"]) <= {0, 7, 15, 22, FILES}
+    assert seen["match"][-1] == FILES
+    check_right(tmp_path)
+
+
 def test_subscriptions_in_several_shards_give_the_same_rows(
     tmp_path: Path, inputs: Inputs, spark: SparkSession
 ) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib.metadata import version
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
@@ -37,6 +37,7 @@ from kindcast.server.api import jobs as job_routes
 from kindcast.server.api.access import Gate, describe_security, running_access
 from kindcast.server.api.descriptions import describe_answers
 from kindcast.server.api.request_guards import BodyLimit, HeadAsGet, HostGuard
+from kindcast.server.api.requests import only_parameters
 from kindcast.server.settings import Settings
 from kindcast.server.tenants import running_tenants
 
@@ -127,8 +128,10 @@ def routes() -> list[BaseRoute]:
         cloudevents_subscriptions.router,
         descriptions.router,
     )
+    # Probes, collectors of metrics and browsers may add parameters of their own.
+    open_to_others = (health.router, console.router, descriptions.router)
     for each in routers:
-        api.include_router(each)
+        api.include_router(each, dependencies=[] if each in open_to_others else [Depends(only_parameters)])
     return api.routes
 
 

@@ -6,12 +6,15 @@ import binascii
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import Depends, Header, Query, Request, Response
+from fastapi.dependencies.models import Dependant
 from pydantic import BeforeValidator, Field
+from starlette.requests import HTTPConnection
 
 from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.problem_types import Problem
@@ -45,6 +48,7 @@ __all__ = [
     "next_page",
     "not_yet",
     "only_members",
+    "only_parameters",
     "page_cursor",
     "parse_page_cursor",
     "reader_of",
@@ -53,6 +57,9 @@ __all__ = [
 ]
 
 JSON = "application/json"
+
+MOST_ERRORS = 20
+"""The maximum number of unknown members or parameters that an answer lists."""
 
 LARGE_BODY = 1 << 16
 """A body of at least this many bytes is read in a worker thread, because reading it would block the event loop for
@@ -168,10 +175,33 @@ def only_members(body: Mapping[str, Any], known: Collection[str]) -> None:
     """Raises `Problem` if a body has members that are not among the `known` ones."""
     unknown = [name for name in body if name not in known]
     if unknown:
-        escaped = (name[:100].replace("~", "~0").replace("/", "~1") for name in unknown[:20])
+        escaped = (name[:100].replace("~", "~0").replace("/", "~1") for name in unknown[:MOST_ERRORS])
         errors = [{"pointer": f"/{name}", "detail": "unknown member"} for name in escaped]
         detail = f"unknown member {unknown[0][:100]!r}; known are {', '.join(sorted(known))}"
         raise Problem("invalid-request", detail, errors=errors)
+
+
+async def only_parameters(request: HTTPConnection) -> None:
+    """A dependency of routes. Raises `Problem` for query parameters that a route does not have: without `dry_run`, or
+    with a misspelt one, a request would change something."""
+    if not request.query_params:
+        return
+    known = _parameters(request.scope["route"].dependant)
+    errors = []
+    for name in [each for each in request.query_params if each not in known][:MOST_ERRORS]:
+        near = get_close_matches(name[:100], known, n=1)
+        hint = (
+            f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}" if known else "there is none here"
+        )
+        errors.append({"parameter": f"query: {name[:100]}", "detail": f"unknown parameter; {hint}"})
+    if errors:
+        raise Problem("invalid-request", f"{errors[0]['parameter']}: {errors[0]['detail']}", errors=errors)
+
+
+def _parameters(dependant: Dependant) -> list[str]:
+    """Returns the names of a route's query parameters, with those of its dependencies."""
+    own = [each.alias for each in dependant.query_params]
+    return [*own, *(name for each in dependant.dependencies for name in _parameters(each))]
 
 
 def without_payload(event: Any) -> dict[str, Any]:

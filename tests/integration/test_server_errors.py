@@ -22,6 +22,11 @@ FREE_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 ENDLESS = frozenset({"/v1/events/stream"})
 """Answers that end only when the client leaves."""
 
+OPEN_TO_OTHERS = frozenset(
+    {"/healthz", "/readyz", "/metrics", "/v1/status", "/v1/clock/confirm", "/v1/series", "/asyncapi.json"}
+)
+"""Probes, collectors of metrics and browsers add parameters of their own."""
+
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
@@ -137,6 +142,32 @@ def test_unknown_member_is_a_problem_that_lists_the_known_ones(client: httpx.Cli
     assert "unknown member 'a/b~'; known are " in problem["detail"]
     assert known in problem["detail"]
     assert problem["errors"] == [{"pointer": "/a~1b~0", "detail": "unknown member"}]
+
+
+def test_unknown_parameter_is_refused_on_every_route(client: httpx.Client) -> None:
+    """Also where it is misspelt: without `dry_run`, an upload changes something. Probes may have their own."""
+    walked = 0
+    for path, operations in routes(client).items():
+        url = re.sub(r"\{(\w+)\}", lambda match: SAMPLES[match[1]], path)
+        for method in operations:
+            answer = client.request(method.upper(), url, params={"unheard_of": "1"})
+            if path in OPEN_TO_OTHERS:
+                assert answer.status_code < 500
+                assert "unknown parameter" not in answer.text
+            else:
+                problem = answer.json()
+                assert (answer.status_code, problem_code(answer)) == (422, "invalid-request"), (method, path)
+                assert problem["errors"][0]["parameter"] == "query: unheard_of"
+                walked += 1
+    assert walked > 80
+    uploaded = client.put("/v1/ontologies/shop", params={"dryrun": "true"}, content=b"<urn:a> a <urn:b> .")
+    assert uploaded.json()["detail"] == "query: dryrun: unknown parameter; did you mean dry_run?"
+    assert client.get("/v1/ontologies").json()["ontologies"] == []
+    asked = client.get("/v1/events", params={"limit": "1", "sequence": "1"})
+    assert asked.json()["detail"] == "query: sequence: unknown parameter; known are after, type, limit, received"
+    assert (
+        client.get("/v1/rules", params={"a": "1"}).json()["detail"] == "query: a: unknown parameter; there is none here"
+    )
 
 
 def test_unexpected_error_says_nothing_of_the_inside(

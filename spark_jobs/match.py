@@ -48,6 +48,7 @@ from kindcast.spark_jobs.output import (
     rejected_rows,
     run_tasks,
     run_units,
+    tasks_for,
     unit_name,
 )
 from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, SPLIT_ROWS, ReadOptions, Split, read_split, splits_of
@@ -120,7 +121,7 @@ def find_repeated(
     if not asked:
         return [NONE_REPEATED] * len(splits)
     plain = replace(read, bodies=False)
-    rows = session.sparkContext.parallelize([(number,) for number in asked], len(asked))
+    rows = session.sparkContext.parallelize([(number,) for number in asked], tasks_for(session, len(asked)))
 
     def names(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         key_of = event_keys(snapshot)

@@ -51,6 +51,7 @@ __all__ = [
     "run_tasks",
     "run_units",
     "sync",
+    "tasks_for",
     "unit_name",
     "worst_of",
 ]
@@ -392,6 +393,11 @@ def run_units(
     return [known[name] for name, _ in units]
 
 
+def tasks_for(session: SparkSession, items: int) -> int:
+    """Returns the number of tasks for so many units of work."""
+    return min(items, max(MOST_TASKS, TASKS_OF_A_CORE * session.sparkContext.defaultParallelism))
+
+
 def run_tasks(
     session: SparkSession,
     items: Sequence[Any],
@@ -407,7 +413,7 @@ def run_tasks(
     if not items:
         return []
     context = session.sparkContext
-    tasks = min(len(items), max(MOST_TASKS, TASKS_OF_A_CORE * context.defaultParallelism))
+    tasks = tasks_for(session, len(items))
     group = f"kindcast-{stage}-{time.time_ns()}"
     ended = threading.Event()
 

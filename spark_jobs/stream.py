@@ -48,7 +48,7 @@ from kindcast.spark_jobs.event_batch import (
     spark_schema,
 )
 from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, decoded, matched_rows
-from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync
+from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync, tasks_for
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, file_split, read_split, splits_of
 from kindcast.spark_jobs.report import UnusableOutput, silent
 from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot, event_keys, settle
@@ -72,11 +72,11 @@ FILES = "files"
 
 
 def read_events(session: SparkSession, archive: str, read: ReadOptions = AS_IT_STANDS) -> DataFrame:
-    """Reads the events of an archive, one partition per split. The result includes the rows that are not events. Raises
-    `NoArchive`."""
+    """Reads the events of an archive. A partition has one split, or several if there are very many. The result includes
+    the rows that are not events. Raises `NoArchive`."""
     splits = number_lines(session, splits_of(archive), silent)
     wanted = replace(read, bodies=True)
-    rows = session.sparkContext.parallelize(list(enumerate(splits)), len(splits))
+    rows = session.sparkContext.parallelize(list(enumerate(splits)), tasks_for(session, len(splits)))
     numbers = session.createDataFrame(rows.map(lambda pair: (pair[0],)), "split int")
 
     def read_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

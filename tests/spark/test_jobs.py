@@ -24,6 +24,7 @@ from kindcast.server.cli import matching as matching_commands
 from kindcast.server.cli import spark as spark_commands
 from kindcast.server.cli.output import CommandFailed
 from kindcast.spark_jobs import __main__ as commands
+from kindcast.spark_jobs import output as output_module
 from kindcast.spark_jobs.event_batch import EVENTS, EXPLODED, MATCHES, NORMALISED, QUARANTINE, spark_schema
 from kindcast.spark_jobs.learn import learn_archive
 from kindcast.spark_jobs.match import backtest_archive, match, match_archive
@@ -384,10 +385,14 @@ def test_snapshot_written_under_other_rules_is_compiled_again_and_jobs_write_ano
     assert Snapshot.read(Path(after.folder)) == after
 
 
+@pytest.mark.parametrize("tasks", [output_module.MOST_TASKS, 1])
 def test_repeated_events_are_dropped_where_it_is_asked_for(
-    tmp_path: Path, snapshot: Snapshot, spark: SparkSession
+    tmp_path: Path, snapshot: Snapshot, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tasks: int
 ) -> None:
-    """The first in the order of the archive stays, by source and id; plain data is never taken for a repetition."""
+    """The first in the order of the archive stays, by source and id; plain data is never taken for a repetition. The
+    same where a task has several files."""
+    monkeypatch.setattr(output_module, "MOST_TASKS", tasks)
+    monkeypatch.setattr(output_module, "TASKS_OF_A_CORE", 0)
     events = [offer(n) for n in range(6)]
     other = events[1] | {"source": "/elsewhere"}
     changed = events[1] | {"data": {"target": "Sofa"}}

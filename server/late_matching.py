@@ -32,7 +32,7 @@ import logging
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -829,10 +829,12 @@ PREVIEW_SECONDS = 10.0
 NOT_IN_TIME = Failure("timed_out", "its texts could not be searched in time; a published event is decided later")
 
 
-async def explained(late_matchers: LateMatchers, explain: Callable[[], T], size: int, until: float) -> T:
+async def explained(
+    late_matchers: LateMatchers, explain: Callable[[], T], size: int, client: Hashable, until: float
+) -> T:
     """Returns the result of `explain`, which calls operators in a worker thread. It is called until all calls have an
     answer, and a last time at the time `until` of the event loop: what depends on the other calls is undecided then.
-    `size` is that of the request, in bytes."""
+    `size` is that of the request of `client`, in bytes."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken))
 
@@ -844,7 +846,7 @@ async def explained(late_matchers: LateMatchers, explain: Callable[[], T], size:
     try:
         while True:
             before = event_answers.not_answered
-            told = await run_in_turn(work, size)
+            told = await run_in_turn(work, size, client)
             if event_answers.not_answered == before or not in_time:
                 return told
             in_time = await _answered(event_answers, woken, until)

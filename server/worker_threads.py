@@ -11,15 +11,15 @@ take a hundred milliseconds. So the switch interval is short while long work run
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 import anyio.to_thread
 
-__all__ = ["run_in_turn", "run_to_the_end", "short_turns"]
+__all__ = ["Turns", "run_in_turn", "run_to_the_end", "short_turns"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,25 @@ LONG: Final = 4_096
 _lock = threading.Lock()
 _usual = [0.0]
 _running = [0]
-_turns: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = WeakKeyDictionary()
+
+
+class Turns:
+    """Turns for work that takes much time or memory: one at a time. Each client waits at most for one turn of each
+    other client. For the event loop only."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._own: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, client: Hashable) -> AsyncIterator[None]:
+        """A context manager that is entered when it is this client's turn."""
+        own = self._own.setdefault(client, asyncio.Lock())
+        async with own, self._turn:
+            yield
+
+
+_turns: "WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]" = WeakKeyDictionary()
 
 
 @contextmanager
@@ -69,11 +87,11 @@ async def run_to_the_end(work: Callable[[], T]) -> T:
                     await asyncio.wait((working,))
 
 
-async def run_in_turn(work: Callable[[], T], size: int) -> T:
-    """Does what `run_to_the_end` does, for work whose time depends on `size` bytes that a client sent. `LONG` work runs
-    one after another. Otherwise a few clients with long texts would keep as many threads computing, and all other
-    requests would get a small part of the time."""
+async def run_in_turn(work: Callable[[], T], size: int, client: Hashable) -> T:
+    """Does what `run_to_the_end` does, for work whose time depends on `size` bytes that `client` sent. `LONG` work runs
+    one after another, in turns of the clients. Otherwise a few clients with long texts would keep as many threads
+    computing, and all other requests would get a small part of the time."""
     if size < LONG:
         return await run_to_the_end(work)
-    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    async with _turns.setdefault(asyncio.get_running_loop(), Turns()).of(client):
         return await run_to_the_end(work)

@@ -76,12 +76,12 @@ async def check(
         raise Problem("invalid-request", "`position` must be a number of characters within the text")
     vocabulary, operators = broker.vocabulary, broker.state.operators.available
     seen = await recent_attributes(broker, reader, caller.roles)
-    told = await run_in_turn(lambda: _checked(text, vocabulary, operators, lang, seen), len(text))
+    told = await run_in_turn(lambda: _checked(text, vocabulary, operators, lang, seen), len(text), caller.owner)
     if position is not None:
         attributes = await attributes_seen(broker, reader, reader_of(caller, broker).view)
         names = list(broker.state.operators.known)
         told["completions"] = await run_in_turn(
-            lambda: completions(text[:position], vocabulary, attributes, names, lang), len(text)
+            lambda: completions(text[:position], vocabulary, attributes, names, lang), len(text), caller.owner
         )
     return answer(told | {"vocabulary_version": vocabulary.version})
 

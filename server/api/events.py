@@ -430,7 +430,7 @@ async def trace(
             recorded = replace(recorded, candidate=None)  # operators see the whole event
         why = partial(_why, broker, reader, event, body, recorded, lang)
         until = asyncio.get_running_loop().time() + settings.max_match_seconds
-        content["explanation"] = await explained(late_matching.late_matchers, why, len(event.body), until)
+        content["explanation"] = await explained(late_matching.late_matchers, why, len(event.body), caller.owner, until)
     return answer(content)
 
 

@@ -216,7 +216,9 @@ async def explain_verdict(
         told = await while_wanted(
             request,
             settings,
-            explained(late_matching.late_matchers, tell, len(await request.body()), _operators_until(settings)),
+            explained(
+                late_matching.late_matchers, tell, len(await request.body()), caller.owner, _operators_until(settings)
+            ),
         )
     except InvalidSubscription as error:
         raise error.below("/subscription") from None

@@ -805,7 +805,7 @@ async def _create(
     def advised() -> tuple[Note, ...]:
         return advise(restore_expression(row.tree, vocabulary, operators.available), vocabulary, seen)
 
-    said = await run_in_turn(advised, new.size)
+    said = await run_in_turn(advised, new.size, caller.owner)
     shown["notes"] = [*shown["notes"], *as_records(said)]
     return row, created | shown
 

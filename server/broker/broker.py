@@ -633,14 +633,16 @@ class Broker:
                 backfill.feed(page)
             return bool(page.rows or page.damaged)
 
-        backfill = await run_in_turn(begin, new.size)
+        backfill = await run_in_turn(begin, new.size, new.created_by)
         while await self.read(work):
             pass
         return await self._submit(lambda group: create_with(group, backfill, create)), backfill
 
     async def _creation(self, new: NewSubscription, quota: Quota) -> Callable[[Group], Row[Any]]:
         vocabulary, operators = self.vocabulary, self.state.operators
-        compiled = await run_in_turn(lambda: subscribing.compile_new(new, vocabulary, operators.available), new.size)
+        compiled = await run_in_turn(
+            lambda: subscribing.compile_new(new, vocabulary, operators.available), new.size, new.created_by
+        )
         limit = self.settings.max_subscriptions
         return lambda group: subscribing.create(
             group, new, compiled, vocabulary, operators, self._sweeper, limit=limit, quota=quota
@@ -656,7 +658,9 @@ class Broker:
 
         async def create(some: Sequence[NewSubscription]) -> list[Refusal | None]:
             described = await run_in_turn(
-                lambda: importing.describe(some, vocabulary, operators, compiler), sum(each.size for each in some)
+                lambda: importing.describe(some, vocabulary, operators, compiler),
+                sum(each.size for each in some),
+                next((each.created_by for each in some), None),
             )
             asked = some, described, vocabulary, operators, self._sweeper, compiler
             return await self._submit(lambda group: importing.create_many(group, *asked, limit=limit, quota=quota))

@@ -22,10 +22,11 @@ from kindcast.server.broker.group import Touched
 from kindcast.server.clock import CLOCK, instant
 from kindcast.server.delivery.message import EXPIRY_NOTICE
 from kindcast.server.delivery.outbox import Outbox, RetrySchedule
-from kindcast.server.delivery.turns import Looks, Turns
+from kindcast.server.delivery.turns import Looks
 from kindcast.server.errors import BrokerBusy, ServerError
 from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import Subscriber, due_notices, find_subscriber, forget_notices, note_told
+from kindcast.server.worker_threads import Turns
 
 __all__ = [
     "EXPIRING_TYPE",

@@ -1,22 +1,20 @@
 """Turns of readers: however many streams and pulls there are, other requests get their turn at the store.
 
     streams at the same cursor ──▶ one look ──half of the connections at most──▶ store ──▶ told one after another
-    clients with large pages ────▶ the next page of each client, in turn ──one at a time──▶ store
+    clients with large pages ────▶ `Turns` of worker_threads.py: the next page of each client ──one at a time──▶ store
 
 Nothing here decides what a reader may see: readers with other roles do not share.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection
 
 from kindcast.server.broker import Broker
 
-__all__ = ["Looks", "Turns"]
+__all__ = ["Looks"]
 
 T = TypeVar("T")
 
@@ -56,19 +54,3 @@ class Looks:
             if not each.done():
                 each.set_result(found) if error is None else each.set_exception(error)
                 await asyncio.sleep(0)  # hundreds of readers at once would leave no time for other connections
-
-
-class Turns:
-    """Turns for work that takes much memory: one at a time. Each client waits at most for one turn of each other
-    client. For the event loop only."""
-
-    def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._own: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
-
-    @asynccontextmanager
-    async def of(self, client: Hashable) -> AsyncIterator[None]:
-        """A context manager that is entered when it is this client's turn."""
-        own = self._own.setdefault(client, asyncio.Lock())
-        async with own, self._turn:
-            yield

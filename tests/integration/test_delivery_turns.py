@@ -21,8 +21,9 @@ from kindcast.server.broker import Broker
 from kindcast.server.delivery import receiving, running_delivery
 from kindcast.server.delivery.receiving import MAX_PAGE_BYTES, SMALL_PAGE_BYTES, Found, Start, find_start, follow, pull
 from kindcast.server.delivery.service import Wakeups
-from kindcast.server.delivery.turns import Looks, Turns
+from kindcast.server.delivery.turns import Looks
 from kindcast.server.security.permissions import Reader
+from kindcast.server.worker_threads import Turns
 from tests.harness.broker import event, new, run, running
 from tests.harness.server_thread import running_app
 

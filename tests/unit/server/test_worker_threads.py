@@ -57,10 +57,10 @@ def test_long_work_runs_one_after_another_and_short_work_beside_it() -> None:
         raise ValueError
 
     async def body() -> None:
-        waiting = [asyncio.ensure_future(run_in_turn(long, LONG)) for _ in range(4)]
+        waiting = [asyncio.ensure_future(run_in_turn(long, LONG, "key a")) for _ in range(4)]
         await asyncio.sleep(0)
         waiting[0].cancel()
-        assert await run_in_turn(lambda: "short", LONG - 1) == "short"
+        assert await run_in_turn(lambda: "short", LONG - 1, "key a") == "short"
         assert not any(each.done() for each in waiting)
         free.set()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
@@ -68,3 +68,21 @@ def test_long_work_runs_one_after_another_and_short_work_beside_it() -> None:
 
     asyncio.run(body())
     assert most == 1
+
+
+def test_many_long_requests_of_one_client_delay_another_client_by_one_turn() -> None:
+    order, free = list[str](), threading.Event()
+
+    def long(name: str) -> None:
+        assert free.wait(30)
+        order.append(name)
+
+    async def body() -> None:
+        asked = ["many"] * 20 + ["one"]
+        waiting = [asyncio.ensure_future(run_in_turn(lambda each=each: long(each), LONG, each)) for each in asked]
+        await asyncio.sleep(0)
+        free.set()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(body())
+    assert order.index("one") == 1

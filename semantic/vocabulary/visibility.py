@@ -132,12 +132,17 @@ class View:
 
     def _telling(self, hidden: frozenset[Segments]) -> frozenset[Segments]:
         """Returns the hidden names and all names whose values depend on theirs: the names above them, the attributes
-        derived from them, the attributes that have their unit, number or code in them, and the root words of names
-        that contain them. Cached."""
+        derived from them, the attributes that have their unit, number or code in them, the root words of names that
+        contain them, and their inverse properties. Cached."""
         known = self._closed.get(hidden)
         if known is not None:
             return known
         found = set(hidden)
+        for iri in self.scheme.inverses:
+            if self._hides(
+                f"<{iri}>", hidden
+            ):  # `@reverse` states it of the other node, under the names of its inverse
+                found.update(tuple(segments_of(each)) for each in self.scheme.broader(f"^<{iri}>"))
         renamed = [(word, root) for word, root in self.scheme.synonyms.items() if "." in word]
         while True:
             so_far = frozenset(found)

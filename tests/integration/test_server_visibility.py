@@ -361,6 +361,25 @@ def test_a_synonym_of_a_segment_hides_no_less(teams: dict[str, Team]) -> None:
         assert team.client.delete("/v1/attributes/owner.pin", headers=team.keys["admin"]).status_code == 200
 
 
+def test_the_inverse_of_a_hidden_property_is_as_hidden(teams: dict[str, Team]) -> None:
+    """`@reverse` of `ssn` is stated under the names of its inverse."""
+    team = teams["left"]
+    properties = """
+        @prefix : <urn:people#> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+        @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+        :numberOf owl:inverseOf :ssn ; rdfs:label "number of" ; rdfs:subPropertyOf :aboutPerson .
+        :friendOf owl:inverseOf :friend .
+    """
+    headers = team.keys["ontologist"] | {"Content-Type": "text/turtle"}
+    assert team.client.put("/v1/ontologies/people", content=properties, headers=headers).status_code == 201
+    try:
+        for name in ("numberOf", "`number of`", "x.numberOf", "`<urn:people#numberOf>`", "aboutPerson"):
+            assert team.subscribe("subscriber", f"{name} exists").status_code == 403, name
+        assert team.subscribe("subscriber", "friendOf exists").status_code == 201
+    finally:
+        assert team.client.delete("/v1/ontologies/people", headers=team.keys["admin"]).status_code == 200
+
+
 def test_aliases_are_declared_by_administrators_where_something_is_hidden(teams: dict[str, Team]) -> None:
     """An alias gives the values of a hidden property another name."""
     team, path = teams["left"], "/v1/aliases/names"

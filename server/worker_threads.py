@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import anyio
 import anyio.to_thread
 
-__all__ = ["Turns", "run_in_turn", "run_to_the_end", "short_turns"]
+__all__ = ["Turns", "long_turns", "run_in_turn", "run_to_the_end", "short_turns"]
 
 T = TypeVar("T")
 
@@ -47,6 +47,10 @@ class Turns:
         own = self._own.setdefault(client, asyncio.Lock())
         async with own, self._turn:
             yield
+
+    def beside(self, client: Hashable) -> asyncio.Lock:
+        """A context manager that is entered beside the turns, and by one task of this client at a time."""
+        return self._own.setdefault((client, "beside"), asyncio.Lock())
 
 
 _turns: "WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]" = WeakKeyDictionary()
@@ -89,9 +93,14 @@ async def run_to_the_end(work: Callable[[], T]) -> T:
 
 async def run_in_turn(work: Callable[[], T], size: int, client: Hashable) -> T:
     """Does what `run_to_the_end` does, for work whose time depends on `size` bytes that `client` sent. `LONG` work runs
-    one after another, in turns of the clients. Otherwise a few clients with long texts would keep as many threads
-    computing, and all other requests would get a small part of the time."""
-    if size < LONG:
+    one after another, in turns of the clients. Other work of one client does so too. Otherwise a few clients with long
+    texts, or one with many, would keep as many threads computing, and all other requests would get a small part of the
+    time."""
+    turns = long_turns()
+    async with turns.beside(client) if size < LONG else turns.of(client):
         return await run_to_the_end(work)
-    async with _turns.setdefault(asyncio.get_running_loop(), Turns()).of(client):
-        return await run_to_the_end(work)
+
+
+def long_turns() -> Turns:
+    """Returns the turns of `LONG` work, for work that has to read from the store in its turn."""
+    return _turns.setdefault(asyncio.get_running_loop(), Turns())

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from collections import Counter
 
 import pytest
 
@@ -86,3 +87,23 @@ def test_many_long_requests_of_one_client_delay_another_client_by_one_turn() -> 
 
     asyncio.run(body())
     assert order.index("one") == 1
+
+
+def test_one_client_does_one_short_work_at_a_time() -> None:
+    """And each client, beside the others."""
+    running, most = Counter[str](), Counter[str]()
+    lock, both = threading.Lock(), threading.Barrier(2)
+
+    def short(client: str) -> None:
+        with lock:
+            running[client] += 1
+            most[client] = max(most[client], running[client])
+        both.wait(30)
+        with lock:
+            running[client] -= 1
+
+    async def body() -> None:
+        await asyncio.gather(*(run_in_turn(lambda each=each: short(each), LONG - 1, each) for each in "aaaabbbb"))
+
+    asyncio.run(body())
+    assert most == {"a": 1, "b": 1}

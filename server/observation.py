@@ -1,16 +1,15 @@
 """Reports from stored events and subscriptions about the vocabulary: unknown terms, existing attributes, and uses of a
 concept.
 
-Each report reads only the newest rows, in worker threads, and says how many it read. Nothing is counted while events
-are published, so publishing is not slower.
+Each report reads only the newest rows, in worker threads and in turns of the clients, and says how many it read. Large
+events are read for a limited time. Nothing is counted while events are published, so publishing is not slower.
 """
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, takewhile
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, takewhile
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row
 
@@ -22,20 +21,22 @@ from kindcast.semantic.vocabulary import ConceptId, View
 from kindcast.server.broker import Broker, RecentAttributes
 from kindcast.server.cloudevents import EventReader, arrived
 from kindcast.server.security.permissions import Roles, hidden_in
-from kindcast.server.store.events import last_sequence, newest_events
+from kindcast.server.store.events import last_sequence, newest_page
 from kindcast.server.store.subscriptions import newest_subscriptions
 from kindcast.server.strict_json import decode
+from kindcast.server.worker_threads import long_turns, run_to_the_end
 
 __all__ = ["attributes_seen", "recent_attributes", "unknown_terms", "uses_of"]
 
 RECENT_EVENTS = 50
 """The number of newest events whose attributes are compared with those of a new subscription."""
-RECENT_LEAST = 10
-"""This many of them are always read. After that, `RECENT_BUDGET` limits the time."""
+LEAST = 10
+"""This many events are always read. After that, `RECENT_BUDGET` or `REPORT_BUDGET` limits the time (seconds)."""
+REPORT_BUDGET = 1.0
 RECENT_BUDGET = 0.25
 RECENT_SECONDS = 2.0
 EVENTS = 500
-"""The number of newest events that one report reads."""
+"""The maximum number of newest events that one report reads."""
 SUBSCRIPTIONS = 5_000
 """The number of newest live subscriptions that one report reads."""
 LISTED = 50
@@ -46,24 +47,26 @@ LONGEST_IRI = 1_000
 MOST_COUNTED = 10_000
 """The maximum number of different properties that one report counts, from the newest event on."""
 
+T = TypeVar("T")
+
 
 async def unknown_terms(
-    broker: Broker, reader: EventReader, view: View | None = None, lang: str = "en"
+    broker: Broker, reader: EventReader, client: Hashable, view: View | None = None, lang: str = "en"
 ) -> dict[str, Any]:
     """Returns the strings of the newest events, in attributes that hold concepts, that are no known concept, most
     frequent first. An attribute holds concepts if it is declared so, if a subscription uses it with a kind, or if
     another event had a known concept in it. Also returns the properties of graphs that no ontology, declaration or live
     subscription knows."""
     vocabulary = broker.vocabulary
-    rows = await broker.read(_newest_events)
-    trees = await broker.read(_newest_trees)
 
     def look() -> dict[str, Any]:
+        examined = 0
         holds = {name for tree in trees for name in _kinds_asked(tree.tree)}
         counted: Counter[tuple[str, str]] = Counter()
         last: dict[tuple[str, str], int] = {}
         properties = _Properties(vocabulary, (name for tree in trees for name in _attributes_asked(tree.tree)))
-        for row, event in _read(rows, reader, vocabulary, view):
+        for row, event in _in_time(_read(rows, reader, vocabulary, view), REPORT_BUDGET):
+            examined += 1
             properties.count(row, event)
             for attribute, values in event.attributes.items():
                 if attribute.startswith("ce."):
@@ -86,11 +89,14 @@ async def unknown_terms(
             "count": len(found),
             "properties": properties.listed(),
             "properties_count": len(properties),
-            "examined": {"events": len(rows), "subscriptions": len(trees)},
+            "examined": {"events": examined, "subscriptions": len(trees)},
             "vocabulary_version": vocabulary.version,
         }
 
-    return await asyncio.to_thread(look)
+    async with long_turns().of(client):
+        rows = await broker.read(_newest_events)
+        trees = await broker.read(_newest_trees)
+        return await run_to_the_end(look)
 
 
 def _named(vocabulary: Vocabulary, suggestion: dict[str, Any], lang: str) -> dict[str, Any]:
@@ -130,17 +136,21 @@ class _Properties:
 
 
 async def uses_of(
-    broker: Broker, reader: EventReader, vocabulary: Vocabulary, concept: ConceptId, view: View | None = None
+    broker: Broker,
+    reader: EventReader,
+    client: Hashable,
+    vocabulary: Vocabulary,
+    concept: ConceptId,
+    view: View | None = None,
 ) -> dict[str, Any]:
     """Returns the live subscriptions that name the concept or a narrower one, and the newest events that state it, as
     far as a view shows them."""
-    rows = await broker.read(_newest_events)
-    trees = await broker.read(_newest_trees)
 
     def look() -> dict[str, Any]:
         beneath = {concept, *vocabulary.descendants(concept)}
         names = {iri for each in beneath for iri in vocabulary.iris(each)}
         asked = [row for row in trees if not names.isdisjoint(_iris(row.tree)) and not hidden_in(view, row.tree)]
+        read = list(_in_time(_read(rows, reader, vocabulary, view), REPORT_BUDGET))
         stated = [
             {
                 "sequence": row.sequence,
@@ -148,7 +158,7 @@ async def uses_of(
                 "source": row.source,
                 "matched": row.matched if view is None else None,
             }
-            for row, event in _read(rows, reader, vocabulary, view)
+            for row, event in read
             if any(not beneath.isdisjoint(value.concepts) for values in event.attributes.values() for value in values)
         ]
         return {
@@ -158,55 +168,73 @@ async def uses_of(
                 "listed": [{"id": row.id, "canonical": row.canonical, "status": row.status} for row in asked[:LISTED]],
             },
             "events": {"count": len(stated), "listed": stated[:LISTED]},
-            "examined": {"events": len(rows), "subscriptions": len(trees)},
+            "examined": {"events": len(read), "subscriptions": len(trees)},
         }
 
-    return await asyncio.to_thread(look)
+    async with long_turns().of(client):
+        rows = await broker.read(_newest_events)
+        trees = await broker.read(_newest_trees)
+        return await run_to_the_end(look)
 
 
-async def attributes_seen(broker: Broker, reader: EventReader, view: View | None = None) -> list[str]:
+async def attributes_seen(broker: Broker, reader: EventReader, client: Hashable, view: View | None = None) -> list[str]:
     """Returns names of attributes: those of the newest events as far as a view shows them, most frequent first, the
     declared ones, and those of the envelope."""
     vocabulary = broker.vocabulary
-    rows = await broker.read(_newest_events)
 
     def look() -> list[str]:
-        seen = Counter(name for _, event in _read(rows[:50], reader, vocabulary, view) for name in event.attributes)
+        read = _in_time(_read(rows, reader, vocabulary, view), RECENT_BUDGET)
+        seen = Counter(name for _, event in read for name in event.attributes)
         ours = [name for name, _ in seen.most_common() if not name.startswith("ce.")]
         envelope = sorted(name for name in seen if name.startswith("ce."))
         return list(dict.fromkeys([*ours, *sorted(vocabulary.attributes.declarations), *envelope]))
 
-    return await asyncio.to_thread(look)
+    async with long_turns().of(client):
+        rows = await broker.read(lambda connection: newest_page(connection, RECENT_EVENTS))
+        return await run_to_the_end(look)
 
 
-async def recent_attributes(broker: Broker, reader: EventReader, roles: Roles = None) -> SeenAttributes:
+async def recent_attributes(
+    broker: Broker, reader: EventReader, client: Hashable, roles: Roles = None
+) -> SeenAttributes:
     """Returns the attributes of the newest events that these roles may see, for advice to subscribers. They are read
     again if there are newer events, but at most every `RECENT_SECONDS`. Reading stops after `RECENT_BUDGET` seconds or
     `RECENT_EVENTS` events."""
     vocabulary = broker.vocabulary
     view = vocabulary.view_of_roles(roles)
     seeing = None if view is None else roles  # who sees everything sees the same
-    known = broker.recent_attributes.get(seeing)
     newest = await broker.read(last_sequence)
-    if known is not None and known.version == vocabulary.version:
-        is_fresh = known.sequence == newest or time.monotonic() < known.made_at + RECENT_SECONDS
-        if is_fresh:
-            return known.seen
-    rows = await broker.read(lambda connection: newest_events(connection, RECENT_EVENTS, after=newest - EVENTS))
+
+    def fresh() -> SeenAttributes | None:
+        known = broker.recent_attributes.get(seeing)
+        if known is None or known.version != vocabulary.version:
+            return None
+        is_fresh = known.sequence >= newest or time.monotonic() < known.made_at + RECENT_SECONDS
+        return known.seen if is_fresh else None
 
     def look() -> SeenAttributes:
-        until = time.monotonic() + RECENT_BUDGET
-        read = (event for _, event in _read(rows, reader, vocabulary, view))
-        least = list(islice(read, RECENT_LEAST))
-        return SeenAttributes.of(chain(least, takewhile(lambda _: time.monotonic() < until, read)), vocabulary)
+        read = _in_time(_read(rows, reader, vocabulary, view), RECENT_BUDGET)
+        return SeenAttributes.of((event for _, event in read), vocabulary)
 
-    seen = await asyncio.to_thread(look)
-    broker.recent_attributes[seeing] = RecentAttributes(seen, newest, vocabulary.version, time.monotonic())
-    return seen
+    if (seen := fresh()) is not None:
+        return seen
+    async with long_turns().of(client):
+        if (seen := fresh()) is None:  # another request may have read them meanwhile
+            rows = await broker.read(lambda connection: newest_page(connection, RECENT_EVENTS, after=newest - EVENTS))
+            seen = await run_to_the_end(look)
+            broker.recent_attributes[seeing] = RecentAttributes(seen, newest, vocabulary.version, time.monotonic())
+        return seen
+
+
+def _in_time(events: Iterator[T], seconds: float) -> Iterator[T]:
+    """Yields the first events, and the others until this time is over."""
+    until = time.monotonic() + seconds
+    yield from islice(events, LEAST)
+    yield from takewhile(lambda _: time.monotonic() < until, events)
 
 
 def _newest_events(connection: Connection) -> Sequence[Row[Any]]:
-    return newest_events(connection, EVENTS, after=max(0, last_sequence(connection) - EVENTS))
+    return newest_page(connection, EVENTS, after=max(0, last_sequence(connection) - EVENTS))
 
 
 def _newest_trees(connection: Connection) -> Sequence[Row[Any]]:

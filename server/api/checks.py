@@ -75,10 +75,10 @@ async def check(
     if position is not None and (type(position) is not int or not 0 <= position <= len(text)):
         raise Problem("invalid-request", "`position` must be a number of characters within the text")
     vocabulary, operators = broker.vocabulary, broker.state.operators.available
-    seen = await recent_attributes(broker, reader, caller.roles)
+    seen = await recent_attributes(broker, reader, caller.owner, caller.roles)
     told = await run_in_turn(lambda: _checked(text, vocabulary, operators, lang, seen), len(text), caller.owner)
     if position is not None:
-        attributes = await attributes_seen(broker, reader, reader_of(caller, broker).view)
+        attributes = await attributes_seen(broker, reader, caller.owner, reader_of(caller, broker).view)
         names = list(broker.state.operators.known)
         told["completions"] = await run_in_turn(
             lambda: completions(text[:position], vocabulary, attributes, names, lang), len(text), caller.owner
@@ -88,11 +88,11 @@ async def check(
 
 @router.get("/terms/unknown", summary="What nobody understood", tags=["concepts"])
 async def unknown(broker: AppBroker, caller: AppCaller, reader: AppEventReader, lang: Language = "en") -> Response:
-    """Lists terms of the newest 500 events, in attributes that hold concepts, that are the name of no concept, most
-    frequent first. Each has the most similar names, and as `shown` the labels of their concepts. Declare the terms as
-    synonyms, or upload an ontology with them. `properties` lists the properties of graphs in these events that no
-    ontology, declaration or live subscription knows."""
-    return answer(await unknown_terms(broker, reader, reader_of(caller, broker).view, lang))
+    """Lists terms of at most the newest 500 events, in attributes that hold concepts, that are the name of no
+    concept, most frequent first. Each has the most similar names, and as `shown` the labels of their concepts.
+    Declare the terms as synonyms, or upload an ontology with them. `properties` lists the properties of graphs in
+    these events that no ontology, declaration or live subscription knows."""
+    return answer(await unknown_terms(broker, reader, caller.owner, reader_of(caller, broker).view, lang))
 
 
 def _checked(text: str, vocabulary: Vocabulary, operators: Any, lang: str, seen: SeenAttributes) -> dict[str, Any]:

@@ -154,11 +154,11 @@ async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Respon
 async def usage(
     broker: AppBroker, caller: AppCaller, reader: AppEventReader, term: Term, lang: Language = "en"
 ) -> Response:
-    """Lists live subscriptions and the newest events that name the concept or a narrower concept. It reads the newest
-    5,000 subscriptions and 500 events; `examined` has the actual numbers."""
+    """Lists live subscriptions and the newest events that name the concept or a narrower concept. It reads at
+    most the newest 5,000 subscriptions and 500 events; `examined` has the actual numbers."""
     vocabulary = broker.vocabulary
     concept = await asyncio.to_thread(_the_one, vocabulary, term, lang)
-    told = await uses_of(broker, reader, vocabulary, concept, reader_of(caller, broker).view)
+    told = await uses_of(broker, reader, caller.owner, vocabulary, concept, reader_of(caller, broker).view)
     return answer({"concept": vocabulary.summary(concept, lang), **told, "vocabulary_version": vocabulary.version})
 
 

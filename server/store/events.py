@@ -60,6 +60,7 @@ __all__ = [
     "list_whole_events",
     "mark_withdrawn",
     "newest_events",
+    "newest_page",
     "read_attempts",
     "withdrawn_among",
 ]
@@ -74,6 +75,8 @@ They are in memory while they are counted."""
 
 PAGE_BYTES = 16 << 20
 """The maximum size of the events in one page."""
+FETCHED = 16
+"""The number of events that PostgreSQL sends at a time. They may be large."""
 
 _AFTER = events.c.sequence > bindparam("after")
 _OF_SOURCE = events.c.source.concat("") == bindparam("source")  # its index would sort all events of the source
@@ -234,10 +237,11 @@ def list_whole_events(connection: Connection, *, after: int, last: int | None = 
     return WholeEvents(rows, damaged, through)
 
 
-def _page(connection: Connection, query: Select[Any], limit: int) -> Iterator[Row[Any]]:
+def _page(connection: Connection, query: Select[Any], limit: int, *, newest_first: bool = False) -> Iterator[Row[Any]]:
     """Yields the first events of a query, at least one, up to `limit` and up to the byte budget of a page."""
     room = PAGE_BYTES
-    with connection.execute(query.order_by(events.c.sequence).limit(limit)) as rows:
+    order = events.c.sequence.desc() if newest_first else events.c.sequence
+    with connection.execute(query.order_by(order).limit(limit), execution_options={"yield_per": FETCHED}) as rows:
         for row in rows:
             yield row
             room -= len(row.body)
@@ -258,6 +262,13 @@ def newest_events(
     values = {"after": after, "source": source, "limit": limit}
     rows = connection.execute(NEWEST if source is None else NEWEST_OF_SOURCE, values)
     return [row for row in rows if is_whole(row.body, row.digest)]
+
+
+def newest_page(connection: Connection, limit: int, *, after: int = 0) -> Sequence[Row[Any]]:
+    """Returns the newest events after a sequence number, newest first, without damaged ones. There are fewer than
+    `limit` if they fill the byte budget of a page."""
+    page = _page(connection, select(events).where(_AFTER).params(after=after), limit, newest_first=True)
+    return [row for row in page if is_whole(row.body, row.digest)]
 
 
 def count_after(connection: Connection, after: int, source: str | None = None) -> int:

@@ -16,6 +16,7 @@ from kindcast.server.app import create_app
 from kindcast.server.console import CONTENT_SECURITY_POLICY
 from kindcast.server.metrics import ENCODED, History
 from kindcast.server.settings import Settings
+from kindcast.server.store import events
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.server_thread import running_app
 
@@ -156,6 +157,20 @@ def test_suggestions_for_unknown_terms_are_shown_in_the_language_asked_for(tmp_p
             (term,) = client.get("/v1/terms/unknown", params={"lang": lang}).json()["terms"]
             first = term["suggestions"][0]
             assert (first["label"], first["shown"]) == ("Desktop PC", shown)
+
+
+@pytest.mark.parametrize("limit", ["time", "bytes"])
+@pytest.mark.parametrize("path", ["terms/unknown", "concepts/usage?term=Device"])
+def test_reports_read_large_events_for_a_limited_time_and_no_more_than_a_page_of_them(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, path: str, limit: str
+) -> None:
+    """`examined` says how many were read."""
+    if limit == "time":
+        monkeypatch.setattr(observation, "LEAST", 2)
+        monkeypatch.setattr(observation, "REPORT_BUDGET", 0.0)
+    else:
+        monkeypatch.setattr(events, "PAGE_BYTES", 300)
+    assert client.get(f"/v1/{path}").json()["examined"]["events"] == 2
 
 
 def test_unknown_properties_are_counted_until_something_knows_them(

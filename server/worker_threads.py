@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import anyio
 import anyio.to_thread
 
-__all__ = ["Turns", "long_turns", "run_in_turn", "run_to_the_end", "short_turns"]
+__all__ = ["LONG", "Turns", "long_turns", "run_in_turn", "run_to_the_end", "short_turns"]
 
 T = TypeVar("T")
 

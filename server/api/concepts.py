@@ -1,6 +1,6 @@
-"""Routes that search, resolve and browse concepts. They read the active vocabulary, in worker threads."""
+"""Routes that search, resolve and browse concepts. They read the active vocabulary, in worker threads: one request of
+each client at a time."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -20,6 +20,8 @@ from kindcast.server.api.requests import (
     reader_of,
 )
 from kindcast.server.observation import uses_of
+from kindcast.server.security.callers import Caller
+from kindcast.server.worker_threads import run_in_turn
 
 __all__ = ["router"]
 
@@ -38,6 +40,7 @@ Cursor = Annotated[str | None, Query(max_length=64, description="The cursor of t
 @router.get("", summary="Search concepts")
 async def search(
     broker: AppBroker,
+    caller: AppCaller,
     q: Annotated[str, Query(min_length=1, max_length=MAX_TERM, description="Part of a label, in any language.")],
     lang: Annotated[str | None, Query(max_length=35, description="Only labels of this language.")] = None,
     labels: Annotated[
@@ -57,11 +60,11 @@ async def search(
             found.append({"iri": hit["iri"], "label": label, "matched": hit["label"], "lang": hit["lang"]})
         return found
 
-    return answer({"concepts": await asyncio.to_thread(look), "vocabulary_version": vocabulary.version})
+    return answer({"concepts": await run_in_turn(look, len(q), caller.owner), "vocabulary_version": vocabulary.version})
 
 
 @router.get("/resolve", summary="What a term means")
-async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Response:
+async def resolve(broker: AppBroker, caller: AppCaller, term: Term, lang: Language = "en") -> Response:
     """Returns every concept that the term may mean, from the first level with a hit: `iri`, `short`, `label`, `folded`,
     `synonym`. If there are several, the term is ambiguous and a subscription must not use it. Individuals with the same
     name as a single class are listed as `set_aside`. 404 with the most similar names if there is none."""
@@ -81,35 +84,52 @@ async def resolve(broker: AppBroker, term: Term, lang: Language = "en") -> Respo
             "vocabulary_version": vocabulary.version,
         }
 
-    return answer(await asyncio.to_thread(look))
+    return answer(await run_in_turn(look, len(term), caller.owner))
 
 
 @router.get("/ancestors", summary="All concepts above a concept")
 async def ancestors(
-    broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+    broker: AppBroker,
+    caller: AppCaller,
+    term: Term,
+    lang: Language = "en",
+    limit: Limit = MAX_PAGE,
+    cursor: Cursor = None,
 ) -> Response:
     """Lists all broader concepts, without the concept itself."""
-    return await _browse(broker.vocabulary, term, broker.vocabulary.ancestors, lang, limit, cursor)
+    return await _browse(broker.vocabulary, caller, term, broker.vocabulary.ancestors, lang, limit, cursor)
 
 
 @router.get("/descendants", summary="All concepts beneath a concept")
 async def descendants(
-    broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+    broker: AppBroker,
+    caller: AppCaller,
+    term: Term,
+    lang: Language = "en",
+    limit: Limit = MAX_PAGE,
+    cursor: Cursor = None,
 ) -> Response:
     """Lists all narrower concepts, without the concept itself."""
-    return await _browse(broker.vocabulary, term, broker.vocabulary.descendants, lang, limit, cursor)
+    return await _browse(broker.vocabulary, caller, term, broker.vocabulary.descendants, lang, limit, cursor)
 
 
 @router.get("/parents", summary="The concepts directly above a concept")
 async def parents(
-    broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+    broker: AppBroker,
+    caller: AppCaller,
+    term: Term,
+    lang: Language = "en",
+    limit: Limit = MAX_PAGE,
+    cursor: Cursor = None,
 ) -> Response:
     """Lists the directly broader concepts."""
-    return await _browse(broker.vocabulary, term, broker.vocabulary.parents, lang, limit, cursor)
+    return await _browse(broker.vocabulary, caller, term, broker.vocabulary.parents, lang, limit, cursor)
 
 
 @router.get("/roots", summary="The roots of the hierarchy")
-async def roots(broker: AppBroker, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None) -> Response:
+async def roots(
+    broker: AppBroker, caller: AppCaller, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+) -> Response:
     """Lists the concepts without a broader concept. Those with narrower concepts come first."""
     vocabulary, start = broker.vocabulary, parse_page_cursor(cursor)
 
@@ -124,11 +144,11 @@ async def roots(broker: AppBroker, lang: Language = "en", limit: Limit = MAX_PAG
             "vocabulary_version": vocabulary.version,
         }
 
-    return answer(await asyncio.to_thread(look))
+    return answer(await run_in_turn(look, 0, caller.owner))
 
 
 @router.get("/around", summary="The neighbours of a concept")
-async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Response:
+async def around(broker: AppBroker, caller: AppCaller, term: Term, lang: Language = "en") -> Response:
     """Returns a concept, up to 200 broader concepts and the first 24 narrower concepts as `nodes`, and the steps
     between them as `edges`: pairs of indices, the narrower concept first."""
     vocabulary = broker.vocabulary
@@ -147,7 +167,7 @@ async def around(broker: AppBroker, term: Term, lang: Language = "en") -> Respon
             "vocabulary_version": vocabulary.version,
         }
 
-    return answer(await asyncio.to_thread(look))
+    return answer(await run_in_turn(look, len(term), caller.owner))
 
 
 @router.get("/usage", summary="Subscriptions to a concept, and recent events about it")
@@ -157,21 +177,27 @@ async def usage(
     """Lists live subscriptions and the newest events that name the concept or a narrower concept. It reads at
     most the newest 5,000 subscriptions and 500 events; `examined` has the actual numbers."""
     vocabulary = broker.vocabulary
-    concept = await asyncio.to_thread(_the_one, vocabulary, term, lang)
+    concept = await run_in_turn(lambda: _the_one(vocabulary, term, lang), len(term), caller.owner)
     told = await uses_of(broker, reader, caller.owner, vocabulary, concept, reader_of(caller, broker).view)
     return answer({"concept": vocabulary.summary(concept, lang), **told, "vocabulary_version": vocabulary.version})
 
 
 @router.get("/children", summary="The concepts directly beneath a concept")
 async def children(
-    broker: AppBroker, term: Term, lang: Language = "en", limit: Limit = MAX_PAGE, cursor: Cursor = None
+    broker: AppBroker,
+    caller: AppCaller,
+    term: Term,
+    lang: Language = "en",
+    limit: Limit = MAX_PAGE,
+    cursor: Cursor = None,
 ) -> Response:
     """Lists the directly narrower concepts."""
-    return await _browse(broker.vocabulary, term, broker.vocabulary.children, lang, limit, cursor)
+    return await _browse(broker.vocabulary, caller, term, broker.vocabulary.children, lang, limit, cursor)
 
 
 async def _browse(
     vocabulary: Vocabulary,
+    caller: Caller,
     term: str,
     walk: Callable[[ConceptId], tuple[ConceptId, ...]],
     lang: str,
@@ -194,7 +220,7 @@ async def _browse(
             "vocabulary_version": vocabulary.version,
         }
 
-    return answer(await asyncio.to_thread(look))
+    return answer(await run_in_turn(look, len(term), caller.owner))
 
 
 def _the_one(vocabulary: Vocabulary, term: str, lang: str) -> ConceptId:

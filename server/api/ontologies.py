@@ -1,6 +1,5 @@
 """Routes of ontologies: upload, list, compare, activate, roll back and delete; the shipped ones, for beginners."""
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -15,6 +14,7 @@ from kindcast.server.broker.vocabulary_commands import Sharing, Versions
 from kindcast.server.errors import UnknownOntology
 from kindcast.server.security.keys import DEFAULT_TENANT
 from kindcast.server.store import ontologies
+from kindcast.server.worker_threads import LONG, run_in_turn
 
 __all__ = [
     "router",
@@ -194,12 +194,12 @@ async def list_versions(name: Name, broker: AppBroker) -> Response:
 
 
 @router.get("/{name}/records", summary="The load report of an ontology", response_class=Response)
-async def get_records(name: Name, broker: AppBroker) -> Response:
+async def get_records(name: Name, broker: AppBroker, caller: AppCaller) -> Response:
     """Returns the records of the active version in the internal format of this program, for jobs outside the server."""
     ontology = next((each for each in broker.vocabulary.ontologies if each.name == name), None)
     if ontology is None:
         raise UnknownOntology(f"no version of an ontology {name!r} is active")
-    content = await asyncio.to_thread(encode, ontology)
+    content = await run_in_turn(lambda: encode(ontology), LONG, caller.owner)
     return Response(content, media_type="application/octet-stream")
 
 

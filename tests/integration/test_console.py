@@ -3,7 +3,10 @@
 import asyncio
 import json
 import re
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.server import observation
+from kindcast.server.api import concepts
 from kindcast.server.app import create_app
 from kindcast.server.console import CONTENT_SECURITY_POLICY
 from kindcast.server.metrics import ENCODED, History
@@ -157,6 +161,28 @@ def test_suggestions_for_unknown_terms_are_shown_in_the_language_asked_for(tmp_p
             (term,) = client.get("/v1/terms/unknown", params={"lang": lang}).json()["terms"]
             first = term["suggestions"][0]
             assert (first["label"], first["shown"]) == ("Desktop PC", shown)
+
+
+def test_one_client_looks_into_the_vocabulary_once_at_a_time(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many pages of thousands of concepts at one time would leave no time for publishers."""
+    the_one, lock, running, most = concepts._the_one, threading.Lock(), [0], [0]
+
+    def counted(*arguments: Any) -> Any:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.02)
+        with lock:
+            running[0] -= 1
+        return the_one(*arguments)
+
+    monkeypatch.setattr(concepts, "_the_one", counted)
+    paths = [f"/v1/concepts/{name}?term=Device" for name in ("around", "usage", "descendants")] * 3
+    with ThreadPoolExecutor(len(paths)) as pool:
+        assert {each.status_code for each in pool.map(client.get, paths)} == {200}
+    assert most == [1]
 
 
 @pytest.mark.parametrize("limit", ["time", "bytes"])

@@ -71,6 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.access = None
     app.router.routes.extend(routes())
+    app.router.routes.insert(0, descriptions.openapi_route(app))  # before that of the framework
     app.openapi = describe_answers(app)  # type: ignore[method-assign]
     problem_types.install(app)
     described = app.openapi

@@ -10,8 +10,10 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, Required
 
+import msgspec
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import TypeAdapter
+from starlette.routing import Route
 from typing_extensions import TypedDict
 
 from kindcast.server.answers import (
@@ -36,6 +38,7 @@ from kindcast.server.security.permissions import Permission, needs_of
 __all__ = [
     "asyncapi_document",
     "describe_answers",
+    "openapi_route",
     "router",
 ]
 
@@ -52,6 +55,20 @@ TENANT = {
 REQUEST_FAULTS = "422"
 """The framework's own description of refused requests. It is removed, because all our errors are problem documents,
 described under `default`."""
+
+
+def openapi_route(app: FastAPI) -> Route:
+    """Returns the route of the OpenAPI document. The document is made and encoded once, without and with keys: anybody
+    may ask for it, and the framework's own route takes 10 ms of the event loop each time."""
+    encoded: dict[bool, bytes] = {}
+
+    async def get_openapi(request: Request) -> Response:
+        has_keys = app.state.access is not None and app.state.access.ring.required
+        if has_keys not in encoded:
+            encoded[has_keys] = msgspec.json.encode(app.openapi())
+        return Response(encoded[has_keys], media_type=JSON)
+
+    return Route("/openapi.json", get_openapi, include_in_schema=False)
 
 
 def describe_answers(app: FastAPI) -> Callable[[], dict[str, Any]]:

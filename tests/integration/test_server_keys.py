@@ -18,6 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from kindcast.server import app
 from kindcast.server.api import access
 from kindcast.server.api.access import AccessControl, running_access
 from kindcast.server.cli import serve
@@ -91,6 +92,27 @@ def test_every_route_states_its_permission(keyed: Keyed) -> None:
     assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     assert document["paths"]["/v1/events"]["post"]["security"] == [{"key": []}]
     assert "security" not in document["paths"]["/healthz"]["get"]
+
+
+def test_openapi_document_is_made_once_without_keys_and_once_with_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To make and encode it takes 10 ms, and anybody may ask."""
+    made, describe = [0], app.describe_security
+
+    def counted(*arguments: Any) -> dict[str, Any]:
+        made[0] += 1
+        return describe(*arguments)
+
+    monkeypatch.setattr(app, "describe_security", counted)
+    with running_app(tmp_path) as address, httpx.Client(base_url=address) as client:
+        first = client.get("/openapi.json").json()["paths"]["/v1/events"]["post"]["security"]
+        assert (first, client.head("/openapi.json").status_code, made) == ([{"key": []}, {}], 200, [1])
+        key = client.post("/v1/keys", json={"role": "admin"}).json()["key"]
+        for _ in range(3):
+            document = client.get("/openapi.json", headers={"Authorization": f"Bearer {key}"}).json()
+        assert document["paths"]["/v1/events"]["post"]["security"] == [{"key": []}]
+        assert made == [2]
 
 
 @pytest.mark.parametrize("role", [*ROLES_LISTED, None])

@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,6 +40,7 @@ from kindcast.server.security.permissions import Roles, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.events import count_between, last_sequence, list_whole_events
 from kindcast.server.strict_json import decode
+from kindcast.server.worker_threads import run_in_turn
 
 __all__ = ["Asked", "Backtests"]
 
@@ -77,13 +78,17 @@ class Backtests:
         self._running: asyncio.subprocess.Process | None = None
         self._stopped = False
 
-    async def check(self, asked: Asked) -> None:
+    async def check(self, asked: Asked, client: Hashable) -> None:
         """Checks a request before it begins, and that the stored events can be read now. Raises `InvalidSubscription`,
         `HiddenAttribute`, `UnknownOntology`, `BrokerBusy`, `StoreUnavailable`."""
         self._refuse_crowds()
         vocabulary = (await self._vocabulary(asked))[1]
         operators = operators_by_name(self._operators())
-        compiled = await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators)
+        compiled = await run_in_turn(
+            lambda: compile_expression(asked.expression, vocabulary, operators),
+            len(msgspec.json.encode(asked.expression)),
+            client,
+        )
         for each in (vocabulary, self._broker.vocabulary):
             check_visible(each.view_of_roles(asked.roles), compiled.tree, explained=True)
         await self._broker.read(last_sequence)

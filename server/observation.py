@@ -189,7 +189,7 @@ async def attributes_seen(broker: Broker, reader: EventReader, client: Hashable,
         envelope = sorted(name for name in seen if name.startswith("ce."))
         return list(dict.fromkeys([*ours, *sorted(vocabulary.attributes.declarations), *envelope]))
 
-    async with long_turns().of(client):
+    async with long_turns().beside(client):
         rows = await broker.read(lambda connection: newest_page(connection, RECENT_EVENTS))
         return await run_to_the_end(look)
 
@@ -218,7 +218,7 @@ async def recent_attributes(
 
     if (seen := fresh()) is not None:
         return seen
-    async with long_turns().of(client):
+    async with long_turns().beside(client):
         if (seen := fresh()) is None:  # another request may have read them meanwhile
             rows = await broker.read(lambda connection: newest_page(connection, RECENT_EVENTS, after=newest - EVENTS))
             seen = await run_to_the_end(look)

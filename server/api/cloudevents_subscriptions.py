@@ -7,8 +7,8 @@ here gets CloudEvents, not messages (`protocolsettings.format`). Everything else
 tickets, secrets, signatures, expiry. Bad requests have the status 400 here, as in the specification.
 """
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -57,6 +57,7 @@ from kindcast.server.security.egress import SinkRefused
 from kindcast.server.security.keys import Claim
 from kindcast.server.security.permissions import hidden_in
 from kindcast.server.store import subscriptions
+from kindcast.server.worker_threads import run_to_the_end
 
 __all__ = ["router"]
 
@@ -113,7 +114,7 @@ async def create(
     if body["protocol"] == DEFAULT_PROTOCOL:
         body["protocolsettings"] = {"format": "cloudevents"} | body.get("protocolsettings", {})
     try:
-        new, ticket = await asyncio.to_thread(read_new, body, settings, caller, read_key(idempotency_key, caller))
+        new, ticket = await run_to_the_end(partial(read_new, body, settings, caller, read_key(idempotency_key, caller)))
         row = await broker.create_subscription(new, caller.quota)
     except (Problem, RequestValidationError, SemanticError, SinkRefused) as error:
         raise _bad_request(error) from None
@@ -185,7 +186,7 @@ async def update(
     if change["sinkcredential"] == present.get("sinkcredential"):
         del change["sinkcredential"]
     try:
-        values = await asyncio.to_thread(read_change, change, settings, row)
+        values = await run_to_the_end(partial(read_change, change, settings, row))
         if from_row and not same_server(values["sink"], row.sink):
             raise SinkRefused(
                 "the new sink is at another server: give the values of the headers that are (hidden), or leave these "

@@ -415,7 +415,7 @@ async def start(
     body = await json_object(request, settings)
     asked = replace(_asked(body, lang), roles=caller.roles)
     try:
-        await backtests.check(asked)
+        await backtests.check(asked, caller.owner)
     except InvalidSubscription as error:
         raise error.below("/where") from None
 

@@ -207,6 +207,7 @@ async def get_records(name: Name, broker: AppBroker, caller: AppCaller) -> Respo
 async def diff(
     name: Name,
     broker: AppBroker,
+    caller: AppCaller,
     before: Annotated[
         int | None, Query(alias="from", ge=1, le=MOST, description="The older version. Default: the active version.")
     ] = None,
@@ -222,7 +223,7 @@ async def diff(
     versions = await _versions(broker, name)
     old = before or next((row.version for row in versions if row.active), versions[-1].version)
     new = to or versions[0].version
-    found = await broker.vocabulary_commands.ontology_difference(name, old, new, limit)
+    found = await broker.vocabulary_commands.ontology_difference(name, old, new, limit, caller.owner)
     return answer({"name": name, "from": old, "to": new, **found})
 
 

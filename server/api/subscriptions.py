@@ -1,6 +1,5 @@
 """Routes of subscriptions: create, read, renew, pause, resume, change, delete, export and import."""
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -64,7 +63,7 @@ from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
 from kindcast.server.store.deliveries import count_undelivered, position_before, waits_since
 from kindcast.server.strict_json import MalformedJson, decode, depth_within, numbered_lines
-from kindcast.server.worker_threads import run_in_turn
+from kindcast.server.worker_threads import run_in_turn, run_to_the_end
 
 __all__ = [
     "HIDDEN",
@@ -783,7 +782,7 @@ async def _create(
     repeatable: Repeatable | None,
 ) -> tuple[Row[Any], dict[str, Any]]:
     check_size(body, settings)
-    new, ticket = await asyncio.to_thread(read_new, body, settings, caller, repeatable)
+    new, ticket = await run_to_the_end(partial(read_new, body, settings, caller, repeatable))
     created: dict[str, Any] = {"id": new.id, "ticket": ticket}
     if (after := read_start(body)) is None:
         row = await broker.create_subscription(new, caller.quota)
@@ -845,7 +844,7 @@ async def _import(
         parts = [None if repeatable is None else replace(repeatable, part=number) for number, _ in lines]
         return [_read_line(line, settings, caller, part) for (_, line), part in zip(lines, parts, strict=True)]
 
-    read = await asyncio.to_thread(read_all)
+    read = await run_to_the_end(read_all)
     asked = [each for each in read if not isinstance(each, Exception)]
     made: Sequence[Exception | None]
     try:

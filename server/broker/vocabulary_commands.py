@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,7 +53,7 @@ from kindcast.server.security.permissions import RolesOf
 from kindcast.server.store import declarations, ontologies, subscriptions
 from kindcast.server.store.declarations import StoredDeclaration
 from kindcast.server.store.pending import ontology_is_needed
-from kindcast.server.worker_threads import short_turns
+from kindcast.server.worker_threads import long_turns, run_to_the_end, short_turns
 
 __all__ = [
     "DeclarationCommands",
@@ -622,15 +622,19 @@ class VocabularyCommands:
                 await self.broker.submit(partial(_copy, whole))
         return late
 
-    async def ontology_difference(self, name: str, before: int, after: int, limit: int) -> dict[str, Any]:
-        """Returns the difference between two stored versions. Raises `UnknownOntology`."""
-        old, new = [await self.stored_ontology(name, version) for version in (before, after)]
+    async def ontology_difference(
+        self, name: str, before: int, after: int, limit: int, client: Hashable
+    ) -> dict[str, Any]:
+        """Returns the difference between two stored versions. Clients take turns, because it takes time and memory.
+        Raises `UnknownOntology`."""
 
         def compare() -> dict[str, Any]:
             found = difference_between(Vocabulary.from_ontologies([old]), Vocabulary.from_ontologies([new]))
             return found.as_json(limit=limit)
 
-        return await asyncio.to_thread(compare)
+        async with long_turns().of(client):
+            old, new = [await self.stored_ontology(name, version) for version in (before, after)]
+            return await run_to_the_end(compare)
 
     # ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -126,9 +126,9 @@ def test_backtests_at_the_same_time_do_not_get_around_their_number(
     """All were checked before one of them began."""
     check, arrived, answered = Backtests.check, 0, Event()
 
-    async def together(self: Backtests, asked: Asked) -> None:
+    async def together(self: Backtests, asked: Asked, client: Hashable) -> None:
         nonlocal arrived
-        await check(self, asked)
+        await check(self, asked, client)
         arrived += 1
         while arrived < 12:
             await asyncio.sleep(0.001)

@@ -1,13 +1,18 @@
 """Versions of an ontology under live subscriptions: compared, tried out, put in force, taken back."""
 
 import asyncio
+import os
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from kindcast.server.broker import vocabulary_commands
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket
 from tests.harness.broker import matched, new, run, running
 
@@ -54,6 +59,35 @@ def post(client: httpx.Client, what: str, **params: Any) -> dict[str, Any]:
 def iris(part: dict[str, Any]) -> list[str]:
     assert part["count"] == len(part["concepts"])
     return [each["iri"].removeprefix("http://e/") for each in part["concepts"]]
+
+
+def test_many_differences_do_not_keep_others_waiting(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is made at a time, and the threads that others need stay free."""
+    compare, lock, running, most = vocabulary_commands.difference_between, threading.Lock(), [0], [0]
+    free = threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        free.wait(10)
+        with lock:
+            running[0] -= 1
+        return compare(*arguments)
+
+    monkeypatch.setattr(vocabulary_commands, "difference_between", slow)
+    asked = min(32, (os.cpu_count() or 1) + 4) + 2  # more than the threads of asyncio
+    with ThreadPoolExecutor(asked) as pool:
+        answers = [pool.submit(client.get, "/v1/ontologies/x/diff") for _ in range(asked)]
+        while not most[0]:
+            time.sleep(0.01)
+        began = time.monotonic()
+        subscribe(client, "value exists")
+        waited = time.monotonic() - began
+        free.set()
+        assert {each.result().status_code for each in answers} == {200}
+    assert most == [1]
+    assert waited < 5
 
 
 def test_diff_tells_what_an_ontologist_would(client: httpx.Client) -> None:

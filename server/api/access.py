@@ -230,7 +230,12 @@ class AccessControl:
         caller = self.ring.subject(identity, provider.issuer, tenant)
         if caller is None:
             holder = self.ring.subject(identity, provider.issuer, None)
-            raise OtherTenant("the token does not name the tenant in Kindcast-Tenant", holder)
+            detail = (
+                "the token does not name the tenant in Kindcast-Tenant"
+                if tenant
+                else f"the token names no tenant: it needs the claim {self.settings.oidc_tenant_claim}"
+            )
+            raise OtherTenant(detail, holder)
         if caller.tenant != DEFAULT_TENANT and caller.tenant not in self.ring.tenants:
             raise problem_of(UnknownTenant(caller.tenant))
         if not caller.permissions:

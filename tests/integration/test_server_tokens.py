@@ -117,7 +117,9 @@ def test_tenant_comes_from_a_claim(client: httpx.Client, provider: Provider) -> 
     assert client.get(path, headers=root | {"Kindcast-Tenant": "north"}).status_code == 200
     assert client.get(path, headers=root).status_code == 404
     assert problem_code(client.get(path, headers=north | {"Kindcast-Tenant": "south"})) == "other-tenant"
-    assert problem_code(client.get(path, headers=_as(provider, "bosses", team=None))) == "other-tenant"
+    without = client.get(path, headers=_as(provider, "bosses", team=None))
+    assert problem_code(without) == "other-tenant"
+    assert without.json()["detail"] == "the token names no tenant: it needs the claim team"
     assert problem_code(client.get(path, headers=_as(provider, "bosses", team="../x"))) == "unknown-tenant"
     assert problem_code(client.get(path, headers=_as(provider, "bosses", team=["north", "south"]))) == "token-wrong"
 

@@ -299,11 +299,14 @@ class _Resolver:
 
     def unknown(self, attribute: str, term: Term) -> tuple[str, Position | None, tuple[dict[str, object], ...]]:
         """Returns the detail, position and suggestions of the problem that no concept has the name `term`. Suggests the
-        concept with another spelling of the name first, then similar names."""
+        concept with another spelling of the name first, then similar names: after `SUGGESTED` problems nothing, because
+        the search takes milliseconds."""
         vocabulary = self.vocabulary
         detail = f"no concept has the name {term.text!r}"
         if term.text.casefold() in NO_VALUE:
             return f"{detail}; to ask for absence write {attribute} missing", term.at, ({"label": "missing"},)
+        if len(self.problems) >= SUGGESTED:
+            return detail, term.at, ()
         respelt = vocabulary.respelt(term.text).candidates
         if respelt and "://" in term.text:
             meant = vocabulary.iri(respelt[0])
@@ -349,7 +352,7 @@ class _Resolver:
             return None
         known = ", ".join(relations.label(iri) for iri in list(relations)[:10])
         there = f"known are isa, below, is and {known}" if known else "known are isa, below and is"
-        near = list(relations.names.near(written, 3))
+        near = list(relations.names.near(written, 3)) if len(self.problems) < SUGGESTED else []
         keyword = HABITS.get(written.casefold()) or nearest_keyword(written)
         suggestions: list[dict[str, object]] = [{"label": each} for each in ([keyword] if keyword else []) + near]
         detail = f"no relation has the name {written!r}; {there} (request relations when you upload an ontology)"

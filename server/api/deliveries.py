@@ -4,8 +4,7 @@ and deliver them again; and the live tail of all events. `kindcast.server.delive
 
 import base64
 import binascii
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, 
 from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, Row
-from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.requests import HTTPConnection
 
 from kindcast.server.api.access import AccessControl, caller_of, services_of, wrong_key
 from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
@@ -29,6 +28,7 @@ from kindcast.server.api.requests import (
     json_object,
     moment,
     reader_of,
+    turn_for_large_page,
     without_payload,
 )
 from kindcast.server.api.subscriptions import read_body
@@ -94,7 +94,9 @@ async def pull_messages(
         _refuse_crowds(delivery)
     caller = caller_of(request)
     reader = reader_of(caller, delivery.broker)
-    page = await pull(delivery, id, reader, after=after, limit=limit, wait=wait, turn=partial(_turn, request))
+    page = await pull(
+        delivery, id, reader, after=after, limit=limit, wait=wait, turn=partial(turn_for_large_page, request)
+    )
     access: AccessControl = request.app.state.access
     if not access.is_valid(caller):  # the key was revoked, or expired, while the request waited
         raise wrong_key()
@@ -239,17 +241,6 @@ def _delivery(request: HTTPConnection) -> DeliveryService:
     return service
 
 
-@asynccontextmanager
-async def _turn(request: Request) -> AsyncIterator[None]:
-    """A context manager that is entered when the client of a request may read a large page. Raises `ClientDisconnect`
-    if the client left meanwhile."""
-    client = caller_of(request).owner or (request.client and request.client.host)
-    async with _delivery(request).large_pages.of(client):
-        if await request.is_disconnected():
-            raise ClientDisconnect
-        yield
-
-
 def _refuse_crowds(delivery: DeliveryService) -> None:
     if delivery.wakeups.watching >= MAX_WATCHING:
         raise TooManyReaders
@@ -302,7 +293,7 @@ async def list_all(
             only=subscription,
         )
 
-    async with _turn(request):
+    async with turn_for_large_page(request):
         found = await broker.read(read)
     last = f"{found[-1].subscriber.number}.{found[-1].match.position}" if found else None
     following = None if last is None else base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")

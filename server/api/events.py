@@ -40,6 +40,7 @@ from kindcast.server.api.requests import (
     moment,
     only_members,
     reader_of,
+    turn_for_large_page,
     without_payload,
 )
 from kindcast.server.api.subscriptions import read_key
@@ -362,6 +363,7 @@ async def _body(receive: Receive) -> bytes:
 
 @router.get("", summary="Read back events")
 async def list_events(
+    request: Request,
     broker: AppBroker,
     caller: AppCaller,
     after: Annotated[int, Query(ge=0, le=MAX_SEQUENCE, description="The cursor of the previous page.")] = 0,
@@ -380,7 +382,8 @@ async def list_events(
         shown = [_shown(row, view, payload=caller.sees_payloads, received=received) for row in rows]
         return shown, rows[-1].sequence if rows else after
 
-    found, cursor = await broker.read(page)
+    async with turn_for_large_page(request):
+        found, cursor = await broker.read(page)
     return answer({"events": found, "cursor": str(cursor)})
 
 

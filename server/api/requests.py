@@ -4,7 +4,8 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.dependencies.models import Dependant
 from pydantic import BeforeValidator, Field
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
 
 from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.problem_types import Problem
@@ -53,6 +54,7 @@ __all__ = [
     "parse_page_cursor",
     "reader_of",
     "server_of",
+    "turn_for_large_page",
     "without_payload",
 ]
 
@@ -131,6 +133,17 @@ Language = Annotated[str, Query(max_length=35, description="Language of the labe
 def reader_of(caller: Caller | Claim, broker: Broker) -> Reader:
     """Returns the reader that decides what the caller may see of events."""
     return Reader(caller.roles, lambda: broker.vocabulary)
+
+
+@asynccontextmanager
+async def turn_for_large_page(request: Request) -> AsyncIterator[None]:
+    """A context manager that is entered when the client of a request may read a large page. Raises `ClientDisconnect`
+    if the client left meanwhile."""
+    client = caller_of(request).owner or (request.client and request.client.host)
+    async with services_of(request).delivery.large_pages.of(client):
+        if await request.is_disconnected():
+            raise ClientDisconnect
+        yield
 
 
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

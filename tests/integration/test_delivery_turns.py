@@ -23,6 +23,7 @@ from kindcast.server.delivery.receiving import MAX_PAGE_BYTES, SMALL_PAGE_BYTES,
 from kindcast.server.delivery.service import Wakeups
 from kindcast.server.delivery.turns import Looks
 from kindcast.server.security.permissions import Reader
+from kindcast.server.store import events
 from kindcast.server.worker_threads import Turns
 from tests.harness.broker import event, new, run, running
 from tests.harness.server_thread import running_app
@@ -180,12 +181,12 @@ def test_clients_take_turns_one_at_a_time() -> None:
     asyncio.run(scenario())
 
 
-def at_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, byte_budget: int) -> list[int]:
+def at_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, byte_budget: int | None) -> list[int]:
     """The largest number of calls of a function with this byte budget that ran at one time, so far."""
     reading, most, function, another = [0], [0], getattr(module, name), threading.Event()
 
     def counted(*arguments: Any, **more: Any) -> Any:
-        if more["byte_budget"] != byte_budget:
+        if more.get("byte_budget") != byte_budget:
             return function(*arguments, **more)
         reading[0] += 1
         most[0] = max(most[0], reading[0])
@@ -224,6 +225,15 @@ def test_dead_letters_are_listed_one_page_at_a_time(tmp_path: Path, monkeypatch:
         with ThreadPoolExecutor(8) as readers:
             answers = list(readers.map(client.get, ["/v1/dead-letters"] * 8))
         assert [each.json()["dead_letters"] for each in answers] == [[]] * 8
+        assert most == [1]
+
+
+def test_events_are_listed_one_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = at_once(monkeypatch, events, "list_events", None)
+    with running_app(tmp_path) as url, httpx.Client(base_url=url, timeout=PATIENCE) as client:
+        with ThreadPoolExecutor(8) as readers:
+            answers = list(readers.map(client.get, ["/v1/events?limit=1000"] * 8))
+        assert [each.json()["events"] for each in answers] == [[]] * 8
         assert most == [1]
 
 

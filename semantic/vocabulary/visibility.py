@@ -138,10 +138,8 @@ class View:
         if known is not None:
             return known
         found = set(hidden)
-        for iri in self.scheme.inverses:
-            if self._hides(
-                f"<{iri}>", hidden
-            ):  # `@reverse` states it of the other node, under the names of its inverse
+        for iri in self.scheme.inverses:  # `@reverse` states them of the other node, under the names of their inverses
+            if self._hides(f"<{iri}>", hidden):
                 found.update(tuple(segments_of(each)) for each in self.scheme.broader(f"^<{iri}>"))
         renamed = [(word, root) for word, root in self.scheme.synonyms.items() if "." in word]
         while True:

@@ -11,6 +11,7 @@ take a hundred milliseconds. So the switch interval is short while long work run
 import asyncio
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, TypeVar
@@ -19,7 +20,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import anyio
 import anyio.to_thread
 
-__all__ = ["LONG", "Turns", "long_turns", "run_in_turn", "run_to_the_end", "short_turns"]
+__all__ = ["LONG", "Shares", "Turns", "long_turns", "run_in_turn", "run_to_the_end", "short_turns"]
 
 T = TypeVar("T")
 
@@ -51,6 +52,56 @@ class Turns:
     def beside(self, client: Hashable) -> asyncio.Lock:
         """A context manager that is entered beside the turns, and by one task of this client at a time."""
         return self._own.setdefault((client, "beside"), asyncio.Lock())
+
+
+class Shares:
+    """Shares of a queue: each client has at most so many bytes in it, or one request of any size. Its other requests
+    wait in order. For the event loop only."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._shares: WeakValueDictionary[Hashable, _Share] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, client: Hashable, size: int) -> AsyncIterator[None]:
+        """A context manager that is entered when this client may have `size` more bytes in the queue."""
+        share = self._shares.setdefault(client, _Share(self._most))
+        await share.take(size)
+        try:
+            yield
+        finally:
+            share.give_back(size)
+
+
+class _Share:
+    """What one client has in the queue, and its requests that wait."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def take(self, size: int) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, place))
+        self._let_in()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():  # it was let in, and its client left before it could go on
+                self.give_back(size)
+            raise
+
+    def give_back(self, size: int) -> None:
+        self._used -= size
+        self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and (not self._used or self._used + self._waiting[0][0] <= self._most):
+            size, place = self._waiting.popleft()
+            if not place.cancelled():
+                self._used += size
+                place.set_result(None)
 
 
 _turns: "WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]" = WeakKeyDictionary()

@@ -190,17 +190,20 @@ async def publish(
     encoding = request.headers.get("content-encoding")
     repeatable = read_key(idempotency_key, caller_of(request))
     content_type, headers = request.headers.get("content-type"), request.headers.items()
-    decoded = await _decoded(reader, encoding, content_type, headers, await request.body(), repeatable)
-    return answer(await _accepted(request, decoded, broker, reader, verbose), 202)
+    body = await request.body()
+    decoded = await _decoded(reader, encoding, content_type, headers, body, repeatable)
+    return answer(await _accepted(request, decoded, broker, reader, verbose, len(body)), 202)
 
 
-async def _accepted(request: Request, decoded: Decoded, broker: Broker, reader: EventReader, verbose: bool) -> Accepted:
-    """Publishes the events of a request. Returns the answer; raises if no event is accepted."""
+async def _accepted(
+    request: Request, decoded: Decoded, broker: Broker, reader: EventReader, verbose: bool, size: int
+) -> Accepted:
+    """Publishes the events of a request of `size` bytes. Returns the answer; raises if no event is accepted."""
     caller = caller_of(request)
     count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
     most = caller.max_matches
-    results = iter(await broker.publish(good, verbose=verbose, max_matches=most))
+    results = iter(await broker.publish(good, verbose=verbose, max_matches=most, client=caller.owner, size=size))
     budget: ReadingBudget | None = None
     told: list[Outcome] = []
     refused: list[_Refused] = []
@@ -345,7 +348,9 @@ class PublishRoute:
         encoding, content_type = header(b"content-encoding"), header(b"content-type")
         decoded = await _decoded(services.reader, encoding, content_type, context, body, repeatable)
         verbose = VERBOSE[request.scope["query_string"]]
-        return msgspec.json.encode(await _accepted(request, decoded, services.broker, services.reader, verbose))
+        return msgspec.json.encode(
+            await _accepted(request, decoded, services.broker, services.reader, verbose, len(body))
+        )
 
 
 async def _body(receive: Receive) -> bytes:

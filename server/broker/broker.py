@@ -10,8 +10,8 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -100,7 +100,7 @@ from kindcast.server.store.servers import (
     unprepared,
 )
 from kindcast.server.store.subscriptions import numbers_of
-from kindcast.server.worker_threads import run_in_turn, run_to_the_end, short_turns
+from kindcast.server.worker_threads import LONG, Shares, run_in_turn, run_to_the_end, short_turns
 
 __all__ = ["Broker"]
 
@@ -110,6 +110,9 @@ _log = logging.getLogger("kindcast.broker")
 
 SILENT_TOO_LONG = "this server did not reach the database in time"
 """Why a server refuses requests, if other servers may have gone on without it."""
+SHARE_BYTES = 1 << 17
+"""The bytes of published requests that one client may have in the queue of the writer, besides those of requests
+shorter than `LONG`."""
 MATCHED_OUTSIDE = 200
 """The maximum number of events in one command of `accept_matches`. One command takes some hundredths of a second."""
 
@@ -189,6 +192,7 @@ class Broker:
         self._compacting: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
         self._waiting = 0
+        self._shares = Shares(SHARE_BYTES)
         self._since: dict[asyncio.Future[Any], float] = {}
         self._readers = anyio.CapacityLimiter(settings.reader_connections)
         self._shared_readers = self._readers if first is None or self._database.is_sqlite else first._readers
@@ -394,11 +398,18 @@ class Broker:
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def publish(
-        self, events: Sequence[DecodedEvent], *, verbose: bool = True, max_matches: int | None = None
+        self,
+        events: Sequence[DecodedEvent],
+        *,
+        verbose: bool = True,
+        max_matches: int | None = None,
+        client: Hashable = None,
+        size: int = 0,
     ) -> Results:
         """Accepts events, in order. Returns one result per event: an outcome, or an error if the event cannot be read
         or matches more subscriptions than `max_matches` or the settings allow. Without `verbose` no notes are made.
-        Raises `BrokerBusy`.
+        Raises `BrokerBusy`. `size` is the number of bytes that `client` sent: large requests of one client wait for
+        each other, so that those of other clients do not wait for all of them.
 
         Events that match very many subscriptions are accepted in several commands, and other commands are executed in
         between. If a later command cannot be committed, its events and all later ones have that error as result; the
@@ -410,6 +421,17 @@ class Broker:
         events = await self._graphs.read(tracing.carrying(events), self.vocabulary)
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
+        if size < LONG:
+            return await self._publish(events, verbose, max_matches)
+        self._waiting += len(events)
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._shares.of(client, size))
+            finally:
+                self._waiting -= len(events)
+            return await self._publish(events, verbose, max_matches)
+
+    async def _publish(self, events: Sequence[DecodedEvent], verbose: bool, max_matches: int | None) -> Results:
         observe = self.metrics.observe_matching
         results: Results = []
         while len(results) < len(events):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from sqlalchemy import Connection, select, text
@@ -16,6 +17,7 @@ from kindcast.semantic import Event, InvalidEvent
 from kindcast.semantic.events import ReadEvent
 from kindcast.semantic.matching import MatchTable
 from kindcast.server.broker import Broker, publishing
+from kindcast.server.broker.broker import SHARE_BYTES
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
 from kindcast.server.settings import Settings
@@ -127,6 +129,33 @@ def test_store_that_cannot_be_opened_again_refuses_until_it_can(
             assert not failures
             assert await matched(broker, n=3) == 1
             assert await stored(broker) == [1]
+
+    run(body)
+
+
+def test_large_requests_of_one_client_wait_for_each_other(tmp_path: Path) -> None:
+    """Those of others come in between, and small ones pass. One that leaves while it waits is not published."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+
+            def publish(client: str, size: int, n: int) -> "asyncio.Future[Sequence[Outcome | Exception]]":
+                return asyncio.ensure_future(broker.publish([event(n=n)], client=client, size=size))
+
+            begun, gate = threading.Event(), threading.Event()
+            first = asyncio.ensure_future(broker.execute(lambda connection: begun.set() or gate.wait()))
+            await asyncio.to_thread(begun.wait)
+            large = [publish("a", SHARE_BYTES, n) for n in range(4)]
+            small = [publish("a", 10, 10), publish("b", SHARE_BYTES, 11), *(publish("b", 5_000, n) for n in (12, 13))]
+            while broker.waiting < 9:
+                await asyncio.sleep(0.01)
+            large[2].cancel()
+            gate.set()
+            await first
+            await asyncio.gather(*small, *large, return_exceptions=True)
+            assert large[2].cancelled()
+            rows = await broker.read(lambda connection: list_events(connection, after=0, type=None, limit=10))
+            assert [msgspec.json.decode(row.body)["data"]["n"] for row in rows] == [0, 10, 11, 1, 12, 13, 3]
 
     run(body)
 

@@ -220,7 +220,7 @@ def _put_number(flat: Flat, before: str, found: Stated, node: Mapping[str, Any])
 def as_quantity(node: Mapping[str, Any]) -> QuantityObject | None:
     """Returns an object with exactly the members `value` and a unit as a quantity; None for other objects. Members
     that are null do not count (rule 1)."""
-    if "value" not in node:
+    if node.get("value") is None:
         return None
     if len(node) > 2:
         node = without_nulls(node)

@@ -178,6 +178,14 @@ def test_canonicalise_quantity_object_is_one_value_under_two_names(vocabulary: V
     assert canonical.attributes["cost.currency"][0].text == "USD"
 
 
+def test_canonicalise_object_whose_value_is_null_is_no_quantity(vocabulary: Vocabulary) -> None:
+    """However many members it has beside it."""
+    humidity = {"value": None, "unit": "kg", "at": "10:30"}
+    expected = {"humidity.unit": ["kg"], "humidity.at": ["10:30"]}
+    assert published(vocabulary, {"humidity": humidity}) == expected
+    assert published(vocabulary, {"humidity": [humidity]}) == expected
+
+
 def test_canonicalise_data_that_is_no_object_has_context_only(vocabulary: Vocabulary) -> None:
     """An array or a text as data is legal: only the context can match, and the publisher hears of it."""
     canonical = Canonicaliser(vocabulary).canonicalise(Event([1, 2], {"type": "t"}))

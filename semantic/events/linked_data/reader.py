@@ -388,10 +388,10 @@ _TOLD = frozenset({"@type", UNIT, *(holder + TAGS for holder in HOLDERS)})
 
 
 def simplified(node: Node) -> Node:
-    """Returns the tree of an NGSI-LD entity with the values of its members in place of the member objects. Returns the
-    tree itself if it has no such member. Linear."""
+    """Returns the tree of an NGSI-LD entity with the values of its members in place of the member objects, and without
+    deleted members. Returns the tree itself if it has no such member. Linear."""
     for values in node.values():
-        if (type(values) is Node or type(values) is list) and any(map(_stands, _listed(values))):
+        if any(map(_is_member, values)) if type(values) is list else _is_member(values):
             break
     else:
         return node
@@ -400,6 +400,10 @@ def simplified(node: Node) -> Node:
         for each in values if type(values) is list else (values,):
             _read(name, each, members)
     return Node({name: found[0] if len(found) == 1 else found for name, found in members.items()}, node.value)
+
+
+def _is_member(value: Any) -> bool:
+    return _stands(value) or _is_deleted(value)
 
 
 def _stands(value: Any) -> bool:
@@ -415,13 +419,16 @@ def _read(name: str, value: Any, members: dict[str, list[Any]]) -> None:
     """Adds the values of a member under its name, and the other statements about it under dotted names."""
     if not _stands(value):
         if not _is_deleted(value):
-            members.setdefault(name, []).append(value)
+            # a node here may be an entity again: one that a relationship leads to
+            members.setdefault(name, []).append(simplified(value) if type(value) is Node else value)
         return
     unit = value.get(UNIT)
     held = [each for each in value if each in _HOLDING]
     for holder in held if len(held) == 1 else sorted(held, key=HOLDERS.index):
         for each in _listed(value[holder]):
-            if not _is_deleted(each):
+            if type(each) is Node:  # as {"object": …} in a list
+                _read(name, each, members)
+            elif not _is_deleted(each):
                 measured = isinstance(each, int | float) and not isinstance(each, bool) and isinstance(unit, str)
                 members.setdefault(name, []).append({"value": each, "unitCode": unit} if measured else each)
         if holder + TAGS in value:

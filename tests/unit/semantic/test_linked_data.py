@@ -222,6 +222,27 @@ def test_ngsi_ld_members_are_the_values_that_they_stand_for() -> None:
     assert '`@id` = "urn:x:room"' in [match.subscription for match in matcher.match(simple)]
 
 
+def test_ngsi_ld_deleted_members_lists_and_inline_entities_are_read_in_every_form() -> None:
+    """A deleted member is absent also where no other member is an object. Lists and entities within a member are read
+    like the member itself."""
+    matcher = Matcher(Vocabulary())
+    asked = ["n exists", 'n = "urn:x:a" and n = "urn:x:b" and count(n) = 2', "n.entity.s = 3 and n.s = 3"]
+    for each in asked:
+        matcher.add(each, each)
+    related = {"object": "urn:x:a", "entity": {"id": "urn:x:a", "type": "Room", "s": {"type": "Property", "value": 3}}}
+    members: list[tuple[Any, list[str]]] = [
+        ("urn:ngsi-ld:null", []),
+        (["urn:ngsi-ld:null"], []),
+        ({"type": "Property", "value": ["urn:ngsi-ld:null"]}, []),
+        ({"type": "ListRelationship", "objectList": [{"object": "urn:x:a"}, {"object": "urn:x:b"}]}, asked[:2]),
+        ({"objectList": [{"object": "urn:x:a"}, {"object": "urn:ngsi-ld:null"}]}, asked[:1]),
+        ({"type": "Relationship", **related}, [asked[0], asked[2]]),
+    ]
+    for member, matched in members:
+        event = {"@context": CORE, "id": "urn:x:room", "type": "Room", "n": member}
+        assert [match.subscription for match in matcher.match(event)] == matched, member
+
+
 def test_contexts_by_relative_addresses_are_unknown() -> None:
     """A published document has no address to which they could be relative: they are told with the others."""
     scoped = {"ex:b": {"@id": EX + "b", "@context": "b.jsonld"}}

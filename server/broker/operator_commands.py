@@ -4,6 +4,8 @@ the row, the registry and the matcher in one group."""
 import msgspec
 from sqlalchemy import Connection
 
+from kindcast.semantic.errors import InvalidDeclaration
+from kindcast.semantic.language import is_keyword
 from kindcast.server.broker.group import Group
 from kindcast.server.errors import OperatorFixed, OperatorInUse, TooManyOperators, UnknownOperator
 from kindcast.server.operators.registry import CALLED, Key, Piece, Registration, Registry
@@ -24,6 +26,10 @@ def register(group: Group, name: str, registration: Registration, *, limit: int)
     entry = registry.entries.get(name)
     if entry is not None and entry.kind in ("builtin", "plugin"):
         raise OperatorFixed(f"{name!r} belongs to the server or a plug-in: choose another name")
+    if is_keyword(name):
+        raise InvalidDeclaration(
+            f"{name!r} is a keyword of subscriptions, which could not call it: choose another name"
+        )
     if entry is None and sum(each.kind == "remote" for each in registry.entries.values()) >= limit:
         raise TooManyOperators(f"this server takes at most {limit:,} remote operators")
     changed = registry.with_remote(name, registration)

@@ -120,6 +120,17 @@ def test_operator_of_our_own_is_not_registered_or_deleted(tmp_path: Path, servic
             assert (answer.status_code, problem_code(answer)) == (409, "operator-fixed")
 
 
+def test_operator_with_the_name_of_a_keyword_is_refused(tmp_path: Path, service: OperatorService) -> None:
+    """No subscription could call it."""
+    with running_application(tmp_path, **QUICK) as client:
+        for name in ("in", "OR", "true"):
+            refused = register(client, service, name)
+            assert (refused.status_code, problem_code(refused)) == (422, "invalid-declaration")
+            assert f"'{name}' is a keyword" in refused.json()["detail"]
+        assert register(client, service, "every").status_code == 201
+        subscribe(client, "every()")
+
+
 @pytest.mark.parametrize(
     ("body", "code", "why"),
     [

@@ -563,8 +563,8 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.see("you act here")
     shot("tenants")
     httpx.post(f"{address}/v1/keys", json={"role": "auditor", "tenant": "other"}, headers=admin).raise_for_status()
-    for tenant in ("other", "default"):
-        browser.run_later(_CHOSEN_ELSEWHERE, tenant)
+    for tenant, event in (("other", "visibilitychange"), ("default", "focus")):
+        browser.run_later(_CHOSEN_ELSEWHERE, tenant, event)
         browser.wait("document.querySelector('.tools').innerText.includes('other') === arguments[0]", tenant == "other")
     limits = {"limits": {"subscriptions": 500}}
     httpx.patch(f"{address}/v1/tenants/default", json=limits, headers=admin).raise_for_status()
@@ -605,6 +605,16 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.click("Compare", "button")
     browser.see("You have no key?")
     browser.see("The session has ended: sign in again.", within="#said")
+    assert browser.text("#said").count("The session has ended") == 1
+    more = httpx.post(f"{address}/v1/keys", json={"role": "admin"}, headers=admin).json()
+    browser.type("Key", more["key"])
+    browser.press("Enter")
+    browser.see("Sign out")
+    browser.open(f"{address}/console#/live")
+    browser.see("Choose an event")
+    browser.wait("document.getElementById('said').innerText === ''")
+    httpx.delete(f"{address}/v1/keys/{more['id']}", headers=admin).raise_for_status()
+    browser.see("The session has ended: sign in again.", within="#said")  # also where nobody pressed a button
     browser.open(f"{address}/console#/subscribe")
     browser.see("You have no key?")
     browser.type("Key", admin["Authorization"].split()[1])
@@ -616,9 +626,10 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
 _CHOSEN_ELSEWHERE = """
     const body = JSON.stringify({tenant: arguments[0]});
     const chosen = fetch("v1/session", {method: "PATCH", body, headers: {"Content-Type": "application/json"}});
-    chosen.then(() => document.dispatchEvent(new Event("visibilitychange"))).then(arguments[1]);
+    const place = arguments[1] === "focus" ? window : document;
+    chosen.then(() => place.dispatchEvent(new Event(arguments[1]))).then(arguments[2]);
 """
-"""As if another tab had chosen a tenant, and the reader came back to this one."""
+"""As if another tab or window had chosen a tenant, and the reader came back to this one."""
 
 JOURNEYS = (first_visit, vocabulary, brick, subscribe, live, deliveries, operators, health, languages, access)
 """In this order, on one server that is empty at first."""

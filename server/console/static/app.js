@@ -1,5 +1,5 @@
 // The frame: header, languages, colours, and which page is shown.
-import { button, call, card, fill, get, h, keep, kept, LANGUAGES, may, note, renew, select, state, t } from "./dom.js";
+import { button, call, card, fill, get, h, keep, kept, LANGUAGES, may, note, renew, say, select, state, t } from "./dom.js";
 
 const PAGES = {
   start: ["Start", () => import("./start.js")],
@@ -93,13 +93,15 @@ export async function show() {
   document.body.dataset.page = page;
 }
 
-state.signedOut = () => { if (state.session?.who) { state.session = { ...state.session, who: null }; show(); } };
-// Another tab may have signed in as somebody else, or chosen another tenant: this one shows whom it acts for.
-document.addEventListener("visibilitychange", async () => {
+state.signedOut = () => { if (state.session?.who) { state.session = { ...state.session, who: null }; say(t("The session has ended: sign in again."), "bad"); show(); } };
+// Another tab or window may have signed in as somebody else, or chosen another tenant: this one shows whom it acts for.
+const compare = async () => {
   if (document.hidden || !state.session) return;
   const now = await get("session").catch(() => state.session);
   if (now.who !== state.session.who || now.tenant !== state.session.tenant) await show();
-});
+};
+document.addEventListener("visibilitychange", compare);
+addEventListener("focus", compare);  // two windows may be seen at the same time
 dark.addEventListener("change", paint);
 // The second click of a double click does nothing: what the first one did is not to be done twice.
 addEventListener("click", (event) => { if (event.detail > 1 && event.target.closest("button")) { event.preventDefault(); event.stopPropagation(); } }, true);

@@ -174,10 +174,11 @@ export const testButton = (id) => button(t("Send a test message"), async () => {
 
 // ── parts of pages ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-// Says something, seen and read aloud.
+// Says something, seen and read aloud. The same again takes the place of what was said before.
 export function say(text, tone = "good") {
-  const note = h("div", { class: "note " + tone, "data-at": Date.now() }, text);
-  document.getElementById("said").append(note);
+  const note = h("div", { class: "note " + tone, "data-at": Date.now() }, text), said = document.getElementById("said");
+  [...said.children].filter((each) => each.textContent === note.textContent).forEach((each) => each.remove());
+  said.append(note);
   setTimeout(() => note.remove(), tone === "bad" ? 12000 : 6000);
 }
 export const failed = (error) => { if (!(error instanceof Problem)) console.error(error); say(error.message, "bad"); };

@@ -390,6 +390,9 @@ def live(browser: Browser, address: str, shot: Shot) -> None:
     assert '"88 USD"' in browser.text(".columns > :last-child")  # not the one that was chosen before
     browser.wait("[...document.querySelectorAll('.path span')].map((each) => each.innerText).includes('Computer')")
     shot("live")
+    send("tiny", {"target": "Tablet", "price": "0.0000003 USD"})
+    browser.click("0.0000003 USD", ".event")
+    browser.see("3E-7 USD", within=".predicate:last-child")
     made = httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"][0]
     browser.open(f"{address}/console?of-a-source#/live?subscription={made['id']}&source=urn:shop:1")
     browser.see("88 USD", within=".stream")

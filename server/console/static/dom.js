@@ -286,11 +286,13 @@ function predicate(one) {
   return h("div", { class: "predicate" }, h("div", { class: "row" }, verdict(one.verdict), h("code", {}, one.text)), h("p", { class: "small" }, plain(one.reason)), values, property,
     one.seconds != null && h("p", { class: "small quiet" }, t("The operator took {0} ms.", number(one.seconds * 1000, 3))));
 }
+// Six decimals, but of a small amount six digits: 3 µg are not 0 kg.
+const amount = (value) => (value && Math.abs(value) < 0.001 ? new Intl.NumberFormat(state.language, { maximumSignificantDigits: 6, notation: "scientific" }).format(value) : number(value, 6));
 function reading(canonical, converted) {
   if (!canonical) return null;
   const said = [];
-  if (converted) said.push(`${number(converted.amount, 6)} ${converted.unit}`);
-  else if (canonical.quantity) said.push(`${number(canonical.quantity.amount, 6)} ${(canonical.quantity.unit ?? canonical.quantity.dimension).replace("currency:", "")}`);
+  if (converted) said.push(`${amount(converted.amount)} ${converted.unit}`);
+  else if (canonical.quantity) said.push(`${amount(canonical.quantity.amount)} ${(canonical.quantity.unit ?? canonical.quantity.dimension).replace("currency:", "")}`);
   if (canonical.concepts) said.push(...canonical.concepts.map((iri) => iri.split(/[#/]/).pop()));
   if (canonical.instant) said.push(canonical.instant);
   if (canonical.number != null) said.push(String(canonical.number));

@@ -202,7 +202,7 @@ def _quantity(node: Mapping[str, Any], members: QuantityMembers, is_unit: Callab
         return None
     unit = next(filter(is_unit, units), units[0])
     comparator = node.get("comparator")
-    if comparator is not None and comparator not in COMPARATORS:
+    if comparator is not None and not (isinstance(comparator, str) and comparator in COMPARATORS):
         return None  # `ad`, or what no standard has: nothing is known of the amount
     return Stated(QuantityObject(number, unit, dict(node), comparator), name)
 

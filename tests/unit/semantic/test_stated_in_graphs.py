@@ -90,3 +90,16 @@ def test_number_of_a_quantity_is_read_with_its_unit() -> None:
     data = {"weight": QUANTITIES["schema.org"]}
     asked = ("weight.value > 19 kg", "weight.value = 20", "weight.value > 21 kg", 'weight.unitText = "kilos"')
     assert verdicts(data, *asked) == [True, True, False, True]
+
+
+@pytest.mark.parametrize("comparator", [{"@id": "urn:x:less"}, ["<"], {"value": "<"}, 5, "about"])
+def test_comparator_of_no_standard_leaves_the_amount_unknown(comparator: Any) -> None:
+    """Whatever it is: the object states no quantity. In FHIR's JSON and in graphs."""
+    weight = {"value": 20, "unit": "kg", "comparator": comparator}
+    matcher = Matcher(Vocabulary())
+    for each in ("weight.value = 20", "weight > 1 kg", "weight < 99 kg"):
+        matcher.add(each, each)
+    graph = {"@context": {"@vocab": "http://hl7.org/fhir/"}, "weight": weight}
+    for event in (Event({"weight": weight}, {"datacontenttype": "application/fhir+json"}), Event(graph)):
+        matched = [match.subscription for match in matcher.match(event)]
+        assert matched == ["weight.value = 20"]

@@ -238,6 +238,9 @@ def _value(item: Any, property: str, node: Description, graph: Graph, labels: _L
     if "@value" not in item:
         return Link(_take(item, graph, labels))
     value, datatype = item["@value"], item.get(TYPE)
+    if isinstance(datatype, list):  # the processor adds the key of a map to whatever it leads to
+        detail = f"{property}: {str(value)[:100]!r} is in a map of types (@container: @type), which leads to nodes only"
+        raise InvalidEvent([Problem("invalid-json-ld", detail)])
     if datatype == "@json":
         return value
     if LANGUAGE in item:

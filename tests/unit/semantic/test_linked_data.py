@@ -136,6 +136,13 @@ def test_what_gives_no_event_is_refused_with_a_code(data: Any, media_type: str, 
     assert codes(data, media_type) == [code]
 
 
+@pytest.mark.parametrize("value", [5, True, {"@value": "a"}])
+def test_a_map_of_types_that_leads_to_no_node_is_refused(value: Any) -> None:
+    """JSON-LD's processor gives the literal a list of types, which is no literal."""
+    context = {"a": {"@id": EX + "a", "@container": "@type"}}
+    assert codes({"@context": context, "a": {EX + "T": value}}, "application/ld+json") == ["invalid-json-ld"]
+
+
 def test_a_node_within_itself_is_its_iri_and_blank_labels_are_no_values() -> None:
     found = tree(
         {

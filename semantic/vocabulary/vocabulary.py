@@ -17,6 +17,7 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, combinations
 from pathlib import Path
@@ -55,7 +56,9 @@ LISTED = 100  # the maximum length of a list in the report; the numbers are comp
 EXAMPLES = 20  # examples of pairs that a reasoner added
 
 
-def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy, relations: Relations) -> dict[str, Any]:
+def report(
+    ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy, relations: Relations, units: Units
+) -> dict[str, Any]:
     """Returns the load report of all `ontologies` together, for JSON."""
     edges = {pair for each in ontologies for pair in each.edges}
     derived = {pair for each in ontologies for pair in each.derived} - {
@@ -89,7 +92,7 @@ def report(ontologies: Sequence[Ontology], names: Names, hierarchy: Hierarchy, r
         ],
         **_reasoned(ontologies),
         "unresolved_imports": _unresolved(ontologies),
-        "warnings": _warnings(ontologies, hierarchy),
+        "warnings": _warnings(ontologies, hierarchy, units),
     }
 
 
@@ -135,7 +138,7 @@ def _unresolved(ontologies: Sequence[Ontology]) -> list[str]:
     return sorted({iri for each in ontologies for iri in each.imports if iri.rstrip("#/") not in there})
 
 
-def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> list[str]:
+def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy, units: Units) -> list[str]:
     several = len(ontologies) > 1
     warnings = [f"{each.name}: {text}" if several else text for each in ontologies for text in each.warnings]
     for one, other in combinations(ontologies, 2):
@@ -149,6 +152,10 @@ def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy) -> list[str]
         warnings.append(
             f"skos:exactMatch is not one-to-one in {count} groups of names, which were not merged; for example: {first}"
         )
+    properties = (record for each in ontologies for record in each.properties)
+    strange = [f"{each.iri} ({each.unit})" for each in properties if each.unit and not units.knows(each.unit)]
+    if strange:
+        warnings.append(f"numbers of these properties have no unit, because theirs is not known: {_shown(strange)}")
     return warnings
 
 
@@ -245,7 +252,12 @@ class Vocabulary:
         self._splits = Splits(splits, shipped=self.reads_linked_data)
         domains = self._schemas.owned_domains()
         self._attributes = AttributeScheme.build(
-            _properties(self._ontologies), attributes, self._roots, domains, self._aliases.main, self._terms.spelt_out
+            _properties(self._ontologies, self._units),
+            attributes,
+            self._roots,
+            domains,
+            self._aliases.main,
+            self._terms.spelt_out,
         )
         self._derivations = Derivations.of(self._attributes, self._schemas, self._units)
         self._version = _version_of(
@@ -261,7 +273,7 @@ class Vocabulary:
             unions=unions,
             reading=reading,
         )
-        self._report = report(self._ontologies, stated, self._hierarchy, self._relations)
+        self._report = report(self._ontologies, stated, self._hierarchy, self._relations, self._units)
         self._readings: dict[str, Resolution] = {}
         self._views: dict[frozenset[str], View | None] = {}
 
@@ -754,9 +766,13 @@ def _all_names(names: Names, ontologies: Sequence[Ontology]) -> set[str]:
     return {*names.records, *(name for each in pairs for pair in each for name in pair)}
 
 
-def _properties(ontologies: Sequence[Ontology]) -> list[PropertyRecord]:
-    """Returns all properties, with the labels that other documents give them."""
-    properties = [record for each in ontologies for record in each.properties]
+def _properties(ontologies: Sequence[Ontology], units: Units) -> list[PropertyRecord]:
+    """Returns all properties, with the labels that other documents give them, and without units that are not known."""
+    properties = [
+        replace(record, unit=None) if record.unit and not units.knows(record.unit) else record
+        for each in ontologies
+        for record in each.properties
+    ]
     known = {record.iri for record in properties}
     return properties + [
         PropertyRecord(iri=remark.iri, labels=(*remark.preferred, *remark.synonyms))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kindcast import Matcher
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.changes.impact import Impact, differing_values
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError
@@ -408,6 +409,26 @@ def test_report_resolves_imports_among_what_is_loaded() -> None:
     importing = read(source("<http://e/> a owl:Ontology ; owl:imports <http://i/one>, <http://i/two> ."), name="a")
     imported = read(source("<http://i/one#> a owl:Ontology ."), name="b")
     assert Vocabulary.from_ontologies([importing, imported]).report["unresolved_imports"] == ["http://i/two"]
+
+
+def test_unit_of_a_property_that_is_not_known_is_left_out_with_a_warning() -> None:
+    """Its numbers are plain. Subscriptions to them are accepted, and say nothing of a unit."""
+    unknown = "http://qudt.org/vocab/unit/NOPE"
+    vocabulary = loaded(
+        f""":dose a owl:DatatypeProperty ; <http://qudt.org/schema/qudt/hasUnit> <{unknown}> .
+        :mass a owl:DatatypeProperty ; <http://qudt.org/schema/qudt/hasUnit> <http://qudt.org/vocab/unit/KiloGM> ."""
+    )
+    warning = f"numbers of these properties have no unit, because theirs is not known: http://e/dose ({unknown})"
+    assert warning in vocabulary.report["warnings"]
+    matcher = Matcher(vocabulary)
+    for text in ("dose > 5", "some box (dose > 5)", "mass > 5000 g"):
+        matcher.add(text, text)
+    event = {"dose": 6, "box": [{"dose": 6}], "mass": 6}
+    assert [match.subscription for match in matcher.match(event)] == [
+        "dose > 5",
+        "some box (dose > 5)",
+        "mass > 5000 g",
+    ]
 
 
 def test_vocabulary_of_records_made_by_hand_works() -> None:

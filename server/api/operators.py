@@ -3,6 +3,7 @@ regions, tables and calendar windows. Changes are for administrators only.
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from sqlalchemy import Connection
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators import NAME, OperatorFailed
+from kindcast.semantic.operators.builtin import Table
 from kindcast.semantic.planner import Record
 from kindcast.server.api.access import services_of
 from kindcast.server.api.problem_types import Problem
@@ -38,6 +40,8 @@ __all__ = ["AppLateMatching", "data_router", "router"]
 
 router = APIRouter(prefix="/v1/operators", tags=["operators"])
 
+SEPARATED = re.compile("[;\t]")
+"""In the name of the only column of a table: another program separated its columns so. Only new uploads are refused."""
 MOST_PREDICATES = 100
 """The maximum number of calls in the description of an operator: the most frequent ones."""
 
@@ -287,6 +291,11 @@ async def _put_data(request: Request, broker: Broker, key: Key) -> Response:
         piece = await asyncio.to_thread(read_piece, *key, document)
     except OperatorFailed as error:  # a library is not installed
         raise InvalidDeclaration(str(error)) from None
+    if isinstance(piece, Table) and len(piece.columns) == 1 and SEPARATED.search(piece.columns[0]):
+        raise InvalidDeclaration(
+            f"table {piece.name!r}: commas separate the columns of CSV, but the first line has only one column, "
+            f"{piece.columns[0][:100]!r}"
+        )
     new = await broker.submit(lambda group: keep_data(group, key, piece, document))
     return answer(_piece(broker.state.operators.data, key), 201 if new else 200)
 

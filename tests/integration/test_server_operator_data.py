@@ -69,6 +69,8 @@ def test_data_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
         for path, document, place in [
             ("tables/t", "key,more\na\n", "line 2"),
             ("tables/t", "", "first line"),
+            ("tables/t", "key;more\na;1\n", "only one column, 'key;more'"),
+            ("tables/t", "key\tmore\na\t1\n", "commas separate the columns"),
             ("regions", '{"features": [{"geometry": null}]}', "feature 1"),
             ("windows", '{"odd": ["sometimes"]}', "odd"),
             ("windows", "[1]", "JSON object"),

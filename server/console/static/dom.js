@@ -177,7 +177,7 @@ export const testButton = (id) => button(t("Send a test message"), async () => {
 // Says something, seen and read aloud. The same again takes the place of what was said before.
 export function say(text, tone = "good") {
   const note = h("div", { class: "note " + tone, "data-at": Date.now() }, text), said = document.getElementById("said");
-  [...said.children].filter((each) => each.textContent === note.textContent).forEach((each) => each.remove());
+  said.querySelectorAll("[data-at]").forEach((each) => { if (each.textContent === note.textContent) each.remove(); });
   said.append(note);
   setTimeout(() => note.remove(), tone === "bad" ? 12000 : 6000);
 }

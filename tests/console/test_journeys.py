@@ -136,7 +136,7 @@ def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(t
             httpx.delete(f"{address}/v1/subscriptions/{created[0]['id']}", headers=deleted).raise_for_status()
             browser.see("there is no subscription", within="#said")
             browser.open(f"{address}/console#/deliveries/{made}")
-            browser.see(made)
+            browser.see("What you can do")  # the page before names the subscription too
         browser.see("The server does not answer.", within="#said")
 
 

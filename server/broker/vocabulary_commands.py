@@ -431,6 +431,8 @@ class VocabularyCommands:
         self.broker = broker
         self._one_at_a_time = asyncio.Lock()
         """Held while a vocabulary is built and until it is swapped. The lock is fair: first come, first served."""
+        self.trials = asyncio.Lock()
+        """Held by a dry run: each computes as long as a change, and many at a time would stop all others."""
         self._base: Vocabulary | None = None
         """The vocabulary that was active when the current change began; None outside a change."""
         self._documents = documents
@@ -491,7 +493,8 @@ class VocabularyCommands:
         )
         progress("build", 0, None)
         if dry_run:
-            return await self._tried(upload, sha256, read, progress, sharing), False
+            async with self.trials:
+                return await self._tried(upload, sha256, read, progress, sharing), False
         async with self.changing(sharing):
             await self._check_owner(upload.name, sharing)
             await self._check_follows(upload.name, upload.replaces)
@@ -539,10 +542,11 @@ class VocabularyCommands:
             await self._check_owner(name, sharing, there=True)
             await self._check_follows(name, replaces)
             number = await self._number(name, version)
-            ontology = await self.stored_ontology(name, number)
-            prepared = await self.prepared(await asyncio.to_thread(self._with, ontology))
-            agreed = await _agreed(sharing, name, ontology)
-            return {"version": number, **agreed, **await self.change_report(prepared)}
+            async with self.trials:
+                ontology = await self.stored_ontology(name, number)
+                prepared = await self.prepared(await asyncio.to_thread(self._with, ontology))
+                agreed = await _agreed(sharing, name, ontology)
+                return {"version": number, **agreed, **await self.change_report(prepared)}
         async with self.changing(sharing):
             await self._check_owner(name, sharing, there=True)
             await self._check_follows(name, replaces)
@@ -557,10 +561,11 @@ class VocabularyCommands:
         if dry_run:
             await self._check_owner(name, sharing, there=True)
             await self._check_follows(name, replaces)
-            prepared = await self._without(name)
-            await self.broker.read(lambda connection: check_unused(connection, name, prepared.dependents))
-            agreed = await _agreed(sharing, name, None, deletes=True)
-            return agreed | await self.change_report(prepared)
+            async with self.trials:
+                prepared = await self._without(name)
+                await self.broker.read(lambda connection: check_unused(connection, name, prepared.dependents))
+                agreed = await _agreed(sharing, name, None, deletes=True)
+                return agreed | await self.change_report(prepared)
         async with self.changing(sharing):
             await self._check_owner(name, sharing, there=True)
             await self._check_follows(name, replaces)
@@ -975,8 +980,9 @@ class DeclarationCommands:
         """
         declared = StoredDeclaration(kind=kind, name=name, body=body)
         if dry_run:
-            prepared = await self._prepared(kind, name, body, replace, everywhere=False)
-            return self._described(kind, name, None) | await self._vocabularies.change_report(prepared), False
+            async with self._vocabularies.trials:
+                prepared = await self._prepared(kind, name, body, replace, everywhere=False)
+                return self._described(kind, name, None) | await self._vocabularies.change_report(prepared), False
         broker = self._vocabularies.broker
         async with self._vocabularies.changing():
             same = await broker.read(lambda connection: declarations.find_same(connection, declared))
@@ -1002,8 +1008,9 @@ class DeclarationCommands:
         `InvalidDeclaration` if another declaration depends on it."""
         broker = self._vocabularies.broker
         if dry_run:
-            prepared = await self._left(kind, name, everywhere=False)
-            return self._described(kind, name, None) | await self._vocabularies.change_report(prepared)
+            async with self._vocabularies.trials:
+                prepared = await self._left(kind, name, everywhere=False)
+                return self._described(kind, name, None) | await self._vocabularies.change_report(prepared)
         async with self._vocabularies.changing():
             prepared = await self._left(kind, name, everywhere=True)
             forget = partial(declarations.delete_declaration, kind=kind, name=name)

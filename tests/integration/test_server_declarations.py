@@ -1,12 +1,16 @@
 """Declarations over HTTP: attributes, synonyms, rates and event types, versioned with the vocabulary."""
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from kindcast.server.broker import vocabulary_commands
 from tests.harness.application import problem_code, publish, running_application, show, subscribe
 
 
@@ -93,6 +97,37 @@ def test_declaration_dry_run_tells_and_changes_nothing(
     assert client.get(f"/v1/{path}").status_code == 404
     assert put(client, path, body).json()["impact"] == told["impact"]
     assert version_in_force(client) == told["impact"]["vocabulary_version"]["to"]
+
+
+def test_dry_runs_run_one_at_a_time(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many at one time would take the processor from everything else. Those of ontologies and of declarations."""
+    running, most = 0, 0
+    real, lock = vocabulary_commands.prepare, threading.Lock()
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)  # others would begin meanwhile
+        try:
+            return real(*arguments, **named)
+        finally:
+            with lock:
+                running -= 1
+
+    monkeypatch.setattr(vocabulary_commands, "prepare", counted)
+
+    def tried(number: int) -> int:
+        if number % 2:
+            return put(client, "attributes/a", {"kind": "number"}, dry_run=True).status_code
+        body, headers = f"<urn:a{number}> a <urn:b> .", {"Content-Type": "text/turtle"}
+        asked = {"dry_run": "true"}
+        return client.put("/v1/ontologies/o", content=body, headers=headers, params=asked).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(tried, range(6))) == {200}
+    assert most == 1
 
 
 def test_synonyms_as_csv_rewrite_words(client: httpx.Client) -> None:

@@ -3,8 +3,9 @@
     publisher, sinks ──alone──▶ p99 of publishing and of delivery ──┐
                      ──beside bad clients──▶ the same, and memory ──┴──▶ ratios
 
-The bad ones: patterns on long texts, requests that match thousands of events, silent connections, heads and bodies that
-never end, readers that do not read, and sinks that hang, drip, or answer 1xx for ever. Real processes and sockets.
+The bad ones: patterns on long texts, requests that match thousands of events, many large events, silent connections,
+heads and bodies that never end, readers that do not read, and sinks that hang, drip, or answer 1xx for ever. Real
+processes and sockets.
 Nothing of the good ones may be lost; how long it takes is told, and bounded by `--ratio` only where that is given.
 """
 
@@ -36,6 +37,8 @@ ABOUT = "good clients beside bad ones: p99 of publishing and of delivery with an
 
 SINKS = 4
 """Good ones: each gets every good event."""
+LARGE_CONNECTIONS = 20
+"""Over which large events are published."""
 BAD_SINKS = 30
 """Of each kind, each at an address of its own."""
 PATIENCE_SECONDS = 60.0
@@ -177,6 +180,23 @@ def previews(url: str, port: int, stop: Stop) -> None:
                 client.post("/v1/match", json={"events": [{"good": 1, "bad": "a" * 100}] * 5_000})
 
 
+def large_events(url: str, port: int, stop: Stop) -> None:
+    """Events of thousands of values, over many connections, as fast as they are accepted."""
+    event = {f"a{number}": number for number in range(9_000)}
+
+    def publish() -> None:
+        with _asking(url) as client, suppress(httpx.HTTPError):
+            while not stop.is_set():
+                client.post("/v1/events", json=event)
+
+    publishing = [threading.Thread(target=publish, daemon=True) for _ in range(LARGE_CONNECTIONS)]
+    for each in publishing:
+        each.start()
+    stop.wait()
+    for each in publishing:
+        each.join()
+
+
 def unfinished(url: str, port: int, stop: Stop) -> None:
     """Silent connections, endless heads, bodies that drip, and bodies that stop before their end."""
     starts = (b"", b"GET / HTTP/1.1\r\nX: " + b"x" * 60_000, HEAD + b"Content-Length: 9999\r\n\r\n ", _large_body())
@@ -215,7 +235,7 @@ def sinks(url: str, port: int, stop: Stop) -> None:
         stop.wait()
 
 
-BAD: list[Bad] = [patterns, previews, unfinished, idle_readers, sinks]
+BAD: list[Bad] = [patterns, previews, large_events, unfinished, idle_readers, sinks]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Runs long work in worker threads, so that the event loop and the writer thread continue.
+"""Long work in worker threads, so that the event loop and the writer thread continue; turns and shares of the clients.
 
 A thread cannot be stopped. A task that is cancelled while it waits for a thread, because a client left, would release
 what the thread still uses. So the task waits until the thread has ended, and is cancelled then.

@@ -200,7 +200,8 @@ class Client(Calls):
         self.close()
 
     def close(self) -> None:
-        """Closes all connections. Threads that `listen` end at once."""
+        """Closes all connections. Threads that `listen` end at once; if the server has not answered yet, they end
+        when it answers, or after the timeout."""
         self._closed.set()
         for answer in tuple(self._listening):
             _wake_reader(answer)
@@ -295,6 +296,7 @@ class AsyncClient(Calls):
         self.server = _checked(server)
         self.headers = _credentials(key, tenant)
         self._http = http or httpx.AsyncClient(**_connecting(server, ca))
+        self._closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         return self
@@ -303,6 +305,8 @@ class AsyncClient(Calls):
         await self.close()
 
     async def close(self) -> None:
+        """Closes all connections. Tasks that `listen` end."""
+        self._closed.set()
         await self._http.aclose()
 
     async def send(self, call: Call[T]) -> T:
@@ -336,7 +340,7 @@ class AsyncClient(Calls):
                     yield chunk
 
     async def listen(self, id: str, *, after: str | int | None = None) -> AsyncGenerator[answers.Message]:
-        """Like `Client.listen`."""
+        """Like `Client.listen`. Also ends when another task closes this client."""
         reader = StreamReader(after)
         while not reader.ended:
             try:
@@ -345,14 +349,19 @@ class AsyncClient(Calls):
                 ) as answer:
                     if answer.is_error:
                         await answer.aread()
-                    if _accepted(answer, reader):
+                    if _accepted(answer, reader) and not self._closed.is_set():
                         async for chunk in answer.aiter_bytes():
                             for message in reader.feed(chunk):
                                 yield message
             except httpx.TransportError as error:
+                if self._closed.is_set():
+                    return
                 _check_passing(error, self.server)
             if not reader.ended:
-                await asyncio.sleep(reader.pause())
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closed.wait(), reader.pause())
+            if self._closed.is_set():
+                return
 
 
 def _wake_reader(answer: httpx.Response) -> None:

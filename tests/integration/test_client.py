@@ -530,6 +530,34 @@ def test_close_ends_listen_in_another_thread(*, answers: bool) -> None:
     assert ended == [None]
 
 
+@pytest.mark.parametrize("state", ["not answered", "open", "between two attempts"])
+def test_close_ends_listen_in_another_task(state: str) -> None:
+    """As for threads. A task whose server has not answered yet ends, too."""
+    asked = threading.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if state != "not answered":
+            rest = b": kindcast\n\n" if state == "open" else b"retry: 600000\n\n"
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + rest)
+            await writer.drain()
+        asked.set()
+        if state != "between two attempts":
+            await reader.read()  # until the client leaves
+        writer.close()
+
+    async def listened() -> Any:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            client = AsyncClient("http://{}:{}".format(*server.sockets[0].getsockname()))
+            listening = asyncio.ensure_future(anext(client.listen("s"), None))
+            await asyncio.to_thread(asked.wait, 60)
+            await asyncio.sleep(0.3)  # what it waits for cannot be seen
+            await client.close()
+            return await asyncio.wait_for(listening, 60)
+
+    assert asyncio.run(listened()) is None
+
+
 def test_listen_killed_server_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     """The server is killed under an open stream and comes back: every message arrives once, in order."""
     with running_server(tmp_path) as server, Client(server.url) as client:

@@ -371,14 +371,16 @@ def _judge(answer: httpcore.Response) -> Outcome:
 
 
 def _retry_after(answer: httpcore.Response, now: float) -> float | None:
-    """Returns the seconds of a Retry-After header in either form; None if it is absent or cannot be read."""
+    """Returns the seconds of a Retry-After header; None if it is absent or cannot be read. A date may have any of the
+    three forms of HTTP, which are all in UTC."""
     for name, value in answer.headers:
         if name.lower() == b"retry-after":
             text = value.decode("latin-1").strip()
             if text.isascii() and text.isdigit():
                 return float(text[:9])
             try:
-                return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+                date = parsedate_to_datetime(text)
+                return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
             except (ValueError, TypeError, OverflowError, IndexError, OSError):  # for any text that a sink may send
                 return None
     return None

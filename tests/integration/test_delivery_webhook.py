@@ -95,6 +95,19 @@ def test_send_retry_after_as_date_counts_from_now(receiver: Receiver) -> None:
     assert send(receiver.script("/odd", Answer(503, (("Retry-After", "soon"),)))).retry_after is None
 
 
+@pytest.mark.parametrize("form", ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"])
+def test_send_retry_after_has_any_date_of_http(receiver: Receiver, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are in UTC, wherever the server runs."""
+    in_an_hour = time.strftime(form, time.gmtime(time.time() + 3_600))
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        outcome = send(receiver.script("/hook", Answer(503, (("Retry-After", in_an_hour),))))
+    time.tzset()
+    assert outcome.retry_after is not None
+    assert 3_500 < outcome.retry_after <= 3_600
+
+
 def test_send_silent_sink_fails_at_the_deadline(receiver: Receiver) -> None:
     """A sink that takes the request and says nothing ends as a failure."""
     outcome = send(receiver.swallow("/hole"), timeout=1.5)

@@ -39,13 +39,14 @@ from typing import Any, Literal, NoReturn, cast
 
 import msgspec
 import uvicorn
+from starlette.requests import HTTPConnection
 from starlette.routing import compile_path
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES, title_of
+from kindcast.server.api.problem_types import PROBLEM_TYPES, TYPES, Problem, respond, title_of
 from kindcast.server.errors import CertificateUnusable
 from kindcast.server.settings import Settings
 
@@ -60,6 +61,9 @@ __all__ = [
 
 WEBSOCKET_PATH = "/v1/subscriptions/{id}/ws"
 """The only path where a connection becomes a WebSocket. Elsewhere the request to upgrade is ignored."""
+
+STOPPED = "the server stops before this request is complete: it is unknown whether a part of it was carried out"
+"""The answer to requests that still run when the server does not wait any more."""
 
 MAX_FRAME_BYTES = 64 << 10
 """The maximum size of a message from a WebSocket client. Acknowledgements are short."""
@@ -770,6 +774,11 @@ class HttpConnection(HttpToolsProtocol):
 
         try:
             await self._application(scope, receive, sent)
+        except asyncio.CancelledError:  # the server stops, and does not wait for this request any more
+            if cycle.response_started:
+                transport.close()
+            else:
+                await (await respond(HTTPConnection(scope), Problem("not-ready", STOPPED)))(scope, receive, sent)
         except Exception:
             # Starlette raises an error again that `problem_types.respond` has logged and answered. Uvicorn would log it
             # a second time, and close a connection that the client believes to be open.

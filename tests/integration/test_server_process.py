@@ -1,19 +1,26 @@
 """The server as a process of its own: a full disk, an orderly stop, what it refuses to start with."""
 
+import asyncio
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from kindcast import Client, ProblemError
+from kindcast.server.broker import Broker
+from tests.harness.application import problem_code
 from tests.harness.server_process import ServerProcess, running_server
+from tests.harness.server_thread import running_app
 
 BLOCK = 4_096
 
@@ -87,6 +94,27 @@ def test_stop_is_orderly_and_the_next_start_has_everything(server: ServerProcess
     server.start()
     with Client(server.url) as client:
         assert len(client.pull(id, limit=200)["events"]) == 100
+
+
+def test_stop_answers_requests_that_take_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client may repeat the request if that does no harm; the log has no traceback."""
+
+    async def endless(*_: Any) -> None:
+        began.set()
+        await asyncio.sleep(3_600)
+
+    began = threading.Event()
+    monkeypatch.setattr(Broker, "match", endless)
+    with ThreadPoolExecutor() as pool:
+        with running_app(tmp_path) as url:
+            asked = pool.submit(httpx.post, f"{url}/v1/match", json={"event": {"n": 1}}, timeout=60)
+            assert began.wait(60)
+        answer = asked.result()
+    assert (answer.status_code, problem_code(answer)) == (503, "not-ready")
+    assert "retry-after" not in answer.headers
+    assert "Exception in ASGI application" not in caplog.text
 
 
 @pytest.mark.parametrize(

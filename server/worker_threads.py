@@ -88,8 +88,8 @@ class _Share:
         try:
             await place
         except asyncio.CancelledError:
-            if not place.cancelled():  # it was let in, and its client left before it could go on
-                self.give_back(size)
+            # If it was let in meanwhile, it has its share.
+            self.give_back(0 if place.cancelled() else size)
             raise
 
     def give_back(self, size: int) -> None:
@@ -97,11 +97,14 @@ class _Share:
         self._let_in()
 
     def _let_in(self) -> None:
-        while self._waiting and (not self._used or self._used + self._waiting[0][0] <= self._most):
-            size, place = self._waiting.popleft()
+        while self._waiting:
+            size, place = self._waiting[0]
             if not place.cancelled():
+                if self._used and self._used + size > self._most:
+                    return
                 self._used += size
                 place.set_result(None)
+            self._waiting.popleft()
 
 
 _turns: "WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]" = WeakKeyDictionary()

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from kindcast.server.worker_threads import LONG, SHORT_TURN, run_in_turn, run_to_the_end, short_turns
+from kindcast.server.worker_threads import LONG, SHORT_TURN, Shares, run_in_turn, run_to_the_end, short_turns
 
 
 def test_turns_are_short_until_the_last_has_left() -> None:
@@ -107,3 +107,41 @@ def test_one_client_does_one_short_work_at_a_time() -> None:
 
     asyncio.run(body())
     assert most == {"a": 1, "b": 1}
+
+
+def test_shares_let_in_what_fits_in_order() -> None:
+    """Also behind one that is cancelled while it waits, or after it was let in. One of any size is let in alone."""
+
+    async def body() -> None:
+        shares, inside = Shares(10), list[int]()
+        leave = {number: asyncio.Event() for number in range(6)}
+
+        async def work(number: int, size: int) -> None:
+            async with shares.of("client", size):
+                inside.append(number)
+                await leave[number].wait()
+
+        tasks = [asyncio.create_task(work(number, size)) for number, size in enumerate((4, 4, 99, 2, 50, 3))]
+
+        async def seen() -> list[int]:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            return inside
+
+        assert await seen() == [0, 1]
+        tasks[2].cancel()
+        assert await seen() == [0, 1, 3]
+        for number in (0, 1):
+            leave[number].set()
+        assert await seen() == [0, 1, 3]  # 50 is alone only
+        leave[3].set()
+        tasks[3].cancel()
+        assert await seen() == [0, 1, 3, 4]
+        leave[4].set()
+        assert await seen() == [0, 1, 3, 4, 5]
+        leave[5].set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with shares.of("client", 99):
+            pass
+
+    asyncio.run(body())

@@ -350,6 +350,11 @@ MOST_TYPES = 16
 JSON_NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\s*")
 
 
+def is_number_in_text(declaration: AttributeDeclaration | None, text: str) -> bool:
+    """Whether a text is read as a number, because its attribute is declared to have numbers (rule 4)."""
+    return declaration is not None and declaration.kind == "number" and JSON_NUMBER.fullmatch(text) is not None
+
+
 class TypedEvents:
     """The event types and derived attributes of one vocabulary; false if it has none. `names` returns the attribute
     that a published name means, and those above it."""
@@ -507,7 +512,7 @@ class Canonicaliser:
         self._names: dict[tuple[str, str], tuple[str, ...]] = {}
         self._curies = 0
         self._declarations: dict[str, AttributeDeclaration | None] = {}
-        self._strings: dict[tuple[str, str], tuple[Value, tuple[Note, ...]]] = {}
+        self._strings: dict[tuple[str, str, str | None], tuple[Value, tuple[Note, ...]]] = {}
         self._typed = TypedEvents(vocabulary, self.names)
         self._graphs = GraphReader(
             vocabulary.contexts,
@@ -785,13 +790,15 @@ class Canonicaliser:
         return {name: tuple(values.values()) for name, values in attributes.items()}
 
     def _sibling_unit(self, name: str, found: Found, known: dict[tuple[int, str], str | None]) -> str | None:
-        """Returns the unit of a number from the sibling attribute that the declaration of `name` refers to. `known`
-        caches it per surrounding object. Without the cache, an array of numbers in a large object would search that
-        object once per number."""
-        if found.around is None or isinstance(found.scalar, bool | str | QuantityObject | StatedCode):
+        """Returns the unit of a number, or of a text that is read as a number, from the sibling attribute that the
+        declaration of `name` refers to. `known` caches it per surrounding object. Without the cache, an array of
+        numbers in a large object would search that object once per number."""
+        if found.around is None or isinstance(found.scalar, bool | QuantityObject | StatedCode):
             return None
         declaration = self._declaration(name)
         if declaration is None or declaration.unit_from is None:
+            return None
+        if isinstance(found.scalar, str) and not is_number_in_text(declaration, found.scalar):
             return None
         sibling = declaration.unit_from.rpartition(".")[2]
         key = (id(found.around), sibling)
@@ -805,11 +812,11 @@ class Canonicaliser:
         """Returns the value of one scalar under the attribute `name` with all its readings. Adds notes for the
         publisher to `notes`."""
         if isinstance(scalar, str):
-            key = (name, scalar)
+            key = (name, scalar, unit)
             found = self._strings.get(key)
             if found is None:
                 own: list[Note] = []
-                found = (self._read_string(name, scalar, own), tuple(own))
+                found = (self._read_string(name, scalar, unit, own), tuple(own))
                 if len(scalar) <= LONGEST_CACHED:
                     if len(self._strings) >= CACHED_STRINGS:
                         self._strings.clear()
@@ -849,7 +856,7 @@ class Canonicaliser:
     def _read_typed(self, name: str, scalar: TypedText, notes: list[Note]) -> Value:
         """Reads a literal of a graph as its text. A year that is typed as one is also read as a date (rule 26). If the
         datatype is a code system, the text is also read as a code (rule 22)."""
-        value = self._read_string(name, scalar.text, notes)
+        value = self._read_string(name, scalar.text, None, notes)
         if scalar.datatype == YEAR and value.dates is None:
             value = replace(value, dates=parse_dates(scalar.text, year=True))
         coded = self._vocabulary.coded(scalar.datatype, scalar.text).candidates
@@ -926,14 +933,14 @@ class Canonicaliser:
                 ends = amount, math.inf
         return Value(scalar.published, dimension=dimension, amounts=ends)
 
-    def _read_string(self, name: str, published: str, notes: list[Note]) -> Value:
+    def _read_string(self, name: str, published: str, unit: str | None, notes: list[Note]) -> Value:
         vocabulary = self._vocabulary
         declaration = self._declaration(name)
         text, root = unicodedata.normalize("NFC", published), vocabulary.root_word(published)
-        if declaration is not None and declaration.kind == "number" and JSON_NUMBER.fullmatch(published):
+        if is_number_in_text(declaration, published):
             number = float(published)
             if math.isfinite(number) and is_exact(published, number):
-                value = self._read_number(name, published, number, None, notes)
+                value = self._read_number(name, published, number, unit, notes)
                 return Value(published, text, root, number, amount=value.amount, dimension=value.dimension)
         scope = range_of(declaration, vocabulary)
         found = vocabulary.resolve(text, within=scope) if scope else vocabulary.reading(text)

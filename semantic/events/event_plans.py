@@ -23,7 +23,7 @@ from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
-from kindcast.semantic.events.canonical_events import KINDS_IN_WORDS, OBJECTS, Canonicaliser
+from kindcast.semantic.events.canonical_events import KINDS_IN_WORDS, OBJECTS, Canonicaliser, is_number_in_text
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
 from kindcast.semantic.flatten import UNIT_KEYS, QuantityObject, as_quantity, without_nulls
 from kindcast.semantic.model import (
@@ -725,6 +725,8 @@ class EventPlans:
     def _text(self, member: _Member, value: str) -> Cell:
         if not member.attributes:
             return NOTHING
+        if member.sibling is not None and is_number_in_text(self.canonicaliser.declaration(member.names[0]), value):
+            raise _Refused
         cell = self._read(member.attributes, value, None)
         if len(value) <= LONGEST:
             self._count(_places(cell))
@@ -807,9 +809,10 @@ class EventPlans:
             for member, value in pairs:
                 kind = type(value)
                 if kind is str:
+                    unit = None if member.sibling is None else shape.unit_beside(member, data, names)
                     is_known = member.noted.get(value) == () or (member.is_plain and value in plain)
-                    if not is_known and not member.unnoted:
-                        yield member, value, None
+                    if unit or (not is_known and not member.unnoted):
+                        yield member, value, unit
                 elif kind is TypedText:
                     yield member, value.text, None
                 elif kind is bool:
@@ -957,9 +960,15 @@ def advice_on_value(
     kind = None if declaration is None else declaration.kind
     is_bare = value.number is not None and value.amount is None
     if is_bare and amounts and "number" not in readings:
+        beside = None if declaration is None else declaration.unit_from
         detail = (
             f"{published_in_words(value)} is a plain number, but subscriptions compare {name} with "
-            f"{in_words(amounts[0])}: publish a unit, or declare unit or unit_from for the attribute"
+            f"{in_words(amounts[0])}: "
+            + (
+                f"publish its unit as {beside}"
+                if beside
+                else "publish a unit, or declare unit or unit_from for the attribute"
+            )
         )
         yield Note("plain-number", name, detail)
     elif is_bare and kind is None and "number" not in readings and not DATES.isdisjoint(readings):

@@ -207,6 +207,11 @@ class TableReader:
         sibling = declared.unit_from.rpartition(".")[2]
         return lambda each: names(each)[0].rpartition(".")[2] == sibling
 
+    def has_numbers_in_texts(self, raw: str) -> bool:
+        """Whether a text under this name may be a number whose unit is in a sibling."""
+        declared = self._canonicaliser.declaration(self._canonicaliser.names(raw)[0])
+        return declared is not None and declared.unit_from is not None and declared.kind == "number"
+
     def is_simple(self, raw: str) -> bool:
         """Whether a text under this name can be read by itself, without the other cells of its row."""
         known = self.name(raw)
@@ -491,7 +496,10 @@ class _Part:
             numbers = np.array([type(cell) in (int, float) for cell in cells], dtype=np.bool_)
             self.whole |= self._rows_with(numbers, rows)
         index, places = self._reader.looked_up(leaf.name, cells, checked=leaf.is_checked)
-        self.note(self._rows_with(places >= 0, rows), self._reader.name(leaf.name).present)
+        there = self._rows_with(places >= 0, rows)
+        self.note(there, self._reader.name(leaf.name).present)
+        if self._reader.has_numbers_in_texts(leaf.name):
+            self.whole |= there
         self._keys(index, places, rows)
 
     def _keys(self, index: _CellIndex, places: Places, rows: Rows | None) -> None:

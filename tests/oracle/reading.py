@@ -317,7 +317,12 @@ def _declared_unit(name: str, parent: Mapping[str, Any], world: World) -> str | 
 def _unit_beside(name: str, item: Item, world: World) -> str | None:
     """The unit that a graph states beside a number, in the sibling that the declaration of `name` names (rule 15)."""
     sibling = world.declaration(name).unit_from
-    if not sibling or item.around is None or isinstance(item.value, bool) or not isinstance(item.value, int | float):
+    if (
+        not sibling
+        or item.around is None
+        or isinstance(item.value, bool)
+        or not isinstance(item.value, int | float | str)
+    ):
         return None
     stated = (values for each, values in item.around.members.items() if _local(each) == sibling.rpartition(".")[2])
     texts = (values[0].iri if isinstance(values[0], Thing) else values[0] for values in stated if len(values) == 1)
@@ -435,7 +440,8 @@ def _read(name: str, value: Any, unit: str | None, world: World) -> Reading:
         return Reading(number=value, instant=moment, amount=measure(value, unit) if unit else None)
     text, root = unicodedata.normalize("NFC", value), world.root_word(value)
     if declared.kind == "number" and re.fullmatch(rf"\s*{NUMBER}\s*", value) and _is_exact(value):
-        amount = measure(float(value), declared.unit) if declared.unit else None
+        unit = unit or declared.unit
+        amount = measure(float(value), unit) if unit else None
         return Reading(text, root, number=float(value), amount=amount)
     within = declared.code.get("in") if isinstance(declared.code, Mapping) else None
     coded = world.coded(within, text) if within else set()

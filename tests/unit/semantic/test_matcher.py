@@ -235,6 +235,31 @@ def test_matcher_unit_in_a_declared_sibling_is_read() -> None:
     assert table.offsets.tolist() == [0, 1, 1, 1]
 
 
+def test_matcher_number_in_quotes_has_the_unit_beside_it() -> None:
+    """A text that is read as a number has its unit too (rules 4 and 15), and the notes are about this quantity."""
+    beside = {"value": {"kind": "number", "unit_from": "unit"}}
+    matcher = Matcher(Vocabulary.from_bytes(TURTLE, format="turtle", attributes=beside))
+    for text in ("value > 86 degF", "not value > 86 degF", 'value = "31"', "every value > 86 degF"):
+        matcher.add(text, text)
+    warm = ["every value > 86 degF", 'value = "31"', "value > 86 degF"]
+    cold = ["not value > 86 degF", 'value = "31"']
+    rows = [("31", "degC", warm), ("31", "degF", cold), ("31", None, cold), ("31", "degX", cold)]
+    events = [{"value": number, "unit": unit} for number, unit, _ in rows]
+    expected = [found for *_, found in rows]
+    assert [sorted(each.subscription for each in matcher.match(event)) for event in events] == expected
+    assert [sorted(each.subscription for each in found) for found in matcher.match_batch(events)] == expected
+    lists = {"value": ["31"] * 4, "unit": [unit for _, unit, _ in rows]}
+    for columns in (lists, pa.table(lists)):
+        table = matcher.match_table(columns)
+        slots = [table.slots[low:high].tolist() for low, high in pairwise(table.offsets.tolist())]
+        assert [sorted(table.subscriptions(found)) for found in slots] == expected
+    assert [note.code for event in events for note in matcher.notes(event)] == [
+        "plain-number",
+        "unknown-unit",
+        "plain-number",
+    ]
+
+
 def test_matcher_context_attributes_match_under_ce(matcher: Matcher) -> None:
     """`ce.type` is an attribute like others and may hold a concept."""
     matcher.add("s", 'ce.type isa Computer and ce.source = "a"')

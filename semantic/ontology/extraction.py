@@ -493,7 +493,7 @@ def _properties(statements: Statements, names: set[str], labels: _Labels) -> tup
             labels=(*labels.preferred(name), *labels.synonyms(name)),
             parents=tuple(sorted((parents[name] & names) - {name})),
             ranges=tuple(sorted(statements.ranges.get(name, ()))),
-            unit=statements.units.get(name),
+            units=tuple(sorted(statements.units.get(name, ()))),
             domains=tuple(sorted(statements.domains.get(name, ()))),
             inverses=tuple(sorted(inverses.get(name, ()))),
         )

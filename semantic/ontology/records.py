@@ -124,13 +124,13 @@ class ConceptRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyRecord:
     """A property, which becomes an attribute. `parents` are its stated super-properties and equivalent properties,
-    `ranges` and `domains` are IRIs, `unit` is its declared unit or None, and `inverses` are its inverse properties."""
+    `ranges` and `domains` are IRIs, `units` are its declared units, and `inverses` are its inverse properties."""
 
     iri: str
     labels: tuple[Label, ...] = ()
     parents: tuple[str, ...] = ()
     ranges: tuple[str, ...] = ()
-    unit: str | None = None
+    units: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     inverses: tuple[str, ...] = ()
 

@@ -113,7 +113,7 @@ class Statements:
         self.inverses: set[tuple[str, str]] = set()
         self.ranges: defaultdict[str, set[str]] = defaultdict(set)
         self.domains: defaultdict[str, set[str]] = defaultdict(set)
-        self.units: dict[str, str] = {}
+        self.units: defaultdict[str, set[str]] = defaultdict(set)
         self.imports: set[str] = set()
         self.dropped_labels = 0
         self._limits = limits
@@ -324,7 +324,7 @@ class Statements:
 
     def _unit(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.Literal | ox.NamedNode):
-            self.units[subject] = min(obj.value, self.units.get(subject, obj.value))
+            self.units[subject].add(obj.value)
 
     def _import(self, subject: str, obj: Term, predicate: str) -> None:
         if isinstance(obj, ox.Literal | ox.NamedNode):

@@ -187,7 +187,7 @@ class AttributeDeclaration:
 
 def from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDeclaration:
     """Merges the properties with one local name into one attribute. If their ranges disagree about its kind, it has
-    none."""
+    none. Their units agree."""
     ranges = sorted({iri for record in records for iri in record.ranges})
     kinds = {_KIND_OF_RANGE.get(iri, None if iri.startswith(_NO_KIND) else "concept") for iri in ranges}
     kind = kinds.pop() if len(kinds) == 1 else None
@@ -195,7 +195,7 @@ def from_properties(name: str, records: Sequence[PropertyRecord]) -> AttributeDe
         name=name,
         kind=kind,
         range=tuple(ranges) if kind == "concept" else (),
-        unit=min((record.unit for record in records if record.unit), default=None),
+        unit=next((unit for record in records for unit in record.units), None),
         labels=tuple(dict.fromkeys(label for record in records for label in record.labels)),
     )
 

@@ -15,7 +15,7 @@ changes the meaning of a term.
 import hashlib
 import json
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -28,6 +28,7 @@ from kindcast.index.clause import ConceptId
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.semantic.model import Note
 from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason
+from kindcast.semantic.ontology.records import local_name
 from kindcast.semantic.shipped_vocabularies import file_or_shipped
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
@@ -152,11 +153,25 @@ def _warnings(ontologies: Sequence[Ontology], hierarchy: Hierarchy, units: Units
         warnings.append(
             f"skos:exactMatch is not one-to-one in {count} groups of names, which were not merged; for example: {first}"
         )
-    properties = (record for each in ontologies for record in each.properties)
-    strange = [f"{each.iri} ({each.unit})" for each in properties if each.unit and not units.knows(each.unit)]
+    properties = [record for each in ontologies for record in each.properties]
+    strange = [f"{each.iri} ({unit})" for each in properties for unit in each.units if not units.knows(unit)]
     if strange:
         warnings.append(f"numbers of these properties have no unit, because theirs is not known: {_shown(strange)}")
+    differing = [f"{name} ({_shown(said)})" for name, said in _units_of(properties, units).items() if len(said) > 1]
+    if differing:
+        warnings.append(f"numbers of these attributes have no unit, because theirs differ: {_shown(differing)}")
     return warnings
+
+
+def _units_of(properties: Iterable[PropertyRecord], units: Units) -> dict[str, list[str]]:
+    """Returns attribute → its units that are known. Of several names of one unit there is only the first."""
+    found: defaultdict[str, dict[Any, str]] = defaultdict(dict)
+    for record in properties:
+        for unit in filter(units.knows, record.units):
+            same = units.measure(0, unit), units.measure(1, unit)
+            name = found[local_name(record.iri)]
+            name[same] = min(unit, name.get(same, unit))
+    return {name: sorted(said.values()) for name, said in found.items()}
 
 
 def overlap(ontology: Ontology, other: Ontology) -> int:
@@ -767,11 +782,13 @@ def _all_names(names: Names, ontologies: Sequence[Ontology]) -> set[str]:
 
 
 def _properties(ontologies: Sequence[Ontology], units: Units) -> list[PropertyRecord]:
-    """Returns all properties, with the labels that other documents give them, and without units that are not known."""
+    """Returns all properties, with the labels that other documents give them, and without units that are not known or
+    differ between the properties of one attribute."""
+    properties = [record for each in ontologies for record in each.properties]
+    agreed = {name: tuple(said) for name, said in _units_of(properties, units).items() if len(said) == 1}
     properties = [
-        replace(record, unit=None) if record.unit and not units.knows(record.unit) else record
-        for each in ontologies
-        for record in each.properties
+        replace(record, units=agreed.get(local_name(record.iri), ())) if record.units else record
+        for record in properties
     ]
     known = {record.iri for record in properties}
     return properties + [

@@ -105,6 +105,6 @@ def _declaration(record: Any) -> Declaration:
     return Declaration(
         kind=kind,
         range=tuple(record.ranges) if kind == "concept" else (),
-        unit=record.unit,
+        unit=record.units[0] if len(record.units) == 1 else None,
         labels=tuple(text for text, _ in record.labels),
     )

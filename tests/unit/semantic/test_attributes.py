@@ -19,7 +19,7 @@ def record(
         labels=tuple((text, "en") for text in labels.split(",") if text),
         parents=tuple(f"http://e/{parent}" for parent in parents),
         ranges=ranges,
-        unit=unit,
+        units=() if unit is None else (unit,),
     )
 
 

@@ -175,7 +175,7 @@ def test_statements_with_objects_of_the_wrong_kind_are_ignored() -> None:
     )
     assert [(each.iri, each.preferred, each.deprecated) for each in ontology.concepts] == [("http://e/A", (), False)]
     assert (ontology.edges, ontology.equivalences, ontology.imports) == ((), (), ())
-    assert [(each.ranges, each.parents, each.unit) for each in ontology.properties] == [((), (), None)]
+    assert [(each.ranges, each.parents, each.units) for each in ontology.properties] == [((), (), ())]
 
 
 def test_names_that_are_merely_referred_to_are_concepts_and_warned_about() -> None:
@@ -317,7 +317,7 @@ def test_properties_have_labels_parents_ranges_and_units() -> None:
     assert found["price"].labels == (("Preis", "de"), ("cost", "en"))
     assert found["price"].parents == ("http://e/amount", "http://e/cost")
     assert found["price"].ranges == ("http://www.w3.org/2001/XMLSchema#decimal",)
-    assert found["price"].unit == "http://e/EUR"
+    assert found["price"].units == ("http://e/EUR",)
     assert found["cost"].parents == ("http://e/price",)
 
 

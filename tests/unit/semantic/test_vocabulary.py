@@ -411,6 +411,26 @@ def test_report_resolves_imports_among_what_is_loaded() -> None:
     assert Vocabulary.from_ontologies([importing, imported]).report["unresolved_imports"] == ["http://i/two"]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_units_of_an_attribute_that_differ_are_left_out_with_a_warning(apart: bool) -> None:
+    """In one document or in two. No unit is chosen by its name. Several names of one unit are one unit."""
+    has = "<http://qudt.org/schema/qudt/hasUnit>"
+    one = f":mass {has} <http://qudt.org/vocab/unit/KiloGM> . :load {has} <http://qudt.org/vocab/unit/KiloGM> ."
+    other = f'<http://f/mass> {has} <http://qudt.org/vocab/unit/GM> . :load {has} "kg" .'
+    texts = [one, other] if apart else [one + other]
+    kinds = "".join(f"{each} a owl:DatatypeProperty . " for each in (":mass", ":load", "<http://f/mass>"))
+    documents = [source(kinds + each) for each in texts]
+    vocabulary = Vocabulary.from_ontologies([read(each, name=str(number)) for number, each in enumerate(documents)])
+    unit = "http://qudt.org/vocab/unit/"
+    warning = f"numbers of these attributes have no unit, because theirs differ: mass ({unit}GM, {unit}KiloGM)"
+    assert warning in vocabulary.report["warnings"]
+    matcher = Matcher(vocabulary)
+    for text in ("mass > 1 g", "mass > 1", "load > 1000 g"):
+        matcher.add(text, text)
+    found = matcher.match({"mass": 2, "load": 2})
+    assert [match.subscription for match in found] == ["mass > 1", "load > 1000 g"]
+
+
 def test_unit_of_a_property_that_is_not_known_is_left_out_with_a_warning() -> None:
     """Its numbers are plain. Subscriptions to them are accepted, and say nothing of a unit."""
     unknown = "http://qudt.org/vocab/unit/NOPE"

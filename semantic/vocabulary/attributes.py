@@ -322,8 +322,8 @@ def roles_allowed(name: str, readable: Any, matchable: Any) -> dict[str, frozens
 
 
 def _enumeration(name: str, members: Any, order: Any) -> Enumeration | None:
-    """Reads `{"enum": ["low", "high"], "order": "listed"}`; instead of `listed` also chains of members from low to
-    high."""
+    """Reads `{"enum": ["low", "high"], "order": "listed"}`; instead of `listed` also one chain of members from low to
+    high, or several."""
     if members is None and order is None:
         return None
     texts = tuple(dict.fromkeys(_strings(members, f"attribute {name!r}: enum is a list of strings")))
@@ -335,6 +335,8 @@ def _enumeration(name: str, members: Any, order: Any) -> Enumeration | None:
     chains = [texts] if order == "listed" else order
     if not isinstance(chains, list | tuple):
         raise InvalidDeclaration(expected)
+    if all(isinstance(each, str) for each in chains):
+        chains = [chains]
     try:
         return enumeration(texts, [_strings(chain, expected) for chain in chains])
     except InvalidDeclaration as error:

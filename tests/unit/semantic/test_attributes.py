@@ -181,6 +181,14 @@ def test_declaration_of_two_properties_with_one_local_name_is_one() -> None:
     assert declared({}, text, one, other) == declared({}, other, text, one)
 
 
+def test_order_of_an_enumeration_may_be_one_chain() -> None:
+    """A list of members is one chain from low to high, not a chain of each member, which would order nothing."""
+    grades = ["C", "B", "A"]
+    expected = declared({"price": {"enum": grades, "order": "listed"}})
+    for order in (grades, [grades], [["C", "B"], ["B", "A"]]):
+        assert declared({"price": {"enum": grades, "order": order}}) == expected
+
+
 def test_declaration_of_the_user_overrides_field_by_field() -> None:
     """What is not mentioned stays as the ontology has it."""
     ontology = record("price", ranges=(XSD + "string",), labels="Preis", unit="EUR")

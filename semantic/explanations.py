@@ -10,13 +10,15 @@ a text takes too long.
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest
 from kindcast.semantic.conditions.lowering import expensive_clause, is_expensive
-from kindcast.semantic.conditions.normal_form import Atom
+from kindcast.semantic.conditions.normal_form import Atom, elements_of
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, read_as, values_of
 from kindcast.semantic.errors import InvalidQuantity, property_in_words
 from kindcast.semantic.events.canonical_events import Canonicaliser
@@ -440,7 +442,7 @@ def explain(
     )
     canonical = event if isinstance(event, CanonicalEvent) else Canonicaliser(vocabulary).canonicalise(event)
     teller = _Teller(vocabulary, canonical, language, OperatorTeller(vocabulary, canonical, known))
-    clauses = [teller.clause(atoms) for atoms in compiled.clauses]
+    clauses = [teller.clause(atoms) for atoms in _told_clauses(compiled)]
     matches = _one_of(clause["matches"] for clause in clauses)
     return {
         "matches": matches,
@@ -452,6 +454,17 @@ def explain(
             for note in dict.fromkeys((*compiled.notes, *_advice(compiled, canonical, vocabulary), *canonical.notes))
         ],
     }
+
+
+def _told_clauses(compiled: Compiled) -> Iterator[tuple[Atom, ...]]:
+    """Yields the clauses to explain. The index has `not every x (…)` in two clauses, for elements and for values. They
+    are one here, unless another predicate excludes one of the two."""
+    alike: defaultdict[tuple[Atom, ...], list[tuple[Atom, ...]]] = defaultdict(list)
+    for clause in compiled.clauses:
+        alike[tuple(replace(atom, requires="") for atom in clause)].append(clause)
+    for clause, parts in alike.items():
+        is_whole = len(parts) == 2 ** sum(atom.requires != "" for atom in parts[0])
+        yield from [clause] if is_whole else parts
 
 
 def _advice(compiled: Compiled, event: CanonicalEvent, vocabulary: Vocabulary) -> Iterator[Note]:
@@ -628,12 +641,18 @@ class _Teller:
         if isinstance(predicate, Presence):
             return f"{attribute} is {'present' if attribute in self._event.attributes else 'absent'}"
         if isinstance(predicate, EveryOf):
-            if not values and not self._event.elements.get(attribute):
+            elements = self._event.elements.get(attribute)
+            if not values and not elements:
                 return f"{text}: {attribute} is absent"
+            if atom.requires == elements_of(attribute) and not elements:
+                return f"{text}: {attribute} is not an array of objects"
+            if atom.requires == attribute and not values:
+                return f"{text}: {attribute} has no value"
             return f"{text}: {'every' if verdict != atom.negated else 'not every'} element satisfies"
         if isinstance(predicate, SomeOf):
             if not self._event.elements.get(attribute):
-                return f"{text}: {attribute} is not an array of objects"
+                there = attribute in self._event.attributes or bool(values)
+                return f"{text}: {attribute} is {'not an array of objects' if there else 'absent'}"
             return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies"
         if not values:
             return f"{text}: {self._absent(attribute)}"

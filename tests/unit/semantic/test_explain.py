@@ -150,6 +150,39 @@ def test_explain_every_names_the_values_that_decide(text: str, values: list[int]
 
 
 @pytest.mark.parametrize(
+    ("text", "data", "verdict", "said"),
+    [
+        ("not every i (p < 5)", {"i": [{"p": 9}, {}]}, True, [(True, "not every element satisfies")]),
+        ("not every i (p < 5)", {"i": 3}, True, [(True, "not every element satisfies")]),
+        ("not every i (p < 5)", {"i": [{"p": 1}]}, False, [(False, "every element satisfies")]),
+        ("not every i (p < 5)", {}, False, [(False, "i is absent")]),
+        (
+            "not every i (p < 5) and not every k (q = 1)",
+            {"i": 3, "k": [{"q": 2}]},
+            True,
+            [(True, "not every element satisfies")] * 2,
+        ),
+        (
+            "not every i (p < 5) and i exists",
+            {"i": [{"p": 9}]},
+            False,
+            [(True, "not every element satisfies"), (False, "i is absent"), (False, "i has no value")],
+        ),
+        ("not some i (p < 5)", {}, False, [(False, "i is absent")]),
+        ("some i (p < 5)", {"i": 3}, False, [(False, "i is not an array of objects")]),
+    ],
+)
+def test_explain_elements_once_and_truly(text: str, data: Any, verdict: bool, said: list[tuple[bool, str]]) -> None:
+    """`not every` has two clauses, which are one predicate in an explanation if no other predicate tells them apart."""
+    told = explain(Vocabulary(), text, data)
+    matcher = Matcher(Vocabulary())
+    matcher.add("s", text)
+    assert told["matches"] is bool(matcher.match(data)) is verdict
+    found = [each for clause in told["clauses"] for each in clause["predicates"]]
+    assert [(each["verdict"], each["reason"].rpartition(": ")[2]) for each in found] == said
+
+
+@pytest.mark.parametrize(
     ("text", "data", "said"),
     [
         ("sum(a) > 5", {"a": [1, "x"]}, "sum(a) has no value, because a has not only numbers, or quantities of one"),

@@ -301,16 +301,26 @@ HABITS = {
     "=>": ">=",
     "!": "not",
     "~": "matches",
+    **dict.fromkeys("“”„«»″", '"'),
+    **dict.fromkeys("‘’‚‹›′", "'"),
+    **dict.fromkeys("−–—", "-"),
 }
-"""From signs of other languages to those of this language."""
+"""From signs of other languages, and of programs that write letters, to those of this language."""
 
 
 _IS_A = re.compile(r"\bis\s+an?\s*\Z", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s*\Z", re.IGNORECASE)
 _ENDS = re.compile(r"(\S{1,40})\s+and\s+(\S{1,40})", re.IGNORECASE)
 _MONEY = re.compile(r"([$£¥])\s*([0-9][0-9.]*)")
-_THOUSANDS = re.compile(r"[0-9]{1,3}\Z")
-_GROUPS = re.compile(r"(?:,[0-9]{3})+(?![0-9])")
+_NUMBER = r"(?<![\w.,])(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)"
+_BEFORE_COMMA = re.compile(rf"{_NUMBER}\Z")
+_AFTER_COMMA = re.compile(r",[0-9]+(?:,[0-9]{3})*(?![0-9])")
+_WITH_COMMA = re.compile(rf"{_NUMBER}{_AFTER_COMMA.pattern}")
+_THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
+_KINDS = re.compile(r"\b(isa|is|below)\s+([\w.\-:]{1,40})\s*\Z", re.IGNORECASE)
+_FURTHER_KIND = re.compile(r"(?:,|\|\|?)\s*([\w.\-:]{1,40})")
+_EITHER_KIND = re.compile(r"\b(isa|is|below)\s+([\w.\-:]{1,40})\s+or\s+([\w.\-:]{1,40})\s*\Z", re.IGNORECASE)
+_AGGREGATE = re.compile(r"(?<![\w.\-])(count|sum|min|max)\s*\(\s*\Z", re.IGNORECASE)
 _WORD = re.compile(r"[\w.\-:@]{1,40}")
 _LAST_WORD = re.compile(r"(\w+)\s*\Z")
 _ANY = re.compile(r"(?s:.)")
@@ -355,17 +365,35 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
     if _IS_A.search(before):
         return "`is a` is not understood; write isa", "isa"
     if _BETWEEN.search(before) and (ends := _ENDS.match(rest)):
-        meant = f"[{ends[1]}, {ends[2]}]"
+        meant = _WITH_COMMA.sub(lambda found: _without_comma(found[0]), f"[{ends[1]}, {ends[2]}]")
         return f"the ends of `between` need brackets; write between {meant}", meant
     if money := _MONEY.match(rest):
         currencies = AMBIGUOUS[money[1]]
         meant = f"{money[2]} {currencies[0]}"
         others = " or ".join(currencies[1:])
         return f"write the code of a currency after the number: {meant} (or {others} for {money[1]})", meant
-    if (start := _THOUSANDS.search(before)) and (groups := _GROUPS.match(rest)):
-        meant = start[0] + groups[0].replace(",", "")
+    if (start := _BEFORE_COMMA.search(before)) and (further := _AFTER_COMMA.match(rest)):
+        meant = _without_comma(start[0] + further[0])
         return f"numbers have no commas; write {meant}", meant
+    if (kind := _KINDS.search(before)) and (other := _FURTHER_KIND.match(rest)):
+        return _several_kinds(kind[1], kind[2], other[1])
+    if (function := _AGGREGATE.search(before)) and function[1] != function[1].lower():
+        meant = function[1].lower()
+        return f"{function[1]} is not understood; write {meant}", meant
     return None
+
+
+def _without_comma(number: str) -> str:
+    """Returns a number with commas as this language writes it: `3,5` is 3.5, `1,000` is 1000, `1.000,50` is 1000.50."""
+    if _THOUSANDS.fullmatch(number):
+        return number.replace(",", "")
+    whole, _, decimals = number.partition(",")
+    return f"{whole.replace('.', '')}.{decimals}"
+
+
+def _several_kinds(test: str, one: str, other: str) -> tuple[str, str]:
+    meant = f"{test} ({one}, {other})"
+    return f"several concepts need parentheses; write {meant}", meant
 
 
 def _near(before: str) -> str | None:
@@ -398,12 +426,15 @@ def _advice(word: str, expected: set[str]) -> str:
 def nearest_keyword(word: str) -> str | None:
     """Returns the keyword that is most similar to a misspelt `word`, or None."""
     near = difflib.get_close_matches(word.lower(), sorted(KEYWORDS), n=1, cutoff=0.6)
-    return near[0] if near and near[0] != word.lower() else None
+    return near[0] if near and not is_keyword(word) else None
 
 
 def _at_the_end(text: str, expected: set[str]) -> Problem:
     opened = _unclosed(text)
     at = _position(text, max(len(text.rstrip()) - 1, 0))
+    if "KIND" in expected and (either := _EITHER_KIND.search(text, max(len(text) - 100, 0))):
+        detail, meant = _several_kinds(*either.groups())
+        return Problem("syntax", detail, at, ({"label": meant},))
     detail = f"the text ends too early; {_words(expected)}"
     if opened is not None and expected & {"_RPAR", "CLOSE"}:
         detail += f"; the bracket opened at {_position(text, opened)} is not closed"

@@ -391,7 +391,12 @@ class _Resolver:
                 f"{operand} is read as an attribute of the event, not as the concept of this name: write "
                 f'{name} isa {operand}, or "{operand}" in quotes to compare texts'
             )
-        return f"{operand} is read as an attribute of the event; write a string in quotes"
+        read = f"{operand} is read as an attribute of the event"
+        if operand.lower() in NO_VALUE:
+            return f"{read}; to ask whether there is a value, write {name} exists or {name} missing"
+        if operand.lower() in ("true", "false"):
+            return f"{read}; a truth value is {operand.lower()}"
+        return f"{read}; write a string in quotes"
 
     def between(self, node: Between) -> Between:
         name = self.name(node.attribute, node.at)

@@ -162,6 +162,21 @@ def test_resolve_bare_word_on_the_right_is_noted_as_an_attribute(vocabulary: Voc
 
 
 @pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("room = null", "write room exists or room missing"),
+        ("room != None", "write room exists or room missing"),
+        ("room = True", "a truth value is true"),
+    ],
+)
+def test_resolve_words_of_other_languages_are_noted_with_what_to_write(
+    vocabulary: Vocabulary, text: str, advice: str
+) -> None:
+    """Quotes would make them texts, which no null and no truth value is."""
+    assert [note.detail.endswith(advice) for note in resolve(parse(text), vocabulary).notes] == [True]
+
+
+@pytest.mark.parametrize(
     ("text", "codes"),
     [
         ('x < "5 kg"', ["quoted-quantity"]),

@@ -223,7 +223,10 @@ _TABLE = re.compile(rb"[^\n]*\b(?:subject_id[\t,][^\n]*\bobject_id|object_id[\t,
 
 def sniffed(data: bytes) -> str | None:
     """Returns the syntax that `data` seems to have: one of `kindcast.semantic.ontology.formats.SYNTAXES`, or
-    `manchester` or `html`, which have no reader, or None if the syntax is not recognised. Reads at most 64 KiB."""
+    `manchester`, `html` or `zip`, which have no reader, or None if the syntax is not recognised. Reads at most 64
+    KiB."""
+    if data.startswith(b"PK\x03\x04"):
+        return "zip"
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "rdf-xml"  # of these syntaxes only XML is common in UTF-16
     head = data[:_LOOKED_AT].removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -337,19 +340,26 @@ def syntax_of(data: bytes, format: str | None, name: str) -> str:
 
 def _by_root(data: bytes, told: str) -> str:
     """Returns `told`. If `told` is RDF/XML or OWL/XML, the root element decides between these two, because servers and
-    people use the name of either for both."""
-    if told in _IN_XML and (found := sniffed(data)) in _IN_XML and found is not None:
-        return found
-    return told
+    people use the name of either for both. Raises UnsupportedFormat for an HTML page and a ZIP archive, which are often
+    saved under the name of the document."""
+    found = sniffed(data)
+    _refuse_wrapping(found)
+    return found if told in _IN_XML and found is not None and found in _IN_XML else told
 
 
 def _sniffed(data: bytes) -> str | None:
     found = sniffed(data)
-    if found == "html":
-        raise UnsupportedFormat("this is an HTML page, not an ontology; upload the document itself")
+    _refuse_wrapping(found)
     if found == "manchester":
         raise _unsupported("Manchester syntax")
     return found
+
+
+def _refuse_wrapping(found: str | None) -> None:
+    if found == "html":
+        raise UnsupportedFormat("this is an HTML page, not an ontology; upload the document itself")
+    if found == "zip":
+        raise UnsupportedFormat("this is a ZIP archive, not an ontology; unpack it and upload the document in it")
 
 
 def _unsupported(language: str) -> UnsupportedFormat:

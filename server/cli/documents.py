@@ -294,7 +294,8 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+        said = error.msg.removesuffix(" at")
+        raise ValueError(f"not JSON: {said} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("not JSON: it is nested too deeply") from error
 

@@ -118,6 +118,7 @@ def test_declare_story_is_told_to_people(kindcast: Kindcast, shop_server: str, t
         (("declare", "delete", "attributes"), "which of the attributes"),
         (("declare", "rates", "nothing.json"), "there is no file"),
         (("declare", "rates", "{"), "not JSON"),
+        (("declare", "rates", '{"a\tb": 1}'), "Invalid control character at line 1, column 4"),
         (("declare", "rates", '{"EUR": {"XXY": 1}}'), "not a currency"),
         (("ontology", "activate", "none", "1"), "there is no ontology"),
         (("ontology", "rollback", "shop"), "no other version"),

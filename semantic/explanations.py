@@ -22,7 +22,7 @@ from kindcast.semantic.conditions.normal_form import Atom, elements_of
 from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, read_as, values_of
 from kindcast.semantic.errors import InvalidQuantity, property_in_words
 from kindcast.semantic.events.canonical_events import Canonicaliser
-from kindcast.semantic.events.event_plans import advice_on_value, published_in_words
+from kindcast.semantic.events.event_plans import advice_on_value, published_in_words, why_no_aggregate
 from kindcast.semantic.language import to_text
 from kindcast.semantic.matching.matcher import Matcher
 from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step
@@ -694,8 +694,7 @@ class _Teller:
         function, inner = aggregate_of(attribute) or ("", attribute)
         if not function or inner not in self._event.attributes:
             return f"{inner} is absent{self._instead(inner)}"
-        like = "numbers, or quantities of one dimension" + ("" if function == "sum" else ", or date-times")
-        return f"{named(attribute)} has no value, because {inner} has not only {like}"
+        return why_no_aggregate(attribute)
 
     def _instead(self, attribute: str) -> str:
         """Returns a hint at an attribute of the event whose name is similar to that of an absent one; else ""."""

@@ -285,6 +285,11 @@ class Lowering:
         """Whether a subscription uses an attribute, or an aggregate of it."""
         return attribute in self._attributes or attribute in self._aggregates.values()
 
+    @property
+    def aggregated(self) -> Mapping[str, str]:
+        """Aggregate → the attribute that it aggregates, of all aggregates that subscriptions use."""
+        return self._aggregates
+
     def aggregates(self, names: Iterable[str]) -> bool:
         """Whether a subscription uses an aggregate of one of these attributes. Events with such an attribute must be
         read whole."""

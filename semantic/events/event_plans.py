@@ -22,6 +22,7 @@ from typing import Any
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
+from kindcast.semantic.conditions.predicates import values_of
 from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.canonical_events import KINDS_IN_WORDS, OBJECTS, Canonicaliser, is_number_in_text
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
@@ -36,6 +37,7 @@ from kindcast.semantic.model import (
     Resource,
     TypedText,
     Value,
+    aggregate_of,
     told_text,
 )
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity, surprising_unit
@@ -51,6 +53,7 @@ __all__ = [
     "advice_on_unit",
     "advice_on_value",
     "published_in_words",
+    "why_no_aggregate",
 ]
 
 REMEMBERED = 1 << 16
@@ -372,6 +375,9 @@ class EventPlans:
             for value in values[:left]:
                 yield from advice_on_value(name, value, self.canonicaliser.vocabulary, readings)
             left -= min(left, len(values))
+        for aggregate, name in self._lowering.aggregated.items():
+            if name in event.attributes and not values_of(event, aggregate):
+                yield Note("no-aggregate", name, f"{why_no_aggregate(aggregate)}; subscriptions use it")
 
     def _strange(self, member: _Member) -> tuple[Note, ...]:
         """Returns the notes about a name."""
@@ -1018,6 +1024,13 @@ def advice_on_unit(name: str, unit: str, vocabulary: Vocabulary, written: str) -
         return
     is_read, instead = surprising
     yield Note("surprising-unit", name, f"{unit} in {written} is read as {is_read}; write {instead}")
+
+
+def why_no_aggregate(name: str) -> str:
+    """Returns the sentence that an aggregate of a present attribute has no value, and why (rule 26)."""
+    function, inner = aggregate_of(name) or ("", name)
+    like = "numbers, or quantities of one dimension" + ("" if function == "sum" else ", or date-times")
+    return f"{function}({inner}) has no value, because {inner} has not only {like}"
 
 
 def published_in_words(value: Value | Any) -> str:

@@ -235,6 +235,23 @@ def test_matcher_unit_in_a_declared_sibling_is_read() -> None:
     assert table.offsets.tolist() == [0, 1, 1, 1]
 
 
+def test_matcher_aggregate_without_value_is_noted() -> None:
+    """The note is about aggregates that subscriptions use (rule 26). No note if the attribute is absent."""
+    matcher = Matcher(Vocabulary())
+    for text in ("sum(x) > 5", "max(d) > 2022-01-01", "count(x) > 1", "sum(y) > 1"):
+        matcher.add(text, text)
+
+    def noted(data: dict[str, Any]) -> list[str]:
+        return [f"{note.attribute}: {note.detail}" for note in matcher.notes(data) if note.code == "no-aggregate"]
+
+    numbers = "numbers, or quantities of one dimension"
+    assert noted({"x": [1, "a"]}) == [f"x: sum(x) has no value, because x has not only {numbers}; subscriptions use it"]
+    assert noted({"d": ["2023-01-01"]})[0].startswith(
+        f"d: max(d) has no value, because d has not only {numbers}, or date"
+    )
+    assert noted({"x": [1, 2], "d": "2023-01-01T00:00:00Z"}) == noted({"z": "a"}) == []
+
+
 def test_matcher_number_in_quotes_has_the_unit_beside_it() -> None:
     """A text that is read as a number has its unit too (rules 4 and 15), and the notes are about this quantity."""
     beside = {"value": {"kind": "number", "unit_from": "unit"}}

@@ -639,7 +639,9 @@ class _Teller:
     def _reason(self, atom: Atom, text: str, attribute: str, verdict: bool, values: list[dict[str, Any]]) -> str:
         predicate = atom.predicate
         if isinstance(predicate, Presence):
-            return f"{attribute} is {'present' if attribute in self._event.attributes else 'absent'}"
+            if attribute in self._event.attributes:
+                return f"{attribute} is present"
+            return f"{attribute} is absent{self._members(attribute)}"
         if isinstance(predicate, EveryOf):
             elements = self._event.elements.get(attribute)
             if not values and not elements:
@@ -696,8 +698,16 @@ class _Teller:
             return f"{inner} is absent{self._instead(inner)}"
         return why_no_aggregate(attribute)
 
+    def _members(self, attribute: str) -> str:
+        """Returns a hint at the first member of an object, which has no value itself (rule 1); else ""."""
+        members = (name for name in self._event.attributes if name.startswith(f"{attribute}."))
+        return next((f"; the event has {name}" for name in members), "")
+
     def _instead(self, attribute: str) -> str:
-        """Returns a hint at an attribute of the event whose name is similar to that of an absent one; else ""."""
+        """Returns a hint at a member of an absent attribute, or at an attribute of the event with a similar name; else
+        ""."""
+        if members := self._members(attribute):
+            return members
         asked = NearNames((attribute,))
         for name in self._event.attributes:
             if not name.startswith("ce.") and asked.nearest(name) == attribute:

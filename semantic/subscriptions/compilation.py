@@ -451,13 +451,20 @@ class _Resolver:
         if kind == "ip" and ordered:
             self.flagged("no-order", name, "IP addresses have no order: use =, or in with a network", constant.at)
         elif kind == "version" and parse_version(text) is None:
-            detail = f'{name} has versions, but this is not a version: write it in quotes, such as "2.4.50"'
+            how = (
+                f'{text[:40]!r} is not a version such as "2.4.50"'
+                if text
+                else 'this is not a version: write it in quotes, such as "2.4.50"'
+            )
+            detail = f"{name} has versions, but {how}"
             self.flagged("unreadable-constant", name, detail, constant.at)
         elif kind == "ip" and parse_address(text) is None and (parse_network(text) is None or not networks):
-            detail = (
-                f"{name} has IP addresses, but this is not an IP address: write it in quotes, or write a network "
-                f"such as 10.0.0.0/8 after in"
-            )
+            how = "this is not an IP address: write it in quotes, or write a network such as 10.0.0.0/8 after in"
+            if parse_network(text) is not None:
+                how = f"{text} is a network: write {name} in {text}"
+            elif text:
+                how = f"{text[:40]!r} is neither an IP address nor a network"
+            detail = f"{name} has IP addresses, but {how}"
             self.flagged("unreadable-constant", name, detail, constant.at)
 
     def instance(self, attribute: str, term: Term) -> Instance | None:

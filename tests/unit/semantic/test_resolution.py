@@ -164,6 +164,23 @@ def test_resolve_bare_word_on_the_right_is_noted_as_an_attribute(vocabulary: Voc
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
+        ('host = "10.0.0.0/8"', "10.0.0.0/8 is a network: write host in 10.0.0.0/8"),
+        ('host in ("10.0.0.1/8")', "'10.0.0.1/8' is neither an IP address nor a network"),
+        ("host = 10", "write it in quotes, or write a network such as 10.0.0.0/8 after in"),
+        ('made > "newest"', """'newest' is not a version such as "2.4.50\""""),
+        ("made > 2.4", 'write it in quotes, such as "2.4.50"'),
+    ],
+)
+def test_resolve_constant_that_is_not_of_the_kind_has_its_own_advice(text: str, advice: str) -> None:
+    """Quotes are advised only where there are none."""
+    vocabulary = Vocabulary(attributes={"host": {"kind": "ip"}, "made": {"kind": "version"}})
+    (problem,) = problems(text, vocabulary)
+    assert problem.detail.endswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
         ("room = null", "write room exists or room missing"),
         ("room != None", "write room exists or room missing"),
         ("room = True", "a truth value is true"),

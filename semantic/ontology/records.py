@@ -130,9 +130,16 @@ class PropertyRecord:
     labels: tuple[Label, ...] = ()
     parents: tuple[str, ...] = ()
     ranges: tuple[str, ...] = ()
+    unit: str | None = None
+    """In stored records of an earlier version: their only unit. It becomes one of `units`."""
     units: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     inverses: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.unit is not None:
+            object.__setattr__(self, "units", (*self.units, self.unit))
+            object.__setattr__(self, "unit", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from kindcast.semantic.ontology import read
 from kindcast.semantic.ontology.records import HEADER, OLDER, OLDEST, decode, encode, is_readable
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 
+OWL = "http://www.w3.org/2002/07/owl#"
 TURTLE = b"""
 @prefix : <http://e/> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -71,3 +72,17 @@ def test_bytes_that_are_no_records_are_refused() -> None:
     for wrong in (data[:-10], data[: len(HEADER)], data[:-1] + b"\0", HEADER + b"\0" * 20):
         with pytest.raises(OntologyError, match="damaged"):
             decode(wrong)
+
+
+def test_unit_of_a_property_in_records_of_before_is_one_of_its_units() -> None:
+    """Earlier versions wrote one unit of a property, also in the layout of today."""
+    unit = "http://qudt.org/vocab/unit/KiloGM"
+    text = f"<urn:p> a <{OWL}DatatypeProperty> ; <http://qudt.org/schema/qudt/hasUnit> <{unit}> ."
+    ontology = read(text.encode(), format="turtle")
+    data = encode(ontology)
+    names, concepts, pairs, rest = msgspec.msgpack.decode(zlib.decompress(data[len(HEADER) :]))
+    (record,) = rest["properties"]
+    assert record.pop("units") == [unit]
+    record["unit"] = unit
+    written = HEADER + zlib.compress(msgspec.msgpack.encode([names, concepts, pairs, rest]))
+    assert decode(written) == ontology

@@ -97,7 +97,7 @@ def test_every_route_states_its_permission(keyed: Keyed) -> None:
 def test_openapi_document_is_made_once_without_keys_and_once_with_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To make and encode it takes 10 ms, and anybody may ask."""
+    """To make and encode it takes time of the event loop, and anybody may ask."""
     made, describe = [0], app.describe_security
 
     def counted(*arguments: Any) -> dict[str, Any]:

@@ -195,17 +195,17 @@ def only_members(body: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 async def only_parameters(request: HTTPConnection) -> None:
-    """A dependency of routes. Raises `Problem` for query parameters that a route does not have: without `dry_run`, or
-    with a misspelt one, a request would change something."""
+    """A dependency of routes. Raises `Problem` for query parameters that the route does not have. If a misspelt
+    `dry_run` were ignored, the request would change something."""
     if not request.query_params:
         return
     known = _parameters(request.scope["route"].dependant)
     errors = []
     for name in [each for each in request.query_params if each not in known][:MOST_ERRORS]:
         near = get_close_matches(name[:100], known, n=1)
-        hint = (
-            f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}" if known else "there is none here"
-        )
+        hint = f"known are {', '.join(known)}" if known else "this route has none"
+        if near:
+            hint = f"did you mean {near[0]}?"
         errors.append({"parameter": f"query: {name[:100]}", "detail": f"unknown parameter; {hint}"})
     if errors:
         raise Problem("invalid-request", f"{errors[0]['parameter']}: {errors[0]['detail']}", errors=errors)

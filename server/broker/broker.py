@@ -111,8 +111,8 @@ _log = logging.getLogger("kindcast.broker")
 SILENT_TOO_LONG = "this server did not reach the database in time"
 """Why a server refuses requests, if other servers may have gone on without it."""
 SHARE_BYTES = 1 << 17
-"""The bytes of published requests that one client may have in the queue of the writer, besides those of requests
-shorter than `LONG`."""
+"""The bytes of published requests that one client may have in the queue of the writer. Requests shorter than `LONG` do
+not count."""
 MATCHED_OUTSIDE = 200
 """The maximum number of events in one command of `accept_matches`. One command takes some hundredths of a second."""
 

@@ -166,7 +166,8 @@ def test_unknown_parameter_is_refused_on_every_route(client: httpx.Client) -> No
     asked = client.get("/v1/events", params={"limit": "1", "sequence": "1"})
     assert asked.json()["detail"] == "query: sequence: unknown parameter; known are after, type, limit, received"
     assert (
-        client.get("/v1/rules", params={"a": "1"}).json()["detail"] == "query: a: unknown parameter; there is none here"
+        client.get("/v1/rules", params={"a": "1"}).json()["detail"]
+        == "query: a: unknown parameter; this route has none"
     )
 
 

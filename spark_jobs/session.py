@@ -155,6 +155,9 @@ def spark_session(
         if given is None or not given.contains(key):
             builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
+    # Spark sets this for functions of data frames. Functions of RDDs with another environment would have workers of
+    # their own, and their daemon.
+    session.sparkContext.environment.setdefault("SPARK_SIMPLIFIED_TRACEBACK", "1")
     return session
 
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -622,9 +623,8 @@ def vocabulary_of(snapshot: Snapshot) -> Vocabulary:
     """The vocabulary of a snapshot; the last one is kept."""
     key = (snapshot.folder, snapshot.vocabulary_version)
     if key not in _vocabularies:
-        _vocabularies.clear()
+        _collector.replaces(_vocabularies)
         _vocabularies[key] = snapshot.vocabulary()
-        _collector.restless = True
     return _vocabularies[key]
 
 
@@ -652,19 +652,30 @@ def opened(snapshot: Snapshot, shards: Sequence[int]) -> ShardMatcher:
     """Shards of a snapshot; the last ones are kept. Costs their opening the first time in this worker."""
     key = tuple((snapshot.folder, snapshot.shards[shard].digest) for shard in shards)
     if key not in _shards:
-        _shards.clear()  # before the next ones are in memory
+        _collector.replaces(_shards)  # before the next ones are in memory
         vocabulary = vocabulary_of(snapshot)
         matchers = [snapshot.matcher(shard, vocabulary) for shard in shards]
         _shards[key] = ShardMatcher(matchers, snapshot.context)
-        _collector.restless = True
     return _shards[key]
+
+
+COLLECTING_SHARE = 0.05
+"""Maximum share of a worker's time for collecting what was closed."""
 
 
 @dataclass(slots=True)
 class _Collector:
-    """Whether something was opened since the last `settle`."""
+    """Whether something was opened, and whether something was closed, since the last `settle` that saw to it."""
 
-    restless: bool = False
+    opened: bool = False
+    closed: bool = False
+    due: float = 0.0
+    """When `settle` may next collect what was closed, by the monotonic clock."""
+
+    def replaces(self, kept: dict[Any, Any]) -> None:
+        """Closes what is kept. The caller opens something else."""
+        self.opened, self.closed = True, self.closed or bool(kept)
+        kept.clear()
 
 
 _collector = _Collector()
@@ -672,12 +683,21 @@ _collector = _Collector()
 
 def settle() -> None:
     """Freezes the open objects, so that garbage collections skip them. A worker calls this when a task ends: Spark's
-    daemon runs a collection after each task, which would take as long as the task itself."""
-    if _collector.restless:
-        gc.unfreeze()  # what was open before may be garbage now
+    daemon runs a collection after each task, which would take as long as the task itself. What was closed has cycles
+    of references. Collecting it visits all frozen objects, also those of imported modules, so it is not done at every
+    change of a stream's subscriptions."""
+    began = time.monotonic()
+    if _collector.closed and began >= _collector.due:
+        gc.unfreeze()
         gc.collect()
-        gc.freeze()
-        _collector.restless = False
+        _collector.closed = False
+        _collector.due = began + (time.monotonic() - began) / COLLECTING_SHARE
+    elif _collector.opened:
+        gc.collect()
+    else:
+        return
+    gc.freeze()
+    _collector.opened = False
 
 
 def shown(data: Any) -> str:

@@ -24,10 +24,11 @@ def run() -> None:
     import pyspark.daemon
     import pyspark.worker
 
-    from kindcast.semantic.matching import load_kernels
+    from kindcast.semantic.matching import warm_up
     from kindcast.spark_jobs import learn, normalise, stream  # noqa: F401
 
-    load_kernels()
+    warm_up()
+    sys.path_importer_cache.clear()  # otherwise each worker reads the directories of Spark's archives again
     gc.freeze()  # until a worker opens a snapshot, its collections do not visit what all workers share
     gc.enable()
     pyspark.daemon.manager()

@@ -1,13 +1,20 @@
 """The daemon whose forks are the Python workers of a session on one machine."""
 
+import gc
+import os
 import sys
+import time
+import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from kindcast.spark_jobs import worker_daemon
+from kindcast.spark_jobs.snapshot import Snapshot, opened, settle, write_snapshot
 
 
 def _seen(_: object) -> tuple[list[str], str]:
@@ -24,6 +31,43 @@ def test_worker_has_what_jobs_use_and_the_installed_pyspark(spark: SparkSession)
     ((modules, origin),) = spark.sparkContext.parallelize([None], 1).map(_seen).collect()
     assert {"kindcast.spark_jobs.stream", "kindcast.spark_jobs.normalise", "numba", "pandas", "pyarrow"} <= set(modules)
     assert origin == pyspark.__file__
+
+
+def _daemon(_: object) -> int:
+    return os.getppid()
+
+
+def _daemons(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        yield pa.RecordBatch.from_pylist([{"daemon": os.getppid()}])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers import for themselves")
+def test_functions_of_rdds_and_of_data_frames_have_workers_of_one_daemon(spark: SparkSession) -> None:
+    """A job that has both would otherwise import everything twice, and open its snapshot in twice as many workers."""
+    rdds = spark.sparkContext.parallelize([None], 1).map(_daemon).collect()
+    frames = spark.range(1).mapInArrow(_daemons, "daemon long").collect()
+    assert rdds == [row["daemon"] for row in frames]
+
+
+def _freed(snapshots: list[Snapshot]) -> bool:
+    first, second = snapshots
+    matcher = weakref.ref(opened(first, [0]).matchers[0])
+    settle()
+    gc.collect()
+    assert matcher() is not None
+    opened(second, [0])
+    deadline = time.monotonic() + 120
+    while matcher() is not None and time.monotonic() < deadline:
+        settle()
+        time.sleep(0.02)
+    return matcher() is None
+
+
+def test_worker_frees_a_snapshot_after_it_opened_another(tmp_path: Path, spark: SparkSession) -> None:
+    """Open snapshots are kept from the collector of garbage, and what they consist of refers to each other."""
+    snapshots = [write_snapshot(tmp_path / name, [], [(name, f"{name} > 1")]) for name in ("a", "b")]
+    assert spark.sparkContext.parallelize([snapshots], 1).map(_freed).collect() == [True]
 
 
 def test_archive_of_another_pyspark_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

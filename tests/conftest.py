@@ -14,9 +14,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -123,16 +122,23 @@ for planner in sorted(PLANNERS.keys()):
 
 
 KEEP_JAVA_CLASSES = """
-import os
+import os, sys, tempfile
+from pathlib import Path
 from pyspark.sql import SparkSession
-session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-frame = session.createDataFrame([(1, "a")], "a int, b string")
-frame.groupBy("b").count().write.parquet(os.environ["PLACE"])
-session.read.parquet(os.environ["PLACE"]).collect()
-java = session.sparkContext._gateway.proc
-session.stop()
-java.stdin.close()
-java.wait()
+kept, options = Path(sys.argv[1]), sys.argv[2]
+with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+    made = Path(folder, "classes.jsa")
+    os.environ["JAVA_TOOL_OPTIONS"] = f"{options} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
+    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    frame = session.createDataFrame([(1, "a")], "a int, b string")
+    frame.groupBy("b").count().write.parquet(f"{folder}/table")
+    session.read.parquet(f"{folder}/table").collect()
+    java = session.sparkContext._gateway.proc
+    session.stop()
+    java.stdin.close()
+    java.wait()
+    if made.exists():
+        made.replace(kept)
 """
 
 
@@ -148,26 +154,33 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Before the workers of a parallel run begin, the kernels of the default engine are compiled, once. Otherwise each
     of many servers would start a compiler, with the lowest priority, and run the kernels as Python until one of them is
     done. Those of published engines and of planners are needed later, and are compiled beside the first tests:
-    otherwise several workers would compile them. The template of servers is that of all workers. Unit tests need little
-    of this."""
+    otherwise several workers would compile them. The file of Spark's classes is made beside the first tests, too. The
+    template of servers is that of all workers. Unit tests need little of this."""
     if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
         only_units = _only_unit_tests(session.config)
-        with nullcontext() if only_units else _keeping_java_classes(), _keeping_bytecode():
+        with _keeping_bytecode():
             warm_up = "from kindcast.index.compilation import warm_up; warm_up()"
             subprocess.run([sys.executable, "-c", warm_up], cwd=ROOT, check=True)
         if only_units:
             return
         for program in (RUN_PUBLISHED_ENGINES, RUN_PLANNERS):
             _compiling.append(subprocess.Popen([sys.executable, "-c", program], cwd=ROOT))
+        if not JAVA_CLASSES.exists() and shutil.which("java") is not None and find_spec("pyspark") is not None:
+            keep = [sys.executable, "-c", KEEP_JAVA_CLASSES, str(JAVA_CLASSES), JAVA_OPTIONS]
+            _keeping.append(subprocess.Popen(keep, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         share_template()
 
 
 _compiling: "list[subprocess.Popen[bytes]]" = []
+_keeping: "list[subprocess.Popen[bytes]]" = []
 
 
 def pytest_sessionfinish() -> None:
-    """Checks that the compilers beside the tests have ended without an error."""
+    """Checks that the compilers beside the tests have ended without an error. Without the file of Spark's classes the
+    tests only take longer."""
     assert [each.wait() for each in _compiling] == [0] * len(_compiling)
+    for each in _keeping:
+        each.wait()
 
 
 @contextmanager
@@ -180,23 +193,6 @@ def _keeping_bytecode() -> Iterator[None]:
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider"]
     with subprocess.Popen(collect, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         yield
-
-
-@contextmanager
-def _keeping_java_classes() -> Iterator[None]:
-    """Makes the file of Spark's classes meanwhile, if there is none."""
-    if JAVA_CLASSES.exists() or shutil.which("java") is None or find_spec("pyspark") is None:
-        yield
-        return
-    with tempfile.TemporaryDirectory(dir=JAVA_CLASSES.parent) as folder:
-        made = Path(folder, "classes.jsa")
-        options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
-        environment = {**os.environ, "JAVA_TOOL_OPTIONS": options, "PLACE": f"{folder}/table"}
-        with subprocess.Popen([sys.executable, "-c", KEEP_JAVA_CLASSES], env=environment) as session:
-            yield
-            session.wait()
-        if made.exists():
-            made.replace(JAVA_CLASSES)
 
 
 def pytest_collection_finish() -> None:

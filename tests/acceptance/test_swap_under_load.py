@@ -41,10 +41,10 @@ EXPRESSIONS = (
 )
 ALWAYS = tuple(text for text in EXPRESSIONS if "Fax" not in text)
 """What can be subscribed to under either version."""
-SWAPS = 16
+SWAPS = 10
 PUBLISHERS = 3
 BATCH = 40
-LEAST = 2_000
+LEAST = 1_200
 """Events at least: a fast machine must not be through before anything was swapped, nor a slow one wait for long."""
 
 

@@ -317,13 +317,10 @@ def test_sender_goes_on_after_a_restart_of_the_broker_without_a_failed_attempt(t
 
             await attempt()
             await asyncio.to_thread(broker.kill)
-            await attempt()
             await asyncio.to_thread(broker.start)
             await ready()
             await attempt()
             await asyncio.to_thread(broker.kill)
-            await asyncio.to_thread(broker.start)
-            await ready()
             await attempt()
             await sender.close()
             return told
@@ -331,8 +328,8 @@ def test_sender_goes_on_after_a_restart_of_the_broker_without_a_failed_attempt(t
         told = asyncio.run(attempts())
         reader.close()
         # On a busy machine the client of NATS may notice only after the time for a confirmation.
-        assert told[1] in ("no connection to the broker, or the connection broke", "no confirmation within 20 s")
-        assert [told[0], *told[2:]] == ["delivered"] * 3
+        assert told[2] in ("no connection to the broker, or the connection broke", "no confirmation within 20 s")
+        assert told[:2] == ["delivered"] * 2
 
 
 def test_unexpected_error_is_logged_without_its_text(

@@ -700,10 +700,12 @@ class Broker:
 
     async def renew(self, id: str, ticket: Claim | str | None, expires_at: float, tags: Tags = None) -> Row[Any]:
         """Sets the end time of a subscription. Returns its row. Raises `UnknownSubscription`, `TicketMissing`,
-        `TicketWrong`, `SubscriptionGone`."""
-        grace = self.settings.grace_seconds
+        `TicketWrong`, `SubscriptionGone`, and `HiddenAttribute` if it has expired and may not match any more."""
+        grace, roles_of = self.settings.grace_seconds, self.roles_of
         return await self._submit(
-            lambda group: subscribing.renew(group, id, ticket, expires_at, self._sweeper, grace=grace, tags=tags)
+            lambda group: subscribing.renew(
+                group, id, ticket, expires_at, self._sweeper, grace=grace, tags=tags, roles_of=roles_of
+            )
         )
 
     async def pause(self, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:

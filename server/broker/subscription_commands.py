@@ -269,16 +269,20 @@ def renew(
     *,
     grace: float,
     tags: Tags = None,
+    roles_of: RolesOf = EVERYBODY,
 ) -> Row[Any]:
     """Sets the end time. An expired subscription becomes active again.
 
-    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`.
+    Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`, and `HiddenAttribute` if an
+    expired subscription may not match any more.
     """
     row, live = _owned(group, id, ticket, tags)
     if live.expires_at <= group.now - grace:
         raise SubscriptionGone
     values: dict[str, Any] = {"expires_at": expires_at}
     over = live.status == "expired" or live.expires_at <= group.now
+    if over:
+        check_visible(group.state.vocabulary.view_of_roles(roles_of(row.created_by)), row.tree)
     live = _move_end(group, live, expires_at, sweeper, watch=over)
     if over:
         values |= {"status": "active", "status_reason": None, **_revive(group, live, row)}

@@ -211,6 +211,23 @@ def test_a_declaration_pauses_what_may_not_match_any_more(tmp_path: Path) -> Non
         assert again.json()["status"] == "active"
 
 
+def test_an_expired_subscription_that_may_not_match_any_more_is_not_renewed(tmp_path: Path) -> None:
+    """Like one that a declaration paused; it is renewed when the attribute may be matched on again."""
+    with running_application(tmp_path) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        team = Team(client, admin, "default")
+        path = f"/v1/subscriptions/{team.subscribe('subscriber', 'weight > 3 kg', ttl_seconds=0.1).json()['id']}"
+        while client.get(path, headers=admin).json()["status"] != "expired":
+            time.sleep(0.02)
+        assert team.put("weight", {"readable_by": ["ontologist"]}).status_code == 201
+        for owner in (team.keys["subscriber"], admin):
+            again = client.post(f"{path}/renew", headers=owner)
+            assert (again.status_code, problem_code(again)) == (403, "hidden-attribute"), again.text
+        assert client.get(path, headers=admin).json()["status"] == "expired"
+        client.delete("/v1/attributes/weight", headers=admin)
+        assert client.post(f"{path}/renew", headers=team.keys["subscriber"]).json()["status"] == "active"
+
+
 def test_a_webhook_gets_what_whoever_made_it_may_read(tmp_path: Path) -> None:
     """The same message as a reader with that key would pull; of a revoked key nothing that is hidden from anybody."""
     with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:

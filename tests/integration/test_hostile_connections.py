@@ -517,6 +517,8 @@ def test_pages_of_the_server_and_of_listed_origins_only_change_things(server: st
     allowed = httpx.options(f"{server}/v1/events", headers=asked_before).headers
     assert allowed["access-control-allow-origin"] == "https://shop.example"
     assert "HEAD" in allowed["access-control-allow-methods"]
+    asked_before["Access-Control-Request-Method"] = "OPTIONS"  # a method of the CloudEvents Subscriptions API
+    assert httpx.options(f"{server}/v1/cloudevents/subscriptions", headers=asked_before).status_code == 200
     read = httpx.get(f"{server}/v1/subscriptions", headers={"Origin": "https://shop.example"}).headers
     assert {"ETag", "Link", "RateLimit", "WWW-Authenticate"} <= set(read["access-control-expose-headers"].split(", "))
     foreign = httpx.options(f"{server}/v1/events", headers=asked_before | {"Origin": "https://evil.example"}).headers

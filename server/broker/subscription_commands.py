@@ -294,10 +294,12 @@ def renew(
 def pause(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
     """Stops matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, and `SubscriptionGone` if it has
     expired."""
-    _, live = _owned(group, id, ticket, tags)
+    row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
     set_status(group, live, "paused")
-    subscriptions.change(group.connection, live.number, status="paused", status_reason="paused by its owner")
+    is_foreign = isinstance(ticket, Claim) and ticket.is_admin and ticket.owner != row.created_by
+    reason = f"paused by {'an administrator' if is_foreign else 'its owner'}"
+    subscriptions.change(group.connection, live.number, status="paused", status_reason=reason)
     return _row(group, id)
 
 

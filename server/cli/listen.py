@@ -61,8 +61,8 @@ ColumnsOption = Annotated[
     str,
     typer.Option(
         metavar="NAMES",
-        help="With --format csv: attributes of the data, separated by commas (price,seller.email), each a column, in "
-        "place of the column data.",
+        help="With --format csv: attributes of the event, separated by commas (price,seller.email,ce.room), each a "
+        "column, in place of the column data.",
     ),
 ]
 
@@ -134,7 +134,10 @@ def _cells(message: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     event = message["event"]
     data = event.get("data", event.get("data_base64"))
     values = [message["cursor"], *(event.get(name) for name in CONTEXT[1:])]
-    values += [_member(data, name) for name in columns] if columns else [data]
+    if not columns:
+        values.append(data)
+    for name in columns:
+        values.append(event.get(name.removeprefix("ce.")) if name.startswith("ce.") else _member(data, name))
     return [cell(each) for each in (*values, message.get("bindings") or None, message.get("retracted"))]
 
 

@@ -53,6 +53,13 @@ def test_csv_has_a_column_for_each_attribute_that_is_named(capsys: pytest.Captur
     assert second[6:] == ["", "", "", "", "", '[{"x": "1"}]', ""]
 
 
+def test_csv_has_columns_of_context_attributes(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the names that they have in a subscription."""
+    event = {**MESSAGES[0]["event"], "room": "bath"}
+    write_messages([{**MESSAGES[0], "event": event}], Format.CSV, "ce.room,ce.type,ce.absent,price")
+    assert rows(capsys.readouterr().out)[1][6:] == ["bath", "offer", "", "-5", "", ""]
+
+
 def test_retractions_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
     """The event of such a message does not match the subscription."""
     withdrawn = {"source": "/shop", "id": "one", "sequence": 7}

@@ -91,15 +91,24 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> AbstractConn
     )
     async with broken_is_lost():
         try:
-            return await aio_pika.connect(
-                place, timeout=CONNECT_SECONDS, ssl_context=tls_for(host) if url.tls else None
-            )
+            return await _opened(aio_pika.Connection(place, ssl_context=tls_for(host) if url.tls else None))
         except (AuthenticationError, ProbableAuthenticationError) as error:
             raise BrokerRefused("the broker refuses the user or the password") from error
         except InvalidFrameError as error:
             raise BrokerLost(
                 f"the broker closed the connection: is there a virtual host {url.path or '/'}, and may the user use it?"
             ) from error
+
+
+async def _opened(connection: aio_pika.Connection) -> AbstractConnection:
+    """Opens a new connection. If this fails, the connection is closed. Otherwise its destructor would do it, with a
+    warning in the log if it runs in a thread without an event loop."""
+    try:
+        await connection.connect(timeout=CONNECT_SECONDS)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
 
 
 async def confirming_channel(connection: AbstractConnection) -> AbstractChannel:

@@ -2,6 +2,7 @@
 
 import asyncio
 import doctest
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.server.connectors import bindings, broker_url
-from kindcast.server.connectors.amqp import broken_is_lost
+from kindcast.server.connectors.amqp import broken_is_lost, connect
 from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, BadMessage, Binding, Content, Plain
 from kindcast.server.connectors.broker_url import parse_topic, parse_url
 from kindcast.server.connectors.source import (
@@ -24,6 +25,7 @@ from kindcast.server.connectors.source import (
     Received,
     Tally,
 )
+from tests.harness.ports import free_port
 
 BINDINGS = [MQTT, NATS, AMQP, KAFKA]
 PLAIN = Plain(id="7", source="mqtt://host/t", more={"topic": "t"})
@@ -280,6 +282,23 @@ def test_amqp_call_that_a_broken_connection_ends_is_lost(error: BaseException) -
 
     with pytest.raises(BrokerLost):
         asyncio.run(call())
+
+
+def test_amqp_connection_that_was_not_opened_is_closed(recwarn: pytest.WarningsRecorder) -> None:
+    """Its destructor warned if the collector of garbage ran it in a thread without an event loop."""
+
+    async def fail() -> None:
+        with pytest.raises(BrokerLost):
+            await connect(parse_url(f"amqp://127.0.0.1:{free_port()}"))
+        await asyncio.to_thread(gc.collect)
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(fail())
+    finally:
+        gc.enable()
+    assert [str(each.message) for each in recwarn] == []
 
 
 def test_amqp_call_that_is_cancelled_stays_so() -> None:

@@ -224,6 +224,7 @@ PAYLOADS = {
     "refused": (Refused, JSON, "What was wrong with a frame of a reader"),
     "expiring": (Expiring, JSON, "The subscription ends soon"),
     "notice": (NoticeMessage, JSON, "A test, or the notice that a subscription ends in a day"),
+    "notices": (list[NoticeMessage], JSON, "Such a notice, if the subscription asks for batches: an array of one"),
     "ended": (Ended, JSON, "Why the connection ends"),
     "streamEnded": (StreamEnded, JSON, "Why the stream ends"),
     "watched": (WatchedEvents, JSON, "Accepted events, with the subscriptions that got them"),
@@ -235,6 +236,7 @@ SIGNED = {
     "signedEvent": "event",
     "signedEvents": "events",
     "signedNotice": "notice",
+    "signedNotices": "notices",
 }
 """The message of a webhook → the same message without signature."""
 
@@ -275,7 +277,8 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
     }
     for signed, plain in SIGNED.items():
         messages[signed] = {**messages[plain], "name": signed, "headers": WEBHOOK_HEADERS}
-    del messages["notice"], messages["matches"]
+    for unsigned in ("matches", "notice", "notices"):
+        del messages[unsigned]
     http, websocket = ("https", "wss") if secure else ("http", "ws")
     id_parameter = {"id": {"description": "The id of the subscription."}}
     return {

@@ -84,33 +84,36 @@ def test_messages_are_as_described_and_cloudevents_reads_their_events(
 
 
 @pytest.mark.parametrize(
-    ("settings", "name"),
+    ("settings", "names"),
     [
-        ({}, "signedMatch"),
-        ({"batch": 5}, "signedMatches"),
-        ({"format": "cloudevents"}, "signedEvent"),
-        ({"format": "cloudevents", "batch": 5}, "signedEvents"),
+        ({}, ("signedMatch", "signedNotice")),
+        ({"batch": 5}, ("signedMatches", "signedNotices")),
+        ({"format": "cloudevents"}, ("signedEvent", "signedEvent")),
+        ({"format": "cloudevents", "batch": 5}, ("signedEvents", "signedEvents")),
     ],
 )
 def test_webhooks_are_as_described(
-    settings: dict[str, Any], name: str, document: dict[str, Any], tmp_path: Path
+    settings: dict[str, Any], names: tuple[str, str], document: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Each form that a subscriber may choose, as a real receiver gets it, and no other."""
+    """A match and a notice, in each form that a subscriber may choose, as a real receiver gets it, and no other."""
     messages = document["components"]["messages"]
     with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:
-        subscribe(client, "n exists", sink=f"{receiver.url}/a", protocolsettings=settings)
+        made = subscribe(client, "n exists", sink=f"{receiver.url}/a", protocolsettings=settings)
         publish(client, n=1)
-        (got,) = receiver.wait_for("/a", 1)
-    described = messages[name]
-    assert described["contentType"] == got.headers["content-type"]
-    assert set(described["headers"]["required"]) <= set(got.headers)
+        receiver.wait_for("/a", 1)
+        client.post(f"/v1/subscriptions/{made['id']}/test", headers=ticket(made))
+        received = receiver.wait_for("/a", 2)
     components = {"components": document["components"]}
-    fits = {
-        each
-        for each in ("signedMatch", "signedMatches", "signedEvent", "signedEvents")
-        if Draft202012Validator(messages[each]["payload"] | components).is_valid(got.message)
-    }
-    assert fits == {name}
+    for got, name in zip(received, names, strict=True):
+        described = messages[name]
+        assert described["contentType"] == got.headers["content-type"]
+        assert set(described["headers"]["required"]) <= set(got.headers)
+        fits = {
+            each
+            for each in document["channels"]["webhook"]["messages"]
+            if Draft202012Validator(messages[each]["payload"] | components).is_valid(got.message)
+        }
+        assert fits == {name}
 
 
 def test_what_travels_on_open_connections_is_described(tmp_path: Path) -> None:

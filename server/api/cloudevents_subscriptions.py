@@ -7,7 +7,6 @@ here gets CloudEvents, not messages (`protocolsettings.format`). Everything else
 tickets, secrets, signatures, expiry. Bad requests have the status 400 here, as in the specification.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -32,7 +31,6 @@ from kindcast.server.api.requests import (
     reader_of,
 )
 from kindcast.server.api.subscriptions import (
-    HIDDEN,
     MAX_PAGE,
     Id,
     IdempotencyKey,
@@ -47,7 +45,7 @@ from kindcast.server.api.subscriptions import (
     sink_for,
 )
 from kindcast.server.broker import Broker
-from kindcast.server.broker.subscription_commands import entity_tag, same_server
+from kindcast.server.broker.subscription_commands import entity_tag
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import DIALECTS, SEMANTIC_DIALECT
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
@@ -177,9 +175,6 @@ async def update(
         if (body.get(name) or None) != present.get(name):
             raise _bad(f"{name} cannot be changed: make a new subscription", f"/{name}")
     change = {name: body.get(name) for name in ("sink", "protocol", "protocolsettings", "sinkcredential")}
-    given = change["protocolsettings"]
-    change["protocolsettings"] = _unhidden(given, row.protocolsettings)
-    from_row = change["protocolsettings"] != given
     format = (row.protocolsettings or {}).get("format")
     if format is not None and body["protocol"] == DEFAULT_PROTOCOL:  # members that are not given stay
         change["protocolsettings"] = {"format": format} | (change["protocolsettings"] or {})
@@ -187,11 +182,6 @@ async def update(
         del change["sinkcredential"]
     try:
         values = await run_to_the_end(partial(read_change, change, settings, row))
-        if from_row and not same_server(values["sink"], row.sink):
-            raise SinkRefused(
-                "the new sink is at another server: give the values of the headers that are (hidden), or leave these "
-                "headers out. The stored values are not sent to another server"
-            )
         row = await broker.update_subscription(id, ticket, values, entity_tags(if_match))
     except (Problem, RequestValidationError, SinkRefused) as error:
         raise _bad_request(error) from None
@@ -250,17 +240,6 @@ def _shown(row: Row[Any]) -> dict[str, Any]:
         "expires_at": moment(row.expires_at),
     }
     return {name: value for name, value in told.items() if value is not None}
-
-
-def _unhidden(settings: Mapping[str, Any] | None, stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Returns the settings with the stored values of headers that were sent as hidden."""
-    if settings is None or not isinstance(settings.get("headers"), dict):
-        return None if settings is None else dict(settings)
-    kept = (stored or {}).get("headers") or {}
-    headers = {
-        name: kept[name] if value == HIDDEN and name in kept else value for name, value in settings["headers"].items()
-    }
-    return {**settings, "headers": headers}
 
 
 def _bad(detail: str, pointer: str) -> Problem:

@@ -46,7 +46,7 @@ from kindcast.server.api.requests import (
     server_of,
 )
 from kindcast.server.broker import Broker
-from kindcast.server.broker.subscription_commands import NewSubscription, Written, as_records, entity_tag
+from kindcast.server.broker.subscription_commands import NewSubscription, Written, as_records, entity_tag, same_server
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import EventReader, filters_to_tree
 from kindcast.server.delivery.message import EXPIRY_NOTICE, parse_cursor
@@ -66,7 +66,6 @@ from kindcast.server.strict_json import MalformedJson, decode, depth_within, num
 from kindcast.server.worker_threads import run_in_turn, run_to_the_end
 
 __all__ = [
-    "HIDDEN",
     "MAX_PAGE",
     "Id",
     "IdempotencyKey",
@@ -320,6 +319,8 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
     if (protocol or DEFAULT_PROTOCOL) != (present or DEFAULT_PROTOCOL):
         for name in ("protocolsettings", "sinkcredential"):
             values.setdefault(name, None)
+    if values.get("protocolsettings") and row is not None:
+        values["protocolsettings"] = _unhidden(values["protocolsettings"], row, values.get("sink", row.sink))
     effective = {
         name: values[name] if name in values else getattr(row, name, None)
         for name in ("protocolsettings", "sinkcredential")
@@ -329,6 +330,23 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
         given = effective["protocolsettings"] or {}, effective["sinkcredential"] or {}
         PROTOCOLS[protocol or DEFAULT_PROTOCOL].check(*given)
     return values
+
+
+def _unhidden(settings: Mapping[str, Any], row: Row[Any], sink: str | None) -> dict[str, Any]:
+    """Returns the settings with the stored values of headers that were sent as hidden. Raises `SinkRefused` if `sink`
+    is at another server than these values were given for."""
+    kept, headers = (row.protocolsettings or {}).get("headers") or {}, settings.get("headers")
+    if not isinstance(headers, dict):
+        return dict(settings)
+    stored = {name: kept[name] for name, value in headers.items() if value == HIDDEN and name in kept}
+    if not stored:
+        return dict(settings)
+    if sink is not None and not same_server(sink, row.sink):
+        raise SinkRefused(
+            "the new sink is at another server: give the values of the headers that are (hidden), or leave these "
+            "headers out. The stored values are not sent to another server"
+        )
+    return {**settings, "headers": headers | stored}
 
 
 def _protocol_of(sink: str, present: str | None) -> str:
@@ -421,6 +439,11 @@ def _check_url(sink: str, protocol: str | None, settings: Settings) -> None:
 def _check_settings(protocol: str | None, protocolsettings: Mapping[str, Any] | None) -> None:
     if not isinstance((protocolsettings or {}).get(EXPIRY_NOTICE, True), bool):
         raise _invalid(f"{EXPIRY_NOTICE} must be true or false", f"/protocolsettings/{EXPIRY_NOTICE}")
+    headers = (protocolsettings or {}).get("headers")
+    for name, value in headers.items() if isinstance(headers, dict) else ():
+        if value == HIDDEN:
+            detail = f"the value of the header {name[:100]!r} is hidden: give it, or leave the header out"
+            raise _invalid(detail, f"/protocolsettings/headers/{name[:100]}")
     known = PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings | {EXPIRY_NOTICE}
     for name in protocolsettings or {}:
         if name not in known:

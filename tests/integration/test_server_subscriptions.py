@@ -12,6 +12,7 @@ import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
+from tests.harness.receiver import running_receiver
 
 
 @pytest.fixture
@@ -111,6 +112,28 @@ def test_subscribe_with_a_sink_answers_a_secret_and_hides_it_later(tmp_path: Pat
         seen = show(client, created).json()
         assert seen["sinkcredential"] == {"credentialtype": "ACCESSTOKEN"}
         assert (seen["protocol"], seen["protocolsettings"]["headers"]) == ("HTTP", {"X-Key": "(hidden)"})
+
+
+def test_a_header_that_is_sent_as_it_is_shown_keeps_its_value(tmp_path: Path) -> None:
+    """As when settings are read, changed and sent back. Where there is no stored value, a hidden one is refused."""
+    with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:
+        sink = receiver.script("/hook", 204)
+        created = subscribe(client, "n exists", sink=sink, protocolsettings={"headers": {"X-Key": "hush"}})
+        url, owner = f"/v1/subscriptions/{created['id']}", ticket(created)
+        shown = show(client, created).json()["protocolsettings"]
+        changed = {**shown, "method": "PUT", "headers": {**shown["headers"], "X-More": "1"}}
+        assert client.patch(url, json={"protocolsettings": changed}, headers=owner).status_code == 200
+        publish(client, n=1)
+        [got] = receiver.wait_for("/hook", 1)
+        assert (got.headers["x-key"], got.headers["x-more"]) == ("hush", "1")
+        moved = {"sink": "http://127.0.0.1:10/hook", "protocolsettings": changed}
+        assert problem_code(client.patch(url, json=moved, headers=owner)) == "sink-refused"
+        unknown = {"protocolsettings": {"headers": {"X-Other": "(hidden)"}}}
+        for answer in (
+            client.patch(url, json=unknown, headers=owner),
+            client.post("/v1/subscriptions", json={"expression": "", "sink": sink, **unknown}),
+        ):
+            assert answer.json()["errors"][0]["pointer"] == "/protocolsettings/headers/X-Other"
 
 
 def test_secrets_of_a_sink_are_not_sent_to_another_server(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ MAX_HEADERS = 16
 MAX_HEADER_LENGTH = 4_096
 OWN_HEADERS = ("host", "content-length", "transfer-encoding", "connection")
 """Headers that the server itself sends with each call."""
+HIDDEN = "(hidden)"
+"""What is shown in place of the value of a header."""
 MAX_ARGUMENTS = 32
 WINDOWS = '{"office hours": ["mon-thu 09:00-17:00 Europe/Vienna", "fri 09:00-13:00 Europe/Vienna"]}'
 """What windows look like, for messages."""
@@ -129,7 +131,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def shown(self) -> dict[str, Any]:
         """Returns the registration without the values of headers, which may be secrets."""
         told: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
-        return told | {"headers": dict.fromkeys(self.headers, "(hidden)")}
+        return told | {"headers": dict.fromkeys(self.headers, HIDDEN)}
 
 
 def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Registration:
@@ -159,6 +161,7 @@ def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Regist
             len(value) <= MAX_HEADER_LENGTH and all(" " <= each <= "~" for each in value)
             for value in read.headers.values()
         ),
+        f"give the value of each header, instead of {HIDDEN}": HIDDEN not in read.headers.values(),
     }
     for rule, kept in bounds.items():
         if not kept:

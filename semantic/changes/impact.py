@@ -764,6 +764,7 @@ class Impact:
         are declared in either vocabulary."""
         schemes = (self.before.attributes, self.after.attributes)
         names = {name for each in schemes for name in (*each.declarations, *each.above, *each.synonyms)}
+        names |= {name for each in schemes for name in each.renamed.values()}
         names |= {text for each in schemes for one in each.declarations.values() for text, _ in one.labels}
         names |= {f"^<{iri}>" for each in schemes for iri in each.inverses}
         found: list[dict[str, frozenset[str]]] = []

@@ -376,6 +376,7 @@ class AttributeScheme:
     declarations: Mapping[str, AttributeDeclaration] = field(default_factory=dict)
     above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> all names above it, nearest first
     synonyms: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)  # word of a table of synonyms -> the name it stands for
     by_label: Mapping[str, str] = field(default_factory=dict)  # folded label -> name, unambiguous ones only
     properties: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # local name -> IRIs of its properties
     main: Callable[[str], str] = str  # the main form of the IRI of a property (rule 24)
@@ -437,11 +438,18 @@ class AttributeScheme:
         for declaration in found.values():
             for text, _ in declaration.labels:
                 labels[folded(text)].add(declaration.name)
+        by_label = {label: min(names) for label, names in labels.items() if len(names) == 1}
+
+        def named(root: str) -> str:
+            segments = (root,) if root in found else segments_of(root)
+            return ".".join(each if each in found else by_label.get(folded(each), each) for each in segments)
+
         return cls(
             declarations=found,
             above={name: uppers for name, uppers in above.items() if uppers},
-            synonyms=dict(synonyms or {}),
-            by_label={label: min(names) for label, names in labels.items() if len(names) == 1},
+            synonyms=dict(roots),
+            renamed={word: named(root) for word, root in roots.items()},
+            by_label=by_label,
             properties={name: tuple(dict.fromkeys(one.iri for one in each)) for name, each in records.items()},
             main=main,
             inverses={iri: tuple(sorted(each)) for iri, each in inverses.items()},
@@ -490,22 +498,39 @@ class AttributeScheme:
 
     def resolve(self, raw: str) -> str:
         """Returns the attribute that `raw` means, segment by segment: by exact name, else by the user's table of
-        synonyms, else by the folded label of a declared property (if only one has it), else `raw` itself (NFC)."""
+        synonyms, else by the folded label of a declared property (if only one has it), else `raw` itself (NFC). The
+        result means itself, because subscriptions are stored with it and compiled again."""
         raw = unicodedata.normalize("NFC", raw)
         if raw in self.declarations:
             return raw
-        if raw in self.synonyms:
-            return self.synonyms[raw]
-        return self.resolve_segments(raw)
+        root = self.renamed.get(raw)
+        return root if root is not None else self.resolve_segments(raw)
 
     def resolve_segments(self, name: str) -> str:
-        """Returns the attribute that a name (NFC) would mean if no table of synonyms had it as a whole."""
-        return self._segment(name) if "." not in name else ".".join(map(self._segment, segments_of(name)))
+        """Returns the attribute that a name (NFC) would mean if no table of synonyms had it as a whole. Segments that
+        are the dotted name of a root word (`contact.email`, if `email` stands for it) do not change."""
+        if "." not in name:
+            return self._segment(name)
+        left, found = list(segments_of(name)), []
+        while left:
+            known = next((each for each in self._dotted.get(left[0], ()) if left[: len(each)] == each), None)
+            found += known or [self._segment(left[0])]
+            del left[: len(known or left[:1])]
+        return ".".join(found)
+
+    @cached_property
+    def _dotted(self) -> Mapping[str, list[list[str]]]:
+        """First segment → the dotted names of root words, as segments, the longest first."""
+        names = sorted({name for name in self.renamed.values() if "." in name}, key=len, reverse=True)
+        dotted: defaultdict[str, list[list[str]]] = defaultdict(list)
+        for each in map(list, map(segments_of, names)):
+            dotted[each[0]].append(each)
+        return dotted
 
     def _segment(self, name: str) -> str:
         if name in self.declarations or name.startswith(_OF_PROPERTY):
             return name
-        root = self.synonyms.get(name)
+        root = self.renamed.get(name)
         return root if root is not None else self.by_label.get(folded(name), name)
 
     def broader(self, name: str) -> tuple[str, ...]:

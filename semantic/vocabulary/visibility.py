@@ -141,7 +141,7 @@ class View:
         for iri in self.scheme.inverses:  # `@reverse` states them of the other node, under the names of their inverses
             if self._hides(f"<{iri}>", hidden):
                 found.update(tuple(segments_of(each)) for each in self.scheme.broader(f"^<{iri}>"))
-        renamed = [(word, root) for word, root in self.scheme.synonyms.items() if "." in word]
+        renamed = [(word, root) for word, root in self.scheme.renamed.items() if "." in word]
         while True:
             so_far = frozenset(found)
             found.update(tuple(segments_of(root)) for word, root in renamed if self._rests(word, so_far))

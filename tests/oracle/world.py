@@ -348,8 +348,9 @@ class World:
     def _segment(self, segment: str) -> str:
         if segment in self._declared():
             return segment
-        if segment in self.synonyms:
-            return self.root_word(segment)
+        segment = self.root_word(segment)
+        if segment in self._declared():
+            return segment
         labelled = {
             name
             for name, declaration in self.declarations.items()

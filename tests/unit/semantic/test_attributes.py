@@ -72,6 +72,26 @@ def test_resolve_lets_the_exact_name_and_the_users_table_go_before_labels() -> N
     assert scheme.resolve("fee.net") == "price"
 
 
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        ("Betrag", "price"),
+        ("offer.Betrag", "offer.price"),
+        ("email", "contact.email"),
+        ("contact.email", "contact.email"),
+        ("seller.email", "seller.contact.email"),
+        ("seller.contact.email.Betrag", "seller.contact.email.price"),
+        ("sum", "lines.price"),
+        ("<http://example.org/e.mail>.email", "<http://example.org/e.mail>.contact.email"),
+    ],
+)
+def test_resolve_of_a_root_word_gives_a_name_that_means_itself(raw: str, name: str) -> None:
+    """A root word may be a label or a dotted name. Subscriptions are stored with the result and compiled again."""
+    synonyms = {"Betrag": "Preis", "email": "contact.email", "sum": "lines.Preis"}
+    scheme = AttributeScheme.build([record("price", labels="Preis")], synonyms=synonyms)
+    assert scheme.resolve(raw) == name == scheme.resolve(name)
+
+
 def test_resolve_of_a_label_that_two_properties_have_leaves_it_alone() -> None:
     """Guessing one of them would make different attributes the same."""
     scheme = AttributeScheme.build([record("width", labels="size"), record("height", labels="size")])

@@ -235,6 +235,21 @@ def test_matcher_unit_in_a_declared_sibling_is_read() -> None:
     assert table.offsets.tolist() == [0, 1, 1, 1]
 
 
+def test_matcher_of_names_with_root_words_is_the_same_after_a_rebuild() -> None:
+    """A name of the user's table of synonyms means the same when its subscription is compiled again (rule 2)."""
+    vocabulary = Vocabulary.from_ontologies(
+        [], attributes={"price": {"labels": ["Preis"]}}, synonyms={"Betrag": "Preis", "email": "contact.email"}
+    )
+    matcher = Matcher(vocabulary)
+    for text in ("Betrag = 4", "email = 1", "contact.email = 1"):
+        matcher.add(text, text)
+    for each in (matcher, matcher.rebuilt(vocabulary)):
+        for data in ({"Betrag": 4}, {"price": 4}):
+            assert [match.subscription for match in each.match(data)] == ["Betrag = 4"]
+        for nested in ({"email": 1}, {"contact": {"email": 1}}):
+            assert [match.subscription for match in each.match(nested)] == ["email = 1", "contact.email = 1"]
+
+
 def test_matcher_aggregate_without_value_is_noted() -> None:
     """The note is about aggregates that subscriptions use (rule 26). No note if the attribute is absent."""
     matcher = Matcher(Vocabulary())

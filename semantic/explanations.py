@@ -19,10 +19,10 @@ from typing import Any
 from kindcast.index.clause import ConceptId, ConceptTest
 from kindcast.semantic.conditions.lowering import expensive_clause, is_expensive
 from kindcast.semantic.conditions.normal_form import Atom, elements_of
-from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, read_as, values_of
+from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, read_as, values_of, why_no_aggregate
 from kindcast.semantic.errors import InvalidQuantity, property_in_words
 from kindcast.semantic.events.canonical_events import Canonicaliser
-from kindcast.semantic.events.event_plans import advice_on_value, published_in_words, why_no_aggregate
+from kindcast.semantic.events.event_plans import advice_on_value, published_in_words
 from kindcast.semantic.language import to_text
 from kindcast.semantic.matching.matcher import Matcher
 from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step

@@ -83,6 +83,7 @@ __all__ = [
     "readings_of",
     "text_test",
     "values_of",
+    "why_no_aggregate",
 ]
 
 
@@ -107,6 +108,13 @@ def values_of(event: CanonicalEvent, name: str) -> tuple[Value, ...]:
         return ()
     value = _sum(values, counts) if function == "sum" else _extreme(values, function == "max")
     return () if value is None else (value,)
+
+
+def why_no_aggregate(name: str) -> str:
+    """Returns the sentence that an aggregate of a present attribute has no value, and why (rule 26)."""
+    function, inner = aggregate_of(name) or ("", name)
+    like = "numbers, or quantities of one dimension" + ("" if function == "sum" else ", or date-times")
+    return f"{function}({inner}) has no value, because {inner} has not only {like}"
 
 
 def _sum(values: tuple[Value, ...], counts: tuple[int, ...]) -> Value | None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from kindcast.index.clause import ConceptId
-from kindcast.semantic.conditions.predicates import values_of
+from kindcast.semantic.conditions.predicates import values_of, why_no_aggregate
 from kindcast.semantic.errors import InvalidEvent, Problem, SemanticError
 from kindcast.semantic.events.documents import MOST_SECONDS, DocumentReader, without_keywords
 from kindcast.semantic.events.linked_data.reader import GraphReader, is_graph, may_be_graph
@@ -35,7 +35,17 @@ from kindcast.semantic.flatten import (
     problem_at,
     stated_of,
 )
-from kindcast.semantic.model import CanonicalEvent, Event, Node, Note, Resource, TypedText, Value, told_text
+from kindcast.semantic.model import (
+    CanonicalEvent,
+    Event,
+    Node,
+    Note,
+    Resource,
+    TypedText,
+    Value,
+    aggregate_of,
+    told_text,
+)
 from kindcast.semantic.ontology.records import local_name
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.kinds import (
@@ -447,6 +457,10 @@ class TypedEvents:
         for each in self._vocabulary.derivations.applying(types):
             if each.attribute not in published:
                 given = {name: values_of(whole, name) for name in each.inputs}
+                lacking = [
+                    name for name in each.inputs if not given[name] and (aggregate_of(name) or ("", name))[1] in found
+                ]
+                notes.extend(each.undefined(why_no_aggregate(name)) for name in lacking)
                 values = derive(each, given, now, self._vocabulary.units, notes)
                 for name in self.names(each.attribute) if values else ():
                     found[name] = (*found.get(name, ()), *values)

@@ -22,7 +22,7 @@ from typing import Any
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
-from kindcast.semantic.conditions.predicates import values_of
+from kindcast.semantic.conditions.predicates import values_of, why_no_aggregate
 from kindcast.semantic.errors import InvalidEvent, SemanticError
 from kindcast.semantic.events.canonical_events import KINDS_IN_WORDS, OBJECTS, Canonicaliser, is_number_in_text
 from kindcast.semantic.events.event_table import EXACT, TableReader, read_plain
@@ -37,7 +37,6 @@ from kindcast.semantic.model import (
     Resource,
     TypedText,
     Value,
-    aggregate_of,
     told_text,
 )
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity, surprising_unit
@@ -53,7 +52,6 @@ __all__ = [
     "advice_on_unit",
     "advice_on_value",
     "published_in_words",
-    "why_no_aggregate",
 ]
 
 REMEMBERED = 1 << 16
@@ -1024,13 +1022,6 @@ def advice_on_unit(name: str, unit: str, vocabulary: Vocabulary, written: str) -
         return
     is_read, instead = surprising
     yield Note("surprising-unit", name, f"{unit} in {written} is read as {is_read}; write {instead}")
-
-
-def why_no_aggregate(name: str) -> str:
-    """Returns the sentence that an aggregate of a present attribute has no value, and why (rule 26)."""
-    function, inner = aggregate_of(name) or ("", name)
-    like = "numbers, or quantities of one dimension" + ("" if function == "sum" else ", or date-times")
-    return f"{function}({inner}) has no value, because {inner} has not only {like}"
 
 
 def published_in_words(value: Value | Any) -> str:

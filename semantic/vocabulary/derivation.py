@@ -379,6 +379,11 @@ class Derivation:
         """The attributes that it depends on. For an aggregate, this is the attribute over which it ranges."""
         return frozenset(_ranged(name) for name in self.inputs)
 
+    def undefined(self, why: object) -> Note:
+        """Returns the note that an event gives it no value."""
+        detail = f"{self.attribute} = {self.text} is undefined for this event: {why}"
+        return Note("derived-undefined", self.attribute, detail)
+
 
 class Derivations:
     """All derived attributes of one vocabulary, each after those that it reads. False if there are none."""
@@ -455,8 +460,7 @@ def derive(
             value = value_of(worth, derivation.unit, units)
             found.setdefault((value.number, value.amount, value.dimension, value.instant), value)
         except (Undefined, SemanticError) as problem:
-            detail = f"{derivation.attribute} = {derivation.text} is undefined for this event: {problem}"
-            notes.append(Note("derived-undefined", derivation.attribute, detail))
+            notes.append(derivation.undefined(problem))
         if number == MOST_RESULTS:
             break
     return tuple(found.values())

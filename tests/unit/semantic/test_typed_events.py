@@ -156,6 +156,16 @@ def test_derived_attribute_that_is_undefined_is_absent_and_noted(data: dict[str,
     assert [note.code for note in event.notes] == ["derived-undefined"]
 
 
+def test_derived_attribute_of_an_aggregate_without_value_is_noted() -> None:
+    """Rule 26: an aggregate of unfit values is absent, and noted also where an attribute is derived from it."""
+    matcher = matcher_of(attributes={"total": {"derived": "sum(items.price) * 2 + fee"}})
+    (note,) = matcher.canonicalise({"items": [{"price": 1}, {"price": "2 kg"}], "fee": 1}).notes
+    assert (note.code, note.attribute) == ("derived-undefined", "total")
+    assert note.detail.endswith("is undefined for this event: sum(items.price) has no value, because items.price has "
+                                "not only numbers, or quantities of one dimension")  # fmt: skip
+    assert matcher.canonicalise({"fee": 1}).notes == ()
+
+
 def test_derived_attribute_of_an_absent_one_is_absent_in_silence() -> None:
     """Most events are about something else."""
     matcher = matcher_of(attributes={"ratio": {"derived": "a / b"}})

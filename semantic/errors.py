@@ -81,7 +81,7 @@ class Problem:
             (each.get("curie") or each.get("label") or each.get("iri"), each.get("property"))
             for each in self.suggestions
         )
-        names = ", ".join(property_in_words(str(each), told) for each, told in near if each)
+        names = ", ".join(dict.fromkeys(property_in_words(str(each), told) for each, told in near if each))
         return f"{text} (near: {names})" if names else text
 
 

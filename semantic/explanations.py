@@ -212,7 +212,7 @@ def _why(value: Value, vocabulary: Vocabulary) -> str:
 
 def _kind(test: str, value: Value, terms: Sequence[Term], vocabulary: Vocabulary, language: str) -> str | None:
     asked = [concept for term in terms if term.iri and (concept := vocabulary.concept(term.iri)) is not None]
-    wanted = " or ".join(vocabulary.label(each, language) for each in asked[:5])
+    wanted = " or ".join(dict.fromkeys(vocabulary.label(each, language) for each in asked[:5]))
     if not asked:
         return None
     found = tuple(dict.fromkeys((*value.concepts, *value.types)))
@@ -225,7 +225,8 @@ def _kind(test: str, value: Value, terms: Sequence[Term], vocabulary: Vocabulary
             name = vocabulary.iri(meant[0]) if "://" in value.text else vocabulary.label(meant[0], language)
             near = f"; did you mean {name}?"
         return f"{value.text!r} is not a known concept{near}"
-    label = " or ".join(vocabulary.label(each, language) for each in value.concepts[:3]) or _said(value)
+    labels = dict.fromkeys(vocabulary.label(each, language) for each in value.concepts[:3])
+    label = " or ".join(labels) or _said(value)
     if test == "below" and set(asked) & set(found):
         return f"{label} is {wanted} itself, not beneath it"
     if any(vocabulary.isa(upper, each) for each in found for upper in asked):

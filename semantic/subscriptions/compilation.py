@@ -325,7 +325,10 @@ class _Resolver:
             self.notes.append(Note("deprecated-term", attribute, f"{iri} is deprecated: {successor} is used instead"))
             return replace(term, text=successor, is_iri=True, iri=successor)
         if vocabulary.concept(iri) is None:
-            detail = f"{iri} is no longer in the vocabulary: this predicate never holds until it is back"
+            detail = (
+                f"{iri} is no longer in the vocabulary: until it is back, no value is this concept or beneath it, and "
+                f"a negation that names it never holds"
+            )
             self.notes.append(Note("gone-concept", attribute, detail))
         return replace(term, text=iri, is_iri=True, iri=iri)
 
@@ -861,7 +864,7 @@ def restore_expression(
     tree: Mapping[str, Any], vocabulary: Vocabulary, operators: Operators = MappingProxyType({})
 ) -> Compiled:
     """Compiles a stored tree again, possibly under another vocabulary (rule 14). An IRI is kept or replaced by its
-    successor. If an IRI is no longer in the vocabulary, a note says so, and its predicate never holds. The tree itself
+    successor. If an IRI is no longer in the vocabulary, a note says so, and no value is beneath it. The tree itself
     is not changed, so that it can be compiled under later versions."""
     return _compiled(parse_tree(tree), vocabulary, operators, stored=True)
 

@@ -18,7 +18,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -866,8 +866,8 @@ def notes_on_event_term(
             yield unknown_term(attribute, published, vocabulary)
         return
     if len(found.candidates) > 1:
-        labels = _named(found.candidates, vocabulary.label)
-        yield Note("ambiguous-term", attribute, f"{published!r} may mean {labels}: it counts as all of them")
+        named = _named(found.candidates, partial(_told_apart, among=found.candidates, vocabulary=vocabulary))
+        yield Note("ambiguous-term", attribute, f"{published!r} may mean {named}: it counts as all of them")
     yield from notes_on_term(attribute, published, found, vocabulary)
 
 
@@ -884,6 +884,14 @@ def unknown_term(attribute: str, published: str, vocabulary: Vocabulary) -> Note
 def _named(concepts: Sequence[ConceptId], name: Callable[[ConceptId], str]) -> str:
     more = f" and {len(concepts) - NAMED} more" if len(concepts) > NAMED else ""
     return ", ".join(map(name, concepts[:NAMED])) + more
+
+
+def _told_apart(concept: ConceptId, among: Sequence[ConceptId], vocabulary: Vocabulary) -> str:
+    """Returns the label of a concept, with its CURIE or IRI if another of the first concepts `among` has this label."""
+    label = vocabulary.label(concept)
+    if sum(vocabulary.label(each) == label for each in among[: NAMED + 1]) == 1:
+        return label
+    return f"{label} ({vocabulary.curie(concept) or vocabulary.iri(concept)})"
 
 
 _SHARED: WeakValueDictionary[str, Vocabulary] = WeakValueDictionary()

@@ -81,6 +81,19 @@ def test_explain_shows_readings_and_notes(vocabulary: Vocabulary) -> None:
     assert quantity["clauses"][0]["predicates"][0]["values"][0]["canonical"]["quantity"]["amount"] > 0
 
 
+def test_explain_and_errors_repeat_no_label() -> None:
+    """Two concepts with one label are not "mouse or mouse"."""
+    vocabulary = Vocabulary.from_bytes(
+        b"@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
+        b':m1 a rdfs:Class ; rdfs:label "mouse" . :m2 a rdfs:Class ; rdfs:label "mouse" . :Laptop a rdfs:Class .',
+        format="turtle",
+    )
+    told = explain(vocabulary, "not seen isa Laptop", {"seen": "mouse"})
+    assert told["summary"] == "Match: mouse is not a kind of Laptop."
+    with pytest.raises(InvalidSubscription, match=r"the name 'mousse' \(near: mouse\)$"):
+        explain(vocabulary, "seen isa mousse", {})
+
+
 def test_explain_and_errors_name_the_property_of_an_attribute() -> None:
     """Its label in the reader's language and its IRI, beside the attribute; the verdict is the same."""
     turtle = (

@@ -374,6 +374,17 @@ def test_matcher_rebuilt_keeps_meaning_by_iri(matcher: Matcher) -> None:
     assert [match.subscription for match in matcher.match({"t": "Computer"})] == ["not"]
 
 
+def test_matcher_note_on_a_gone_concept_is_true_of_lists(matcher: Matcher) -> None:
+    """`isa (Toy, Laptop)` still holds for laptops (rule 14), so the note does not say that it never holds."""
+    matcher.add("list", "t isa (Toy, Laptop)")
+    other = matcher.rebuilt(Vocabulary.from_bytes(PREFIXES + b":Slim rdfs:subClassOf :Laptop .", format="turtle"))
+    assert [match.subscription for match in other.match({"t": "Slim"})] == ["list"]
+    assert [note.detail for note in other["list"].notes] == [
+        "http://example.org/Toy is no longer in the vocabulary: until it is back, no value is this concept or beneath "
+        "it, and a negation that names it never holds"
+    ]
+
+
 def test_matcher_rebuilt_restores_what_returns(matcher: Matcher) -> None:
     """A concept that was replaced for a time, an attribute that had another name: what was subscribed is kept, whether
     it was compiled alone or with others of its shape."""

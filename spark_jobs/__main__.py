@@ -361,11 +361,14 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _archive(given: argparse.Namespace) -> str:
-    """Returns the path or URI of the archive. Raises `JobFailed`."""
-    from kindcast.spark_jobs.reading import check_archive
+    """Returns the path or URI of the archive. A note names the columns of `--numbers` that it does not have. Raises
+    `JobFailed`."""
+    from kindcast.spark_jobs.reading import check_archive, unknown_columns
 
     archive = _needed(given.archive, "--archive")
     check_archive(archive)
+    if absent := unknown_columns(archive, _names(given.numbers)):
+        tell_note(f"--numbers names {', '.join(absent)}, but no CSV file of the archive has such a column")
     return archive
 
 

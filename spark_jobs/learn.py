@@ -13,7 +13,7 @@ the observations are written to the priors in the planner's own format.
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -112,6 +112,7 @@ def learn_archive(
         "operator_predicates": len(priors["operators"]),
         "largest_drift": max(drift, key=lambda row: row["distance"], default=None),
         "vocabulary_version": snapshot.vocabulary_version,
+        "refused": [asdict(each) for each in snapshot.refused],
     }
 
 

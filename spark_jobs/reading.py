@@ -64,7 +64,11 @@ __all__ = [
     "numbered",
     "read_split",
     "splits_of",
+    "unknown_columns",
 ]
+
+MOST_HEADERS = 100
+"""The maximum number of CSV files whose columns are compared with the names that the user gave."""
 
 # ── archives and their splits: the byte ranges or row groups of files, each read by one task ──────────────────────────
 
@@ -357,13 +361,34 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
 
 
 def _of_csv(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
+    # Tables end with commas for empty columns: only a value under one of several absent names is a problem.
+    yield replace(whole, problem=_twice(filter(None, _columns(whole))))
+
+
+def _columns(whole: Split) -> list[str]:
+    """Returns the names of the columns of a CSV file."""
     try:
         with _opened(whole) as file:
-            names: list[str] = next(_csv_rows(file), [])
+            return next(_csv_rows(file), [])
     except (csv.Error, *DAMAGED):  # reading the file reports the problem
-        names = []
-    # Tables end with commas for empty columns: only a value under one of several absent names is a problem.
-    yield replace(whole, problem=_twice(filter(None, names)))
+        return []
+
+
+def unknown_columns(place: str, names: Iterable[str]) -> list[str]:
+    """Returns those of `names` that no CSV file of the archive has as a column. Empty if the archive has more than
+    `MOST_HEADERS` such files and the first ones do not have the column. Raises `NoArchive`, and `OSError` if a file
+    cannot be opened."""
+    left = set(names)
+    if not left:
+        return []
+    root, files = _files_of(place)
+    found = (_whole(root, file, _path_of(place, root, file.path)) for file in files)
+    tables = [whole for whole in found if whole is not None and whole.format == "csv" and not whole.problem]
+    for whole in tables[:MOST_HEADERS]:
+        left.difference_update(_columns(whole))
+        if not left:
+            break
+    return sorted(left) if len(tables) <= MOST_HEADERS else []
 
 
 def _twice(names: Iterable[str]) -> str:

@@ -681,7 +681,7 @@ def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
         output.warn("there are no subscriptions, so no event matches.")
     if left_out := [each["subscription"] for each in result.get("refused", [])]:
         raise CommandFailed(
-            f"not all subscriptions were matched: {output.plural(len(left_out), 'subscription')} left out."
+            f"not all subscriptions were used: {output.plural(len(left_out), 'subscription')} left out."
         )
     if result.get("events", 0):
         return

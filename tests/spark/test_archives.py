@@ -32,6 +32,7 @@ from kindcast.spark_jobs.reading import (
     numbered,
     read_split,
     splits_of,
+    unknown_columns,
 )
 from kindcast.spark_jobs.report import JobFailed, NoArchive
 from kindcast.spark_jobs.snapshot import ShardMatcher
@@ -118,6 +119,17 @@ def test_damaged_file_gives_what_comes_before_and_says_so(tmp_path: Path, name: 
     assert len(events) == {"x.parquet": 0, "x.csv": 1}.get(name, len(events))
     if name in ("x.ndjson.gz", "y.parquet"):
         assert 0 < len(events) < 50_000
+
+
+def test_columns_that_no_csv_file_has_are_named(tmp_path: Path) -> None:
+    """A typing error in `--numbers` would make texts of numbers. One file with the column is enough."""
+    (tmp_path / "a.csv").write_text("value,unit\n1,kg\n", encoding="utf-8")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"mass,unit\n1,kg\n"))
+    (tmp_path / "c.csv.gz").write_bytes(b"damaged")
+    (tmp_path / "d.jsonl").write_text('{"vaule": 1}\n', encoding="utf-8")
+    assert unknown_columns(str(tmp_path), ("value", "mass")) == []
+    assert unknown_columns(str(tmp_path), ("vaule", "mass", "count")) == ["count", "vaule"]
+    assert unknown_columns(str(tmp_path / "absent"), ()) == []
 
 
 def test_field_of_csv_may_be_as_long_as_a_line(tmp_path: Path) -> None:

@@ -296,7 +296,11 @@ def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(
     status, out, err = run("three")
     assert status == 1
     assert "cheap was left out" in err
-    assert "not all subscriptions were matched: 1 subscription left out." in err
+    assert "not all subscriptions were used: 1 subscription left out." in err
+    status, out, err = run("more statistics", "learn")
+    assert (status, "predicates           1" in out) == (1, True)
+    assert "cheap was left out" in err
+    assert "not all subscriptions were used: 1 subscription left out." in err
 
 
 @pytest.mark.usefixtures("jobs_in_this_process")

@@ -15,6 +15,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import IO, Final, Protocol, cast
 
@@ -22,7 +23,7 @@ import pyoxigraph as ox
 
 from kindcast.semantic.errors import OntologyError, UnsupportedFormat
 from kindcast.semantic.ontology import namespaces as ns
-from kindcast.semantic.ontology.formats import NAMES
+from kindcast.semantic.ontology.formats import NAMES, SYNTAXES
 from kindcast.semantic.ontology.guards import inspect_json, inspect_turtle, inspect_xml
 from kindcast.semantic.ontology.obo import OBO, OboDocument
 from kindcast.semantic.ontology.owl_syntaxes import OwlDocument
@@ -202,6 +203,7 @@ def _told(left_out: Counter[str]) -> Iterator[str]:
 
 _LOOKED_AT: Final = 1 << 16  # bytes; real files begin with long licence comments
 
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _XML_START = re.compile(rb"<(?:\?xml\b|!|[A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?[\s>/])")
 _XML_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)[\s>/]")
 _RDF_NODE = re.compile(rb"<[^<>]*?\srdf:(?:about|ID|nodeID)\s*=")
@@ -227,7 +229,7 @@ def sniffed(data: bytes) -> str | None:
     KiB."""
     if data.startswith(b"PK\x03\x04"):
         return "zip"
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    if data[:2] in _UTF_16:
         return "rdf-xml"  # of these syntaxes only XML is common in UTF-16
     head = data[:_LOOKED_AT].removeprefix(b"\xef\xbb\xbf").lstrip()
     if re.match(rb"\{\s*[\"}]|\[\s*[{\]]\s*(?:\"|$)", head):
@@ -265,6 +267,16 @@ _SILENT: Final = frozenset(
 _READABLE: Final = (
     "Turtle, RDF/XML, N-Triples, JSON-LD, TriG, N-Quads, OBO, OWL/XML, OWL functional syntax and SSSOM, plain or gzip"
 )
+_LOOKS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("turtle", "n-triples", "n-quads", "trig"), "Turtle"),  # each is read as the others, or nearly
+    "rdf-xml": "RDF/XML",
+    "json-ld": "JSON-LD",
+    "obo": "OBO",
+    "owl-xml": "OWL/XML",
+    "owl-functional": "OWL functional syntax",
+    "manchester": "Manchester syntax",
+    "sssom": "SSSOM",
+}
 _UNREAD: Final[Mapping[str, str]] = {
     "omn": "Manchester syntax",
     "text/owl-manchester": "Manchester syntax",
@@ -353,6 +365,24 @@ def _sniffed(data: bytes) -> str | None:
     if found == "manchester":
         raise _unsupported("Manchester syntax")
     return found
+
+
+@contextmanager
+def seeming(data: bytes, syntax: str) -> Iterator[None]:
+    """A context manager in which `data` is read in `syntax`. If that fails, and the document seems to have another
+    syntax, the error says so, because content types and extensions are often wrong."""
+    try:
+        yield
+    except OntologyError as error:
+        seen = _LOOKS.get(sniffed(data) or "")
+        if error.line is None or type(error) is not OntologyError or seen in (None, _LOOKS[syntax]):
+            raise
+        if data[:2] in _UTF_16:
+            hint = "the document is in UTF-16: save it in UTF-8"
+        else:
+            advice = "name that format" if seen in (_LOOKS[each] for each in SYNTAXES) else "it is not supported"
+            hint = f"the document looks like {seen}: {advice}"
+        raise OntologyError(f"{error.detail}; {hint}", line=error.line, column=error.column) from error
 
 
 def _refuse_wrapping(found: str | None) -> None:

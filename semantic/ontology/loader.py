@@ -20,7 +20,7 @@ import pyoxigraph as ox
 from kindcast.semantic.errors import OntologyError, UnknownRelation
 from kindcast.semantic.ontology import framing
 from kindcast.semantic.ontology import namespaces as ns
-from kindcast.semantic.ontology.document_readers import Document, RdfDocument, document_of, inflate, syntax_of
+from kindcast.semantic.ontology.document_readers import Document, RdfDocument, document_of, inflate, seeming, syntax_of
 from kindcast.semantic.ontology.extraction import Extracted, Known, RelationSurvey, extract, with_relations
 from kindcast.semantic.ontology.isolation import Cost, Isolation, run_isolated
 from kindcast.semantic.ontology.reasoning import Axioms, Reasoner, available, axioms_of, classified, classified_encoded
@@ -297,16 +297,17 @@ def read_with_axioms(
     plain = inflate(data, limits)
     syntax = syntax_of(plain, format, name)
     base = BASE + quote(name, safe="", errors="replace") + "/"
-    document = document_of(plain, syntax, base, limits)
     warnings: list[str] = []
-    triples = document.triples
     survey = RelationSurvey()
-    try:
-        quads = counted(triples(), progress, "parse")
-        statements = Statements(survey.noting(quads) if relations else quads, limits)
-    except OntologyError as strict:
-        survey = RelationSurvey()
-        statements, triples = _read_leniently(document, limits, warnings, strict, survey)
+    with seeming(plain, syntax):
+        document = document_of(plain, syntax, base, limits)
+        triples = document.triples
+        try:
+            quads = counted(triples(), progress, "parse")
+            statements = Statements(survey.noting(quads) if relations else quads, limits)
+        except OntologyError as strict:
+            survey = RelationSurvey()
+            statements, triples = _read_leniently(document, limits, warnings, strict, survey)
     progress("extract", 0, None)
     found = extract(statements, limits)
     warnings += document.warnings

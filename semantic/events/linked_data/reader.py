@@ -627,6 +627,8 @@ class GraphReader:
                 detail = "no node can be an event, because each is the value of another node"
             else:
                 detail = "the document has no statement, so no node of it can be an event"
+                if media_type not in RDF_TYPES:
+                    detail += ": in JSON-LD a name counts only if the @context gives it an IRI"
             raise InvalidEvent([Problem("no-event", detail)])
         lost = {key for key, node in graph.nodes.items() if node} - reached(graph, graph.roots)
         if lost:

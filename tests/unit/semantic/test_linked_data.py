@@ -361,7 +361,8 @@ def test_keywords_beneath_a_name_are_not_taken_for_misspelt_ones() -> None:
         (None, "application/ld+json", "no-object", "must be an object or an array"),
         (None, "text/turtle", "malformed-rdf", "must be a text"),
         ("<urn:a> <urn:p> <urn:b> . <urn:b> <urn:p> <urn:a> .", "text/turtle", "no-event", "the value of another node"),
-        ("", "text/turtle", "no-event", "no statement"),
+        ("", "text/turtle", "no-event", "no statement, so no node of it can be an event$"),
+        ({"price": 5}, "application/ld+json", "no-event", "a name counts only if the @context gives it an IRI"),
         ({"resourceType": "Bundle", "type": "history", "entry": []}, "application/fhir+json", "no-event", "is empty"),
     ],
 )

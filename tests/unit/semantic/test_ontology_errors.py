@@ -45,6 +45,36 @@ def test_read_malformed_names_the_line(format: str, data: bytes, line: int, colu
     assert str(caught.value).startswith(f"line {line}")
 
 
+@pytest.mark.parametrize(
+    ("format", "data", "hint"),
+    [
+        ("turtle", HEAD + END, "the document looks like RDF/XML: name that format"),
+        ("rdf-xml", PREFIX, "the document looks like Turtle: name that format"),
+        ("turtle", b"format-version: 1.2\n\n[Term]\nid: X:1\n", "the document looks like OBO: name that format"),
+        ("turtle", b"Prefix(:=<http://e/>)\nOntology(<http://e>)", "looks like OWL functional syntax: name that"),
+        (
+            "owl-functional",
+            b"Prefix: : <http://e/>\nOntology: <http://e>",
+            "looks like Manchester syntax: it is not supported",
+        ),
+        ("turtle", PREFIX.decode().encode("utf-16"), "the document is in UTF-16: save it in UTF-8"),
+    ],
+)
+def test_read_in_the_wrong_syntax_says_what_the_document_looks_like(format: str, data: bytes, hint: str) -> None:
+    """The error about the first character in the named syntax is of no use to who named the wrong one."""
+    with pytest.raises(OntologyError, match=hint) as caught:
+        read(data, format=format)
+    assert caught.value.line == 1 or format == "rdf-xml"
+
+
+@pytest.mark.parametrize("format", ["turtle", "trig"])
+def test_read_malformed_in_the_right_syntax_gives_no_hint(format: str) -> None:
+    """Turtle that looks like N-Triples is Turtle."""
+    with pytest.raises(OntologyError) as caught:
+        read(b"<http://e/a> <http://e/p> <http://e/b> .\n<http://e/a> .", format=format)
+    assert "looks like" not in str(caught.value)
+
+
 def test_read_xml_text_in_the_wrong_place_is_refused_in_plain_words() -> None:
     """The parser says so in words of its own, we in the writer's."""
     body = '<owl:Class rdf:about="http://e/a">\na <rdfs:label>b</rdfs:label></owl:Class>'

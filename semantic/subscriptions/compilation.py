@@ -74,7 +74,13 @@ from kindcast.semantic.units.kinds import (
 )
 from kindcast.semantic.units.measure import in_words, is_number
 from kindcast.semantic.units.patterns import check_size, compile_pattern
-from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, AttributeScheme, Enumeration
+from kindcast.semantic.vocabulary.attributes import (
+    MOST_IRIS,
+    AttributeDeclaration,
+    AttributeScheme,
+    Enumeration,
+    segments_of,
+)
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas
 from kindcast.semantic.vocabulary.event_types import EVENT_TYPES, Domain, Shape
 from kindcast.semantic.vocabulary.labels import NearNames
@@ -966,7 +972,7 @@ def advise(compiled: Compiled, vocabulary: Vocabulary, seen: SeenAttributes | No
     found: dict[Note, None] = {}
     known = vocabulary.near_names if seen is None else seen.names
     for atom in _atoms(compiled):
-        found.update(dict.fromkeys(_of_names(atom, known)))
+        found.update(dict.fromkeys(_of_names(atom, known, vocabulary.attributes)))
         found.update(dict.fromkeys(_of_constants(atom, vocabulary, seen)))
         if len(found) >= MOST_ADVICE:
             break
@@ -983,7 +989,7 @@ def _atoms(compiled: Compiled) -> list[Atom]:
     return list(found.values())
 
 
-def _of_names(atom: Atom, known: NearNames) -> Iterator[Note]:
+def _of_names(atom: Atom, known: NearNames, scheme: AttributeScheme) -> Iterator[Note]:
     predicate = atom.predicate
     if isinstance(predicate, SomeOf | EveryOf):
         names: tuple[str, ...] = (predicate.attribute,)
@@ -1003,6 +1009,12 @@ def _of_names(atom: Atom, known: NearNames) -> Iterator[Note]:
         if near is not None:
             detail = f"no recent event, declaration or vocabulary has the attribute {name}; did you mean {near}?"
             yield Note("near-attribute", name, detail)
+        for segment in segments_of(name):
+            iris = scheme.sharing(segment)
+            if len(iris) > 1:
+                named = ", ".join(f"<{iri}>" for iri in iris[:MOST_IRIS])
+                detail = f"{segment} is the name of {len(iris)} properties, and asks for all of them ({named})"
+                yield Note("shared-name", name, f"{detail}: to ask for one in graphs, write its IRI instead")
 
 
 def _of_constants(atom: Atom, vocabulary: Vocabulary, seen: SeenAttributes | None) -> Iterator[Note]:

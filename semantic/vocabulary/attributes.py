@@ -38,7 +38,15 @@ from kindcast.semantic.vocabulary.event_types import (
 from kindcast.semantic.vocabulary.identifiers import IdentifierPattern, attribute_readings
 from kindcast.semantic.vocabulary.labels import CURIE, folded, label_in
 
-__all__ = ["MOST_MEMBERS", "AttributeDeclaration", "AttributeScheme", "Enumeration", "enumeration", "segments_of"]
+__all__ = [
+    "MOST_IRIS",
+    "MOST_MEMBERS",
+    "AttributeDeclaration",
+    "AttributeScheme",
+    "Enumeration",
+    "enumeration",
+    "segments_of",
+]
 
 
 MOST_MEMBERS = 1_000
@@ -609,6 +617,10 @@ class AttributeScheme:
         """Returns `name` with the label and the IRIs of its property: `grossWeight ("gross weight",
         <http://…#grossWeight>)`. Returns `name` alone if neither is known."""
         return property_in_words(name, self.described(name, language))
+
+    def sharing(self, segment: str) -> tuple[str, ...]:
+        """Returns the IRIs of the properties that have this local name. Aliases (rule 24) are one property."""
+        return tuple(dict.fromkeys(map(self.main, self.properties.get(segment, ()))))
 
     def suggestion(self, name: str) -> dict[str, Any]:
         """Returns a declared attribute as an error message suggests it: its name as `label`, and `property` with what

@@ -354,6 +354,24 @@ def test_keywords_beneath_a_name_are_not_taken_for_misspelt_ones() -> None:
     assert noted == {"grossWeigth"}
 
 
+def test_subscriber_to_a_name_of_several_properties_is_told() -> None:
+    """Rule 21: they share the attribute, noted, and `<IRI>` asks for one. Two forms of one IRI are one property."""
+    turtle = "@prefix owl: <http://www.w3.org/2002/07/owl#> . " + " ".join(
+        f"<{iri}> a owl:DatatypeProperty ."
+        for iri in ("http://a/#width", "http://b/#width", "http://a/#depth", "https://a/#depth")
+    )
+    aliases = {"forms": {"prefixes": {"https://a/": "http://a/"}}}
+    matcher = Matcher(Vocabulary.from_bytes(turtle.encode(), format="turtle", aliases=aliases))
+
+    def noted(expression: str) -> list[tuple[str, str]]:
+        return [(note.code, note.attribute) for note in matcher.add(expression, expression).notes]
+
+    assert noted("width > 5") == [("shared-name", "width")]
+    assert noted("box.width > 5 or count(box.width) > 1") == [("shared-name", "box.width")]
+    assert noted("<http://a/#width> > 5 and depth > 5") == []
+    assert "(<http://a/#width>, <http://b/#width>)" in matcher["width > 5"].notes[0].detail
+
+
 @pytest.mark.parametrize(
     ("data", "content", "code", "said"),
     [

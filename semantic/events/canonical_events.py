@@ -341,6 +341,8 @@ def _told(shape: Shape) -> str:
 
 def _shown(value: Any) -> str:
     kind = _json_type(value)
+    if kind == "boolean":
+        return str(value).lower()
     return f"an {kind}" if kind in ("array", "object") else repr(value)[:60]
 
 

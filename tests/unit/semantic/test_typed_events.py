@@ -141,6 +141,13 @@ def test_table_whose_context_says_a_type_refuses_the_row_that_does_not_fit() -> 
         matcher.match_table({"ce.type": ["other", "offer"], "price": [7, None]})
 
 
+def test_error_about_a_boolean_shows_it_as_json_does() -> None:
+    """Publishers write `true`; `True` is Python."""
+    matcher = matcher_of(schemas={"offer": {"properties": {"price": {"type": "number"}}}})
+    with pytest.raises(InvalidEvent, match=r"price is number, not true \(R2\)"):
+        matcher.match({"@type": "offer", "price": True})
+
+
 # ── derived attributes ──────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -659,7 +659,7 @@ def opened(snapshot: Snapshot, shards: Sequence[int]) -> ShardMatcher:
     return _shards[key]
 
 
-COLLECTING_SHARE = 0.05
+COLLECTING_SHARE = 0.02
 """Maximum share of a worker's time for collecting what was closed."""
 
 

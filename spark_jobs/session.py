@@ -132,7 +132,7 @@ def spark_session(
     example, `local[2]` or `spark://head:7077`; the default is all cores of this machine. Raises `NoJava`."""
     builder = SparkSession.builder.appName(name)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has already started Java
-        java = find_java()
+        java = find_java() if SparkContext._gateway is None else None  # with a gateway Java runs already
         if java is not None:
             os.environ["JAVA_HOME"] = str(java)
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "conf"))

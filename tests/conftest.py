@@ -27,6 +27,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.harness.forked_process import share_template
 from tests.harness.reading_once import reading_once
+from tests.harness.trusted_once import trusted_once
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -214,8 +215,8 @@ def _rank(path: Path) -> int:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _reading_once() -> Iterator[None]:
-    with reading_once():
+def _once() -> Iterator[None]:
+    with reading_once(), trusted_once():
         yield
 
 

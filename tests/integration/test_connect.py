@@ -41,6 +41,7 @@ from tests.harness.brokers import (
 from tests.harness.certificates import Authority
 from tests.harness.connector_process import ConnectorProcess, running_connector
 from tests.harness.server_process import ServerProcess, running_server
+from tests.harness.waiting import until
 from tests.integration.conftest import Kindcast
 
 pytestmark = pytest.mark.slow
@@ -99,10 +100,7 @@ def stored(server: ServerProcess, source: str) -> list[dict[str, Any]]:
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.05)
+    until(holds, PATIENCE_SECONDS, lambda: what)
 
 
 def mqtt_publish(broker: Broker, *messages: tuple[str, Content]) -> None:

@@ -18,6 +18,7 @@ from kindcast.server.delivery.outbox import Courier, _groups, _throttled_until
 from kindcast.server.store.deliveries import StoredMatch, Subscriber
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket
 from tests.harness.receiver import Receiver, running_receiver
+from tests.harness.waiting import until
 
 PATHS = (f"/{number}" for number in itertools.count())
 
@@ -56,13 +57,16 @@ def told(receiver: Receiver, path: str, *, status: int = 200) -> list[list[int]]
 
 def settled(client: httpx.Client, receiver: Receiver, made: dict[str, Any], count: int) -> dict[str, Any]:
     """The subscription, when so many messages were sent to it."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        shown: dict[str, Any] = show(client, made).json()
-        if shown["pending"] == 0 and shown["times_sent"] - shown["times_failed"] >= count:
-            return shown
-        time.sleep(0.05)
-    raise AssertionError(f"not within 30 s: {show(client, made).json()}")
+
+    def shown() -> dict[str, Any]:
+        told: dict[str, Any] = show(client, made).json()
+        return told
+
+    def all_sent() -> dict[str, Any]:
+        told = shown()
+        return told if told["pending"] == 0 and told["times_sent"] - told["times_failed"] >= count else {}
+
+    return until(all_sent, told=shown)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +217,9 @@ def test_time_between_requests_counts_from_failures_too_and_not_from_the_future(
         (60.0, now + 864_000, None, 0.0),
         (60.0, None, None, 60.0),
     ]
-    for throttling, last_success, last_failure, until in asked:
+    for throttling, last_success, last_failure, wanted in asked:
         subscriber = SimpleNamespace(throttling=throttling, last_success=last_success, last_failure=last_failure)
-        assert _throttled_until(cast(Subscriber, subscriber)) == until
+        assert _throttled_until(cast(Subscriber, subscriber)) == wanted
 
 
 @given(

@@ -17,6 +17,7 @@ from tests.harness.certificates import Authority
 from tests.harness.receiver import Answer, Received, Receiver, running_receiver
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
+from tests.harness.waiting import until
 
 QUICK = {"allow_private_sinks": True, "webhook_delays_seconds": (0.05,) * 5, "webhook_jitter": 0.0}
 NEVER_AGAIN_SOON = 3_600.0
@@ -49,12 +50,15 @@ def numbers_in(requests: list[Received], *, taken: bool = False) -> list[int]:
 
 def wait_for(client: Client, id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The subscription, once a claim about it holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        if holds(shown := client.subscription(id)):
-            return shown
-        time.sleep(0.02)
-    raise AssertionError(f"not within {PATIENCE_SECONDS:g} s: {shown}")
+    shown: dict[str, Any] = {}
+
+    def comes_true() -> bool:
+        shown.clear()
+        shown.update(client.subscription(id))
+        return holds(shown)
+
+    until(comes_true, PATIENCE_SECONDS, lambda: shown)
+    return shown
 
 
 def test_outbox_match_arrives_signed(client: Client, receiver: Receiver) -> None:
@@ -206,13 +210,13 @@ def test_dead_letters_are_told_counted_and_sent_after_all(client: Client, receiv
 
 def wait_for_metric(http: httpx.Client, name: str, value: float) -> dict[str, float]:
     """All metrics, once one has this value."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
+
+    def told() -> dict[str, float]:
         lines = [line.rsplit(" ", 1) for line in http.get("/metrics").text.splitlines() if line[0] != "#"]
-        if (told := {key: float(number) for key, number in lines})[name] == value:
-            return told
-        time.sleep(0.02)
-    raise AssertionError(f"not within {PATIENCE_SECONDS:g} s: {told}")
+        return {key: float(number) for key, number in lines}
+
+    until(lambda: told()[name] == value, PATIENCE_SECONDS, told)
+    return told()
 
 
 def test_outbox_gone_disables_at_once(client: Client, receiver: Receiver) -> None:

@@ -4,7 +4,6 @@ Each of the corpus is read in a child process, whose account says what it used a
 listener on this machine, and a file) says whether anything got out.
 """
 
-import itertools
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -119,7 +118,8 @@ def test_hostile_uploads_leave_a_server_serving(tmp_path: Path) -> None:
         client.put_ontology("shop", SHOP, format="turtle")
         subscription = client.subscribe("target isa Computer")["id"]
         before = client.ontologies()
-        for number, name in enumerate(itertools.chain(DOORS, HEAVY)):
+        uploads = (*DOORS[::2], *HEAVY)  # `test_hostile_document_costs_little_and_opens_nothing` reads all
+        for number, name in enumerate(uploads):
             document, format = CORPUS[name](bird)
             answer = _upload(server.url, "shop", document, format)
             assert answer.status_code in (201, 400, 422), (name, answer.text)
@@ -128,7 +128,7 @@ def test_hostile_uploads_leave_a_server_serving(tmp_path: Path) -> None:
                 httpx.post(f"{server.url}/v1/ontologies/shop/activate?version=1").raise_for_status()
             assert client.publish({"target": "Laptop", "n": number})["matched"] == 1, name
         assert client.ontologies()["vocabulary_version"] == before["vocabulary_version"]
-        assert len(client.pull(subscription, limit=1_000)["events"]) == len(DOORS) + len(HEAVY)
+        assert len(client.pull(subscription, limit=1_000)["events"]) == len(uploads)
         assert httpx.get(f"{server.url}/readyz").status_code == 200
         assert bird.is_unharmed(server.log.read_text(encoding="utf-8", errors="replace"))
 

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from tests.harness.application import problem_code, running_application
 from tests.harness.operator_service import running_service
 from tests.harness.receiver import running_receiver
+from tests.harness.waiting import until
 
 SAVED = Path(__file__).resolve().parents[1] / "fixtures" / "commit_96216f5"
 SAID: dict[str, Any] = json.loads((SAVED / "said.json").read_text(encoding="utf-8"))
@@ -63,13 +63,6 @@ def without_version(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def chosen(shown: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: shown[name] for name in names if name in shown}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
 
 
 def got(client: httpx.Client, sequence: int) -> set[str]:

@@ -1,7 +1,7 @@
 """What time does to subscriptions and events: expiry, renewal, purge, retention; and that a restart changes nothing."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -9,11 +9,10 @@ import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
+from tests.harness.waiting import until
 
 PATIENCE_SECONDS = 30.0
 """For what must come with time; only a failing test waits this long."""
-
-POLL_SECONDS = 0.02
 
 
 @pytest.fixture
@@ -22,18 +21,11 @@ def client(tmp_path: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(POLL_SECONDS)
-
-
 def test_expiry_stops_matching_and_renewal_starts_it_again(client: httpx.Client) -> None:
     """After its end it gets nothing, though it is still there; renewed, it matches from then on."""
     created = subscribe(client, "n exists", ttl_seconds=0.3)
     publish(client, n=1)
-    eventually(lambda: show(client, created).json()["status"] == "expired")
+    until(lambda: show(client, created).json()["status"] == "expired")
     assert publish(client, n=2) == 0
     for action in ("pause", "resume"):
         refused = client.post(f"/v1/subscriptions/{created['id']}/{action}", headers=ticket(created))
@@ -66,9 +58,9 @@ def test_end_that_was_moved_twice_still_comes(client: httpx.Client) -> None:
     time.sleep(0.4)
     assert publish(client, n=1) == 1
     client.patch(url, json={"ttl_seconds": 0.2}, headers=ticket(created))
-    eventually(lambda: show(client, created).json()["status"] == "expired")
+    until(lambda: show(client, created).json()["status"] == "expired")
     assert publish(client, n=2) == 0
-    eventually(lambda: 'kindcast_subscriptions{status="expired"} 1.0' in client.get("/metrics").text)
+    until(lambda: 'kindcast_subscriptions{status="expired"} 1.0' in client.get("/metrics").text)
 
 
 def test_expired_subscription_is_purged_after_the_grace_period(tmp_path: Path) -> None:
@@ -77,7 +69,7 @@ def test_expired_subscription_is_purged_after_the_grace_period(tmp_path: Path) -
         created = subscribe(client, "n exists")
         assert publish(client, n=1) == 1
         client.patch(f"/v1/subscriptions/{created['id']}", json={"ttl_seconds": 0.1}, headers=ticket(created))
-        eventually(lambda: show(client, created).status_code == 404)
+        until(lambda: show(client, created).status_code == 404)
         metrics = client.get("/metrics").text
         assert "kindcast_matches_discarded_total 1.0" in metrics
         assert "kindcast_matches_pending 0.0" in metrics
@@ -90,7 +82,7 @@ def test_retention_deletes_old_events_and_says_so(tmp_path: Path, caplog: pytest
         created = subscribe(client, "n exists")
         webhook = subscribe(client, "n exists", sink="https://sink.example/hook")
         publish(client, n=1)
-        eventually(lambda: client.get("/v1/events").json()["events"] == [])
+        until(lambda: client.get("/v1/events").json()["events"] == [])
         assert "kindcast_matches_discarded_total 2.0" in client.get("/metrics").text
         assert client.get(f"/v1/subscriptions/{created['id']}/events?after=0").status_code == 410
         assert (show(client, webhook).json()["discarded"], show(client, webhook).json()["pending"]) == (1, 0)
@@ -111,7 +103,7 @@ def test_restart_restores_subscriptions_as_they_were(tmp_path: Path) -> None:
         client.post(f"/v1/subscriptions/{paused['id']}/pause", headers=ticket(paused))
         publish(client, target="laptop")
         before = [show(client, each).json() for each in (active, paused)]
-        eventually(lambda: show(client, short).json()["status"] == "expired")
+        until(lambda: show(client, short).json()["status"] == "expired")
     with running_application(tmp_path) as client:
         assert [show(client, each).json() for each in (active, paused)] == before
         assert show(client, short).json()["status"] == "expired"

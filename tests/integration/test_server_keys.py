@@ -32,6 +32,7 @@ from kindcast.server.store.system import AuditEntry, SystemStore
 from tests.harness.application import problem_code, publish, running_application
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
+from tests.harness.waiting import until
 from tests.integration.conftest import Kindcast
 
 ROLES_LISTED = get_args(Role)
@@ -678,13 +679,6 @@ def test_requests_with_unknown_keys_look_for_them_together(tmp_path: Path, monke
 
     asyncio.run(drive())
     assert 1 <= looks <= 3  # the periodic look may come in between
-
-
-def until(done: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_request_for_a_key_whose_answer_was_lost(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A database of an older layout is brought to the present one at the start, with all that is in it."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from kindcast.server.store.tables import ledger, meanings, metadata, ontologies
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.broker import run, running, stored
 from tests.harness.older_layouts import DROPPED, DROPPED_BY_2, make_layout_1, make_layout_2, make_layout_3
+from tests.harness.waiting import until
 
 FIRST = """
 @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -43,13 +43,6 @@ def old(tmp_path: Path) -> Engine:
 def columns(engine: Engine) -> dict[str, set[str]]:
     inspector = inspect(engine)
     return {name: {each["name"] for each in inspector.get_columns(name)} for name in inspector.get_table_names()}
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
 
 
 def test_migration_gives_the_tables_of_a_new_database(old: Engine, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Data for the built-in operators over HTTP: regions, tables, calendar windows, kept over restarts."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import httpx
 import pytest
 
 from tests.harness.application import problem_code, running_application, subscribe, ticket, waiting
+from tests.harness.waiting import until
 
 SQUARE = {"type": "Polygon", "coordinates": [[[16.2, 48.1], [16.6, 48.1], [16.6, 48.3], [16.2, 48.3], [16.2, 48.1]]]}
 VIENNA = json.dumps({"features": [{"properties": {"name": "Vienna"}, "geometry": SQUARE}]})
@@ -22,13 +22,12 @@ def put(client: httpx.Client, path: str, document: str) -> httpx.Response:
 def decided(client: httpx.Client, **data: Any) -> dict[str, Any]:
     """Publish an event, wait until no operator has yet to decide it, and return its trace."""
     sequence = client.post("/v1/events", json=data).json()["events"][0]["sequence"]
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        trace: dict[str, Any] = client.get(f"/v1/events/{sequence}/trace").json()
-        if all(each["state"] == "given_up" for each in trace["undecided"]):
-            return trace
-        time.sleep(0.01)
-    raise AssertionError("not decided in time")
+
+    def trace() -> dict[str, Any]:
+        told: dict[str, Any] = client.get(f"/v1/events/{sequence}/trace").json()
+        return told if all(each["state"] == "given_up" for each in told["undecided"]) else {}
+
+    return until(trace)
 
 
 def test_data_uploaded_is_known_at_once_and_after_a_restart(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Operators over HTTP: registered, called beside the broker, late matches delivered, failures told."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from kindcast.server.store.tables import operators
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket, waiting
 from tests.harness.operator_service import OperatorService, running_service
 from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.harness.waiting import until
 
 PATIENCE_SECONDS = 30.0
 QUICK: dict[str, Any] = {"allow_private_sinks": True, "operator_delays_seconds": (0.05, 0.05), "plugins": False}
@@ -36,17 +37,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
         return {"data": tmp_path}
     cluster: PostgreSQL = request.getfixturevalue("postgresql")
     return {"data": tmp_path, "database": cluster.new_database()}
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """Waits for a claim; fails loudly when it does not come true."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        found = holds()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come true in time")
 
 
 def register(client: httpx.Client, service: OperatorService, name: str, **more: Any) -> httpx.Response:

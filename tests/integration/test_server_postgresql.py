@@ -32,6 +32,7 @@ from kindcast.server.store import deliveries, event_days, matches, older_matches
 from tests.harness.application import running_application, subscribe, waiting
 from tests.harness.older_layouts import make_layout_1, make_layout_2
 from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.harness.waiting import until
 from tests.integration.conftest import Kindcast
 
 
@@ -235,13 +236,6 @@ def test_postgresql_older_table_may_be_dropped_while_a_subscriber_reads(
         assert [(each["cursor"], each["event"]["data"]["n"]) for each in page] == [("3", 3), ("4", 4), ("5", 5)]
         assert looks == ["new", "older", "new"]
     engine.dispose()
-
-
-def until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30.0
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_postgresql_older_matches_are_not_all_fetched_at_once(postgresql: PostgreSQL) -> None:

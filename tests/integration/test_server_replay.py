@@ -1,8 +1,7 @@
 """Messages again from an earlier place, and changes under a condition."""
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
 from tests.harness.receiver import running_receiver
+from tests.harness.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +104,6 @@ def test_replay_during_an_attempt_is_not_undone_by_its_success(tmp_path: Path) -
         assert [each.message["event"]["data"]["n"] for each in requests] == [0, 1, 2, 0, 1, 2]
         until(lambda: show(client, made).json()["pending"] == 0)
         assert matches_by_state(client) == {"delivered": 3, "pending": 0}
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_replay_never_goes_behind_the_beginning_of_a_subscription(client: httpx.Client) -> None:

@@ -44,6 +44,7 @@ from tests.harness.operator_service import running_service
 from tests.harness.postgresql import PostgreSQL, driver_url, running_postgresql
 from tests.harness.receiver import running_receiver
 from tests.harness.server_process import running_server
+from tests.harness.waiting import until
 
 PREFIX = "@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
 TURTLE = f'{PREFIX} :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop" .'
@@ -64,14 +65,6 @@ def running_two(database: str, tmp_path: Path, **settings: Any) -> Iterator[tupl
 def database(postgresql: PostgreSQL) -> str:
     """The URL of a database of our own."""
     return postgresql.new_database()
-
-
-def until(done: Callable[[], object], seconds: float = 20.0, shown: Callable[[], object] = lambda: None) -> None:
-    """Waits until `done()` is true. If it never is, the error has `shown()`."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, shown()
-        time.sleep(0.02)
 
 
 def test_a_subscription_of_one_server_matches_events_of_the_other(database: str, tmp_path: Path) -> None:
@@ -350,13 +343,13 @@ def test_statistics_of_operators_are_those_of_the_server_that_decides(
             made = subscribe(first, "yes()")
             for n in range(3):
                 second.post("/v1/events", json={"n": n}).raise_for_status()
-            until(lambda: len(waiting(first, made)) == 3, shown=lambda: waiting(first, made))
+            until(lambda: len(waiting(first, made)) == 3, told=lambda: waiting(first, made))
 
             def calls() -> list[int]:
                 answers = [each.get("/v1/operators/yes").json() for each in (first, second)]
                 return [each["learned"]["calls"] for each in answers]
 
-            until(lambda: calls() == [3, 3], shown=calls)
+            until(lambda: calls() == [3, 3], told=calls)
 
 
 def test_a_stream_hears_of_events_of_the_other_server(database: str, tmp_path: Path) -> None:

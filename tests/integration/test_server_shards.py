@@ -32,6 +32,7 @@ from kindcast.server.store.shards import StoredSubscription
 from tests.harness.application import running_application, show, subscribe, ticket, waiting
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.receiver import running_receiver
+from tests.harness.waiting import until
 
 TURTLE = """
 @prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -59,13 +60,6 @@ def running_servers(
             stack.enter_context(running_application(tmp_path / str(number), database=database, **settings))
             for number in range(count)
         ]
-
-
-def until(done: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def send(client: httpx.Client, **data: Any) -> dict[str, Any]:

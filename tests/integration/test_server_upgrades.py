@@ -3,8 +3,7 @@ refused."""
 
 import itertools
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kindcast.server.store.ledger import LAYOUT
 from tests.harness.next_version import BREAKS, COLUMN, TABLE, VARIABLE
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.server_process import ServerProcess, running_server
+from tests.harness.waiting import until
 from tests.integration.test_server_keys import Keyed
 
 NEXT = "tests.harness.next_version"
@@ -59,13 +59,6 @@ def publish(server: ServerProcess, id: int) -> int:
 def received(server: ServerProcess, subscription: str) -> list[int]:
     page = httpx.get(f"{server.url}/v1/subscriptions/{subscription}/events?limit=1000", timeout=30.0).json()
     return [each["event"]["data"]["n"] for each in page["events"]]
-
-
-def until(done: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not done():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
 
 
 @contextmanager

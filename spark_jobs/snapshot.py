@@ -623,8 +623,8 @@ def vocabulary_of(snapshot: Snapshot) -> Vocabulary:
     """The vocabulary of a snapshot; the last one is kept."""
     key = (snapshot.folder, snapshot.vocabulary_version)
     if key not in _vocabularies:
-        _collector.replaces(_vocabularies)
-        _vocabularies[key] = snapshot.vocabulary()
+        with _collector.replacing(_vocabularies):
+            _vocabularies[key] = snapshot.vocabulary()
     return _vocabularies[key]
 
 
@@ -652,30 +652,38 @@ def opened(snapshot: Snapshot, shards: Sequence[int]) -> ShardMatcher:
     """Shards of a snapshot; the last ones are kept. Costs their opening the first time in this worker."""
     key = tuple((snapshot.folder, snapshot.shards[shard].digest) for shard in shards)
     if key not in _shards:
-        _collector.replaces(_shards)  # before the next ones are in memory
-        vocabulary = vocabulary_of(snapshot)
-        matchers = [snapshot.matcher(shard, vocabulary) for shard in shards]
-        _shards[key] = ShardMatcher(matchers, snapshot.context)
+        with _collector.replacing(_shards):
+            vocabulary = vocabulary_of(snapshot)
+            matchers = [snapshot.matcher(shard, vocabulary) for shard in shards]
+            _shards[key] = ShardMatcher(matchers, snapshot.context)
     return _shards[key]
 
 
 COLLECTING_SHARE = 0.02
-"""Maximum share of a worker's time for collecting what was closed."""
+"""Maximum share of a worker's time for collecting small things that were closed."""
 
 
 @dataclass(slots=True)
 class _Collector:
-    """Whether something was opened, and whether something was closed, since the last `settle` that saw to it."""
+    """What `settle` has to do."""
 
-    opened: bool = False
+    opening: float = 0.0
+    """Seconds of opening something, since the last `settle`."""
     closed: bool = False
+    """Whether something was closed that is not collected."""
+    collecting: float = 0.0
+    """Seconds of the last collection of what was closed."""
     due: float = 0.0
-    """When `settle` may next collect what was closed, by the monotonic clock."""
+    """When the next such collection is due, by the monotonic clock."""
 
-    def replaces(self, kept: dict[Any, Any]) -> None:
-        """Closes what is kept. The caller opens something else."""
-        self.opened, self.closed = True, self.closed or bool(kept)
+    @contextmanager
+    def replacing(self, kept: dict[Any, Any]) -> Iterator[None]:
+        """A context manager that closes what is kept, in which the caller opens something else."""
+        self.closed = self.closed or bool(kept)
         kept.clear()
+        began = time.monotonic()
+        yield
+        self.opening += time.monotonic() - began
 
 
 _collector = _Collector()
@@ -683,21 +691,23 @@ _collector = _Collector()
 
 def settle() -> None:
     """Freezes the open objects, so that garbage collections skip them. A worker calls this when a task ends: Spark's
-    daemon runs a collection after each task, which would take as long as the task itself. What was closed has cycles
-    of references. Collecting it visits all frozen objects, also those of imported modules, so it is not done at every
-    change of a stream's subscriptions."""
+    daemon runs a collection after each task, which would take as long as the task itself.
+
+    What was closed has cycles of references. Collecting it visits all frozen objects, also those of imported modules.
+    So it is collected at once only if opening its successor took longer: then it is large, too. Otherwise the
+    collection waits until it is due, because the subscriptions of a stream may change with every batch."""
     began = time.monotonic()
-    if _collector.closed and began >= _collector.due:
+    if _collector.closed and (_collector.opening >= _collector.collecting or began >= _collector.due):
         gc.unfreeze()
         gc.collect()
-        _collector.closed = False
-        _collector.due = began + (time.monotonic() - began) / COLLECTING_SHARE
-    elif _collector.opened:
+        _collector.closed, _collector.collecting = False, time.monotonic() - began
+        _collector.due = began + _collector.collecting / COLLECTING_SHARE
+    elif _collector.opening:
         gc.collect()
     else:
         return
     gc.freeze()
-    _collector.opened = False
+    _collector.opening = 0.0
 
 
 def shown(data: Any) -> str:

@@ -7,12 +7,14 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from kindcast import Matcher
 from kindcast.spark_jobs import worker_daemon
 from kindcast.spark_jobs.snapshot import Snapshot, opened, settle, write_snapshot
 
@@ -50,8 +52,10 @@ def test_functions_of_rdds_and_of_data_frames_have_workers_of_one_daemon(spark: 
     assert rdds == [row["daemon"] for row in frames]
 
 
-def _freed(snapshots: list[Snapshot]) -> bool:
-    first, second = snapshots
+def _freed(snapshots: list[Snapshot]) -> list[bool]:
+    """Whether a matcher is freed some time after the next one was opened, and whether it is freed when the task ends if
+    opening the next one took long."""
+    first, second, third = snapshots
     matcher = weakref.ref(opened(first, [0]).matchers[0])
     settle()
     gc.collect()
@@ -61,13 +65,25 @@ def _freed(snapshots: list[Snapshot]) -> bool:
     while matcher() is not None and time.monotonic() < deadline:
         settle()
         time.sleep(0.02)
-    return matcher() is None
+    some_time_later, large = matcher() is None, weakref.ref(opened(second, [0]).matchers[0])
+    open_matcher = Snapshot.matcher
+
+    def open_slowly(*given: Any) -> Matcher:
+        time.sleep(5.0)
+        return open_matcher(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Snapshot, "matcher", open_slowly)
+        opened(third, [0])
+    settle()
+    return [some_time_later, large() is None]
 
 
 def test_worker_frees_a_snapshot_after_it_opened_another(tmp_path: Path, spark: SparkSession) -> None:
     """Open snapshots are kept from the collector of garbage, and what they consist of refers to each other."""
-    snapshots = [write_snapshot(tmp_path / name, [], [(name, f"{name} > 1")]) for name in ("a", "b")]
-    assert spark.sparkContext.parallelize([snapshots], 1).map(_freed).collect() == [True]
+    snapshots = [write_snapshot(tmp_path / name, [], [(name, f"{name} > 1")]) for name in ("a", "b", "c")]
+    (freed,) = spark.sparkContext.parallelize([snapshots], 1).map(_freed).collect()
+    assert freed == [True, True]
 
 
 def test_archive_of_another_pyspark_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

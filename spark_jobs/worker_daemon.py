@@ -1,6 +1,7 @@
-"""The process whose forks are Spark's Python workers on this machine: it has imported already what the jobs use.
+"""The process whose forks are Spark's Python workers on this machine: it has imported what the jobs use, and
+loaded the kernels.
 
-Spark's own daemon imports nothing, so every worker of every job would import all of it. The reason is that an import
+Spark's own daemon imports nothing, so every worker of every job would do both. The reason is that an import
 may start threads, and a lock that a thread holds at a fork stays locked in the new process. Two of the libraries that
 we import start threads. OpenBLAS, which our jobs do not use, is told to start none. jemalloc, a part of Arrow, prepares
 for forks itself.

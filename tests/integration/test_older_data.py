@@ -32,7 +32,6 @@ KEPT = (
     *("metadata", "created_at", "expires_at", "cursor", "pending", "waiting_for_operators", "undecided"),
 )
 """What a subscription is, whatever the words and the costs of later versions."""
-PATIENCE_SECONDS = 30.0
 
 
 @pytest.fixture(params=["data", "killed"])

@@ -11,9 +11,6 @@ from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
 from tests.harness.waiting import until
 
-PATIENCE_SECONDS = 30.0
-"""For what must come with time; only a failing test waits this long."""
-
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:

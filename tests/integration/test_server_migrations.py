@@ -25,7 +25,6 @@ FIRST = """
 :Laptop rdfs:subClassOf :Computer ; rdfs:label "laptop"@en, "Notebook"@de .
 """
 SECOND = FIRST + ':Slate rdfs:subClassOf :Computer ; rdfs:label "slate" .'
-PATIENCE_SECONDS = 60.0
 TREES = {
     "kind": {"isa": ["target", {"iri": "http://e/Computer"}]},
     "gone": {"isa": ["target", {"iri": "http://e/Typewriter"}]},

@@ -12,7 +12,6 @@ from tests.harness.waiting import until
 
 SQUARE = {"type": "Polygon", "coordinates": [[[16.2, 48.1], [16.6, 48.1], [16.6, 48.3], [16.2, 48.3], [16.2, 48.1]]]}
 VIENNA = json.dumps({"features": [{"properties": {"name": "Vienna"}, "geometry": SQUARE}]})
-PATIENCE_SECONDS = 30.0
 
 
 def put(client: httpx.Client, path: str, document: str) -> httpx.Response:

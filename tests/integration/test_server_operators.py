@@ -19,7 +19,6 @@ from tests.harness.operator_service import OperatorService, running_service
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.waiting import until
 
-PATIENCE_SECONDS = 30.0
 QUICK: dict[str, Any] = {"allow_private_sinks": True, "operator_delays_seconds": (0.05, 0.05), "plugins": False}
 """Settings: services on this machine, and tries that come soon."""
 

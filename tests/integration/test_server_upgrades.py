@@ -19,7 +19,6 @@ from tests.harness.waiting import until
 from tests.integration.test_server_keys import Keyed
 
 NEXT = "tests.harness.next_version"
-PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -112,9 +112,7 @@ def test_canonicalise_ambiguous_term_counts_all_and_says_so(vocabulary: Vocabula
     assert len(canonical.attributes["seen"][0].concepts) == 2
     assert canonical.attributes["pet"][0].concepts == (vocabulary.concept("http://example.org/JaguarCat"),)
     assert [(note.code, note.attribute) for note in canonical.notes] == [("ambiguous-term", "seen")]
-    both = (
-        "jaguar (http://example.org/JaguarCar), jaguar (http://example.org/JaguarCat)"  # told apart, if labels do not
-    )
+    both = "jaguar (http://example.org/JaguarCar), jaguar (http://example.org/JaguarCat)"  # their labels are equal
     assert canonical.notes[0].detail == f"'jaguar' may mean {both}: it counts as all of them"
 
 

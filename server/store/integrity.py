@@ -29,7 +29,7 @@ from sqlalchemy.exc import DBAPIError
 from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import is_whole
 from kindcast.server.errors import RecordDamaged, ServerError, StoreDamaged, StoreUnavailable
-from kindcast.server.store.ledger import FITS_FROM
+from kindcast.server.store.ledger import FITS_FROM, position
 from kindcast.server.store.matches import check_bindings
 from kindcast.server.store.postings import DamagedBytes, Postings, unpack
 from kindcast.server.store.tables import events, match_lists, posting_pages
@@ -43,7 +43,6 @@ __all__ = [
     "accept",
     "check_everything",
     "clock_ahead",
-    "count_of",
     "examine",
     "find_damage",
     "follow_clock",
@@ -174,10 +173,10 @@ CHECKS: Sequence[tuple[str, Check, Any]] = (
 """The checks of data with digests or checksums: (name, check, table)."""
 
 
-def count_of(connection: Connection, table: Any) -> int:
-    """Returns the number of rows of a table."""
-    count: int = connection.execute(select(func.count()).select_from(table)).scalar_one()
-    return count
+def _extent(connection: Connection) -> tuple[int, list[int]]:
+    """Returns the last position that was assigned, and the number of rows of the table of each check."""
+    counts = [select(func.count()).select_from(table) for _, _, table in CHECKS]
+    return position(connection)[1], [connection.execute(count).scalar_one() for count in counts]
 
 
 def tables_of(connection: Connection) -> list[str]:
@@ -361,8 +360,8 @@ Read = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
 
 
 async def check_everything(read: Read, damage: Damage, after_seconds: float) -> None:
-    """Checks all data once, until it is cancelled. `read` is the method of the broker. The damage is recorded in
-    `damage`."""
+    """Checks once all data that is there when it begins. Newer data is not followed: a server that stores events faster
+    than it checks them would never end. `read` is the method of the broker. The damage is recorded in `damage`."""
     read = partial(_patient, read)
     await asyncio.sleep(after_seconds)
     began = time.monotonic()
@@ -371,24 +370,23 @@ async def check_everything(read: Read, damage: Damage, after_seconds: float) -> 
             damage.progress = f"checking the table {table}"
             if lines := await _rested(read, partial(find_damage, table=table, at_most=MAX_DAMAGE)):
                 damage.note_file("; ".join(lines))
-        checked = 0
-        for name, check, table in CHECKS:
-            total, done = await read(partial(count_of, table=table)), 0
+        last, totals = await read(_extent)
+        for (name, check, _), total in zip(CHECKS, totals, strict=True):
+            done = 0
             after: int | None = 0
-            while after is not None:
+            while after is not None and after < last:
                 damage.progress = f"checking {name}: {done:,} of {total:,}"
                 after, found = await _rested(read, _from(check, after))
                 for each in found:
                     damage.note(each)
                 done = min(total, done + ROWS_AT_ONCE)
-            checked += total
     except StoreDamaged:
         damage.progress = "the check stopped at damaged pages"
         return
     except ServerError as error:
         damage.progress = f"the check stopped early: {error}"
         return
-    damage.progress = f"{checked:,} records were checked"
+    damage.progress = f"{sum(totals):,} records were checked"
     _log.info("%s in %.1f s after the start", damage.progress, time.monotonic() - began)
 
 

@@ -5,13 +5,16 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from sqlalchemy import Connection, insert, select
 
+from kindcast.server.cloudevents import digest_of
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.settings import Settings
-from kindcast.server.store import integrity
+from kindcast.server.store import integrity, ledger
 from kindcast.server.store.database import COMPILED, Database
+from kindcast.server.store.events import EventRow, insert_events
 from kindcast.server.store.integrity import Damage, check_everything
 from kindcast.server.store.tables import operators
 
@@ -39,7 +42,9 @@ def test_check_of_all_data_goes_on_when_the_database_can_be_reached_again(
     """One read in two fails, as while PostgreSQL is restarted; nothing is left out."""
     monkeypatch.setattr(integrity, "AWAY_PAUSE_SECONDS", 0.0)
     damage, calls = Damage("kindcast check"), 0
-    with closing(Database(Settings(data=tmp_path))) as database, database.open():
+    with closing(Database(Settings(data=tmp_path))) as database, database.open() as connection:
+        with connection.begin():
+            ledger.open_ledger(connection)
 
         async def read(work: Callable[[Connection], object]) -> object:
             nonlocal calls
@@ -51,3 +56,41 @@ def test_check_of_all_data_goes_on_when_the_database_can_be_reached_again(
         asyncio.run(check_everything(read, damage, 0.0))
     assert damage.progress == "0 records were checked"
     assert calls > 2
+
+
+def test_check_of_all_data_ends_while_events_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece of the check is followed by as many new events. They are not followed, but the old ones are checked:
+    one of them is damaged."""
+    monkeypatch.setattr(integrity, "ROWS_AT_ONCE", 10)
+    damage, stored = Damage("kindcast check"), 0
+    with closing(Database(Settings(data=tmp_path))) as database, database.open() as connection:
+        with connection.begin():
+            ledger.open_ledger(connection)
+
+        def store(count: int) -> None:
+            nonlocal stored
+            rows = [_event(stored + number, damaged=stored + number == 15) for number in range(1, count + 1)]
+            stored += count
+            with connection.begin():
+                insert_events(connection, rows)
+                ledger.count(connection, sequence=stored, more={})
+
+        async def read(work: Callable[[Connection], object]) -> object:
+            assert stored < 1_000, "the check does not end"
+            found = database.read(work)
+            store(10)
+            return found
+
+        store(20)
+        asyncio.run(check_everything(read, damage, 0.0))
+    assert damage.summary is not None
+    assert "event 15" in damage.summary
+    assert damage.progress is not None
+    assert damage.progress.endswith("records were checked")
+
+
+def _event(sequence: int, *, damaged: bool) -> EventRow:
+    body = msgspec.json.encode({"data": {"n": sequence}}).decode()
+    digest = digest_of(body)
+    assert digest is not None
+    return EventRow(sequence, "/s", str(sequence), "t", digest[::-1] if damaged else digest, body, 0.0, "v", 0, None)

@@ -314,11 +314,11 @@ def _damaged_matches(connection: sqlite3.Connection) -> list[str]:
     if "match_lists" not in there:
         return []
     found = []
-    for position, numbers in connection.execute("SELECT position, subscriptions FROM match_lists"):
+    for at, numbers in connection.execute("SELECT position, subscriptions FROM match_lists"):
         try:
             unpack(numbers)
         except DamagedBytes:
-            found.append(f"the list of matches at position {position} is damaged")
+            found.append(f"the list of matches at position {at} is damaged")
     for block, last, data in connection.execute("SELECT block, last, data FROM posting_pages"):
         try:
             Postings.decoded(data, block, last)

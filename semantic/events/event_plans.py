@@ -64,8 +64,13 @@ LONGEST = 200
 """The maximum length in characters of a cached name or text."""
 LONGEST_OF_IRIS = 600
 """The maximum length in characters of a name that consists of IRIs of properties."""
-MOST_NAMES = 200
-"""The maximum number of names in an object on the fast path."""
+MANY_NAMES = 200
+"""An object with more names is large."""
+MOST_OF_LARGE = REMEMBERED // 4 * 3
+"""The maximum number of cached names and members of large objects. Further large objects are not on the fast path, so
+that a publisher of ever new ones does not displace the plans of all others again and again."""
+LARGE_REFUSED = 100
+"""After so many large objects were not on the fast path, the caches are cleared: the cached ones may no longer come."""
 CONTEXT, TYPE = "ce", "@type"
 NAMES_ADVISED = 200
 """An event's names are compared with known names, object by object, until so many are compared. Each comparison costs
@@ -285,6 +290,8 @@ class EventPlans:
         self._is_typed = bool(canonicaliser.typed)
         self._asked = -1
         self._kept = 0
+        self._kept_of_large = 0
+        self._large_refused = 0
         self._left = 0
         self._names: dict[str, _Member] = {}
         self._unions: dict[tuple[Present, ...], Present] = {}
@@ -352,7 +359,7 @@ class EventPlans:
                 continue
             left -= len(shape.members)
             if shape.strange is None:
-                shape.strange = tuple(chain.from_iterable(map(self._strange, shape.members)))
+                shape.strange = tuple(chain.from_iterable(map(self._strange, shape.members[:NAMES_ADVISED])))
             if shape.strange:
                 found.update(dict.fromkeys(shape.strange))
         return list(found)[:most]
@@ -617,16 +624,29 @@ class EventPlans:
 
     def _shape(self, owner: _Member, data: Mapping[Any, Any]) -> _Shape:
         """Returns the shape of an object under `owner`. Raises `_Refused`."""
-        if len(data) > MOST_NAMES or owner.states:
+        if owner.states:
             raise _Refused
         names = tuple(data)
         try:
             return owner.shapes[names]
         except KeyError:
+            if len(names) > MANY_NAMES:
+                self._enter_large(2 * len(names))
             members = tuple(self._member(owner, each) for each in names)
             shape = owner.shapes[names] = _Shape(owner, names, members, owner not in (self._root, self._context))
             self._count(len(names) + 1)
             return shape
+
+    def _enter_large(self, more: int) -> None:
+        """Counts what is about to be cached of a large object. Raises `_Refused` if that would be too much."""
+        if self._kept_of_large + more > MOST_OF_LARGE:
+            self._large_refused += 1
+            if self._large_refused < LARGE_REFUSED or more > MOST_OF_LARGE:
+                raise _Refused
+            self._forget()
+        if self._kept + more > REMEMBERED:  # now, and not between its names
+            self._forget()
+        self._kept_of_large += more
 
     def _with_values(self, owner: _Member, shape: _Shape, data: dict[Any, Any]) -> tuple[_Shape, dict[Any, Any]]:
         """Returns an object that may be a quantity, and its shape, without members that are null. Raises `_Refused`."""
@@ -675,9 +695,11 @@ class EventPlans:
         """Returns the attributes that `shape` makes present if the members `gaps` have no scalar value."""
         found = shape.gaps.get(gaps)
         if found is None:
-            found = NONE.union(*(each.present for each in shape.members if each not in gaps))
-            self._count(1)
-            shape.gaps[gaps] = found
+            missing = set(gaps)
+            found = NONE.union(*(each.present for each in shape.members if each not in missing))
+            if len(gaps) <= MANY_NAMES:
+                self._count(1 + len(gaps) // 4)
+                shape.gaps[gaps] = found
         return found
 
     def _union(self, presents: list[Present]) -> Present:
@@ -687,7 +709,7 @@ class EventPlans:
         found = self._unions.get(key)
         if found is None:
             found = NONE.union(*key)
-            if len(key) <= MOST_NAMES:
+            if len(key) <= MANY_NAMES:
                 self._count(1 + len(key) // 4)
                 self._unions[key] = found
         return found
@@ -899,7 +921,7 @@ class EventPlans:
         self._root.shapes.clear()
         self._context.shapes.clear()
         self._tables.renew()
-        self._kept = 0
+        self._kept = self._kept_of_large = self._large_refused = 0
 
 
 def _copy(value: Any) -> Any:

@@ -64,6 +64,8 @@ def names(matcher: Matcher, data: Any) -> list[str]:
         ({"seller.rating": 4, "text": "words " * 100}, ["rated"]),
         ({"seller": {"rating": 4, "address": {"city": "Bonn"}}}, ["rated"]),
         ({"seller": [{"rating": 1}, {"rating": 4}], "tags": ["a", None, "b"]}, ["one", "rated"]),
+        (dict.fromkeys(map(str, range(3_000)), None) | {"price": 5, "seller": {"rating": 4}}, ["cheap", "rated"]),
+        ({"seller": dict.fromkeys(map(str, range(3_000)), "x") | {"rating": 4}}, ["rated"]),
         ({"@type": "Offer"}, ["offer"]),
         ({"@type": ["Other", "Offer"], "price": {}}, ["offer"]),
         (Event({"price": 5}, {"type": "Offer"}), ["cheap", "offer"]),
@@ -90,7 +92,6 @@ def test_events_of_json_are_read_by_plans(matcher: Matcher, data: Any, expected:
         {"@type": 5},
         {"price": 1, 5: 1},
         {"n" * 300: 1},
-        {str(number): 1 for number in range(300)},
         {"price": b"x"},
         {"other": {"price": b"x"}},
         Event({"price": 1}, {"time": None}),  # type: ignore[dict-item]
@@ -241,6 +242,36 @@ def test_events_with_ever_new_names_and_texts_keep_little(matcher: Matcher, monk
         assert remembered(plans._root) + remembered(plans._context) + len(plans._unions) <= 60
     matcher.match({"kind": "K" * 100_000})
     assert not any(len(text) > 1_000 for each in plans._names.values() for text in each.texts)
+
+
+def test_ever_new_large_objects_do_not_displace_other_plans(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are cached, the others are read whole, and all match. The cached ones are forgotten after a while, and others
+    are cached."""
+    monkeypatch.setattr(event_plans, "MOST_OF_LARGE", 2_000)
+    monkeypatch.setattr(event_plans, "LARGE_REFUSED", 5)
+    plans = matcher._plans
+    small = {"price": 1, "kind": "Sofa"}
+    assert plans.planned(small) is not None
+    planned = []
+    for number in range(20):
+        data = {f"n{number}_{part}": part for part in range(400)} | {"price": 5}
+        planned.append(plans.planned(data) is not None)
+        assert names(matcher, data) == ["cheap"]
+        if not any(map(bool, planned[2:])):
+            assert tuple(small) in plans._root.shapes
+    assert planned[:3] == [True, True, False]
+    assert 4 <= sum(planned) <= 10, "further ones, after some were not"
+    assert plans.planned({str(number): 1 for number in range(1_001)}) is None
+
+
+def test_large_objects_have_the_notes_of_smaller_ones(matcher: Matcher) -> None:
+    """About a misspelt name only if it is among the first, as for an event that is read whole."""
+    filler = {f"filler{number}": 1 for number in range(1_000)}
+    for data, expected in (({"ratin": 5, **filler}, 1), ({**filler, "ratin": 5}, 0)):
+        data = {"seller": data}
+        assert matcher._plans.planned(data) is not None
+        for read in (matcher.read(data), matcher.read(matcher.canonicalise(data))):
+            assert [note.attribute for note in read.notes(100)] == ["seller.ratin"] * expected
 
 
 def remembered(member: Any) -> int:

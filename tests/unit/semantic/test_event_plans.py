@@ -245,8 +245,8 @@ def test_events_with_ever_new_names_and_texts_keep_little(matcher: Matcher, monk
 
 
 def test_ever_new_large_objects_do_not_displace_other_plans(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some are cached, the others are read whole, and all match. The cached ones are forgotten after a while, and others
-    are cached."""
+    """Some are cached, the others are read whole, and all match. The cached ones are forgotten after a while, and
+    others are cached."""
     monkeypatch.setattr(event_plans, "MOST_OF_LARGE", 2_000)
     monkeypatch.setattr(event_plans, "LARGE_REFUSED", 5)
     plans = matcher._plans
@@ -267,8 +267,8 @@ def test_ever_new_large_objects_do_not_displace_other_plans(matcher: Matcher, mo
 def test_large_objects_have_the_notes_of_smaller_ones(matcher: Matcher) -> None:
     """About a misspelt name only if it is among the first, as for an event that is read whole."""
     filler = {f"filler{number}": 1 for number in range(1_000)}
-    for data, expected in (({"ratin": 5, **filler}, 1), ({**filler, "ratin": 5}, 0)):
-        data = {"seller": data}
+    for seller, expected in (({"ratin": 5, **filler}, 1), ({**filler, "ratin": 5}, 0)):
+        data = {"seller": seller}
         assert matcher._plans.planned(data) is not None
         for read in (matcher.read(data), matcher.read(matcher.canonicalise(data))):
             assert [note.attribute for note in read.notes(100)] == ["seller.ratin"] * expected

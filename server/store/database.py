@@ -19,6 +19,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -36,7 +37,7 @@ from kindcast.server.settings import Settings
 from kindcast.server.store import event_days, servers
 from kindcast.server.store.integrity import Damage, Witness, follow_clock, path_of
 from kindcast.server.store.matches import MatchCache
-from kindcast.server.store.tables import ledger
+from kindcast.server.store.tables import ledger, run_plain
 
 __all__ = [
     "COMPILED",
@@ -360,8 +361,8 @@ class Database:
         if self.is_sqlite:
             event.listen(self._writer, "connect", self._prepare_writer)
             event.listen(self._readers, "connect", self._prepare_reader)
-            event.listen(self._writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-            event.listen(self._readers, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+            event.listen(self._writer, "begin", partial(run_plain, statement="BEGIN IMMEDIATE"))
+            event.listen(self._readers, "begin", partial(run_plain, statement="BEGIN"))
             return
         event.listen(self._writer, "connect", _prepare_postgresql_writer)
         for undone in ("rollback", "rollback_savepoint"):

@@ -40,7 +40,7 @@ from kindcast.server.errors import StoreInUse, StoreUnreadable
 from kindcast.server.store import event_days, older_matches, servers
 from kindcast.server.store.deliveries import is_dead
 from kindcast.server.store.matches import count_waiting
-from kindcast.server.store.tables import events, late, ledger, mark_of, parked, subscriptions
+from kindcast.server.store.tables import events, late, ledger, mark_of, parked, run_plain, subscriptions
 
 __all__ = [
     "FITS_FROM",
@@ -350,7 +350,7 @@ def count(
         )
         statement = f"{mine} {statement} RETURNING pg_notify({mark}, {mark})"
         values = [wakes[1], commit, *values, *wakes]
-    connection.exec_driver_sql(statement, tuple(values)).close()
+    run_plain(connection, statement, [tuple(values)])
 
 
 _COUNTED = select(

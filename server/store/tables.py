@@ -23,6 +23,7 @@
 Times are float seconds since 1970 UTC. Only the broker's thread writes.
 """
 
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,7 @@ from sqlalchemy import (
     UniqueConstraint,
     false,
 )
+from sqlalchemy.exc import DBAPIError
 
 __all__ = [
     "attempts",
@@ -65,6 +67,7 @@ __all__ = [
     "operators",
     "parked",
     "posting_pages",
+    "run_plain",
     "subscriptions",
     "unsaved",
     "vocabularies",
@@ -386,8 +389,24 @@ def mark_of(connection: Connection) -> str:
     return "?" if connection.dialect.paramstyle == "qmark" else "%s"
 
 
+def run_plain(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]] = ((),)) -> None:
+    """Executes a statement without a result, for each of the rows of values. SQLite's driver is called directly,
+    because SQLAlchemy's own part of a call takes longer than a short statement. Raises `sqlalchemy.exc.DBAPIError`."""
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(statement, rows[0] if len(rows) == 1 else list(rows)).close()
+        return
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        if len(rows) == 1:
+            driver.execute(statement, rows[0]).close()
+        else:
+            driver.executemany(statement, rows).close()
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(statement, None, error, sqlite3.Error, dialect=connection.dialect) from error
+
+
 def insert_rows(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     """Inserts rows whose values are in the order of `columns`. Raises `sqlalchemy.exc.DBAPIError`."""
     if rows:
         marks = ", ".join([mark_of(connection)] * len(columns))
-        connection.exec_driver_sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", list(rows))
+        run_plain(connection, f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)

@@ -1,6 +1,7 @@
 """The engines over a database."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from kindcast.server.cloudevents import digest_of
 from kindcast.server.errors import StoreUnavailable
@@ -16,7 +18,7 @@ from kindcast.server.store import integrity, ledger
 from kindcast.server.store.database import COMPILED, Database
 from kindcast.server.store.events import EventRow, insert_events
 from kindcast.server.store.integrity import Damage, check_everything
-from kindcast.server.store.tables import operators
+from kindcast.server.store.tables import insert_rows, operators
 
 
 def test_statements_are_compiled_once_for_all_databases(tmp_path: Path) -> None:
@@ -87,6 +89,24 @@ def test_check_of_all_data_ends_while_events_are_stored(tmp_path: Path, monkeypa
     assert "event 15" in damage.summary
     assert damage.progress is not None
     assert damage.progress.endswith("records were checked")
+
+
+def test_errors_of_plain_statements_are_those_of_sqlalchemy(tmp_path: Path) -> None:
+    """One row or many: a broken rule of a table, a table that is not there, and a lock that another program has."""
+    settings = Settings(data=tmp_path, busy_timeout_seconds=0.05)
+    with closing(Database(settings)) as database, database.open() as connection:
+        with connection.begin():
+            insert_events(connection, [_event(1, damaged=False), _event(2, damaged=False)])
+            with pytest.raises(IntegrityError, match="UNIQUE"):
+                insert_events(connection, [_event(1, damaged=False)])
+            with pytest.raises(IntegrityError, match="UNIQUE"):
+                insert_events(connection, [_event(3, damaged=False), _event(2, damaged=False)])
+            with pytest.raises(OperationalError, match="no such table"):
+                insert_rows(connection, "nowhere", ("a",), [(1,)])
+        with closing(sqlite3.connect(tmp_path / "kindcast.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(OperationalError, match="locked"):
+                connection.begin()
 
 
 def _event(sequence: int, *, damaged: bool) -> EventRow:

@@ -90,6 +90,8 @@ TESTS = {
     "matches": ("matches", "does not match", ""),
 }
 LONGEST = 60
+DIGITS = 9
+"""The number of digits of an amount that was converted."""
 
 Verdict = bool | None
 
@@ -105,17 +107,19 @@ def sentence(predicate: Predicate, value: Value, satisfied: bool, vocabulary: Vo
             return _compared(name, value, "=" if order == "!=" else order, constant, satisfied, vocabulary, language)
         case Between(low=low, high=high, closed=closed):
             wrong = None if satisfied else _unlike(name, value, low.value, vocabulary)
+            said = _measured(value, low.value, vocabulary)
             ends = (
                 f"{closed[0]}{_written(low.value, vocabulary, language)}, {_written(high.value, vocabulary, language)}"
             )
             lies = "lies" if satisfied else "does not lie"
-            return wrong or f"{_said(value)} {lies} in {ends}{closed[1]}"
+            return wrong or f"{said} {lies} in {ends}{closed[1]}"
         case Membership(constants=constants) if len(constants) == 1:
             return _compared(name, value, "=", constants[0].value, satisfied, vocabulary, language)
         case Membership(constants=constants):
             listed = ", ".join(_written(each.value, vocabulary, language) for each in constants[:5])
             more = ", …" if len(constants) > 5 else ""
-            return f"{_said(value)} is {'' if satisfied else 'not '}one of {listed}{more}"
+            said = _measured(value, constants[0].value, vocabulary)
+            return f"{said} is {'' if satisfied else 'not '}one of {listed}{more}"
         case KindTest(terms=terms) if not satisfied:
             return _kind(predicate.test, value, terms, vocabulary, language)
         case TextTest(test=test, text=text):
@@ -147,7 +151,7 @@ def _compared(
     if isinstance(constant, Instant) or is_date:
         words = words.replace("less than", "before").replace("more than", "after").replace("at most", "not after")
         words = words.replace("at least", "not before")
-    said = _said(value)
+    said = _measured(value, constant, vocabulary)
     if aggregate_of(name) is not None:
         said = f"{named(name)} is {_in_unit(value, constant, vocabulary)}, which"
     return " ".join(filter(None, (said, "is", words, _written(constant, vocabulary, language))))
@@ -163,10 +167,27 @@ def _in_unit(value: Value, constant: Any, vocabulary: Vocabulary) -> str:
     """Returns the value of an aggregate in words: a quantity in the unit of the constant."""
     if isinstance(constant, Quantity) and value.amount is not None:
         with suppress(InvalidQuantity):
-            return f"{vocabulary.units.bare(value.amount, constant.unit):g} {constant.unit}"
+            return f"{vocabulary.units.bare(value.amount, constant.unit):.{DIGITS}g} {constant.unit}"
     if value.instant is not None and value.number is None:
         return format_instant(value.instant)
     return published_in_words(value)
+
+
+def _measured(value: Value, constant: Any, vocabulary: Vocabulary) -> str:
+    """Returns a value in words, as it is compared with `constant`. A quantity whose words have no unit gets one:
+    `30.5 (86.9 degF)`, or `30.5 degC` if it has the unit of the constant."""
+    said = _said(value)
+    has_unit = not is_number(said) and not said.startswith("{")
+    if has_unit or not isinstance(constant, Quantity) or value.amount is None:
+        return said
+    if vocabulary.units.dimension(constant.unit) != value.dimension:
+        return said
+    try:
+        amount = vocabulary.units.bare(value.amount, constant.unit)
+    except InvalidQuantity:
+        return said
+    is_same = is_number(said) and float(said) == amount
+    return f"{said} {constant.unit}" if is_same else f"{said} ({amount:.{DIGITS}g} {constant.unit})"
 
 
 def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> str | None:

@@ -39,8 +39,9 @@ from kindcast.semantic.model import (
     Value,
     told_text,
 )
+from kindcast.semantic.ontology.records import local_name
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity, surprising_unit
-from kindcast.semantic.vocabulary.event_types import may_state
+from kindcast.semantic.vocabulary.event_types import QuantityMembers, may_state, stated_value
 from kindcast.semantic.vocabulary.labels import NearNames
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary, unknown_term
 
@@ -1050,8 +1051,11 @@ def published_in_words(value: Value | Any) -> str:
     """Returns a value as it was published: texts and quantities without quotes, at most 60 characters."""
     published = value.published if isinstance(value, Value) else value
     if isinstance(published, Mapping):
-        unit = _unit_of(published)
-        published = f"{published.get('value')} {unit}" if unit and "value" in published else dict(published)
+        stated = _stated(published)
+        if stated is not None:
+            published = f"{stated[0]} {local_name(stated[1]) if '://' in stated[1] else stated[1]}"
+        else:
+            published = dict(published)
     elif isinstance(published, Quantity):
         published = f"{published.value} {published.unit}"
     elif isinstance(published, Instant):
@@ -1064,6 +1068,15 @@ def published_in_words(value: Value | Any) -> str:
 
 def _unit_of(published: Any) -> str | None:
     """Returns the unit that an object states beside its value."""
-    if not isinstance(published, Mapping):
-        return None
-    return next((each for key, each in published.items() if key != "value" and isinstance(each, str)), None)
+    stated = _stated(published) if isinstance(published, Mapping) else None
+    return None if stated is None else stated[1]
+
+
+def _stated(published: Mapping[str, Any]) -> tuple[Any, str] | None:
+    """Returns (number, unit) of an object that states a quantity (rule 22); None if it states none. Whether the unit is
+    known does not matter."""
+    found = stated_value(published, QuantityMembers(), None, bool)
+    if found is not None and isinstance(found.scalar, QuantityObject):
+        return found.scalar.value, found.scalar.unit
+    unit = next((each for key, each in published.items() if key != "value" and isinstance(each, str)), None)
+    return (published["value"], unit) if unit and "value" in published else None

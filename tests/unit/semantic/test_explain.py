@@ -278,3 +278,48 @@ def test_explain_says_that_an_operator_has_not_decided(
     assert sorted(map(str, (each["verdict"] for each in predicates))) == sorted(map(str, verdicts))
     assert told["summary"].startswith(summary)
     assert "Failure(" not in told["summary"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "summary"),
+    [
+        ("heat > 86 degF", "Match: 30.5 (86.9 degF) is more than 86 degF."),
+        ("heat > 90 degF", "No match because of heat: 30.5 (86.9 degF) is not more than 90 degF."),
+        ("heat > 30 degC", "Match: 30.5 degC is more than 30 degC."),
+        ("heat > 30", "Match: 30.5 is more than 30."),
+        ("heat between [80 degF, 90 degF]", "Match: 30.5 (86.9 degF) lies in [80 degF, 90 degF]."),
+        ("heat in (86.9 degF, 5 kg)", "Match: 30.5 (86.9 degF) is one of 86.9 degF, 5 kg."),
+        ("not heat in (5 kg, 5 degF)", "Match: 30.5 is not one of 5 kg, 5 degF."),
+        ("mass = 4000 g", "Match: 4 (4000 g) is equal to 4000 g."),
+        ("net > 1000 g", "Match: 2.0 (2000 g) is more than 1000 g."),
+        ("max(mass) > 1 mg", "Match: max(mass) is 4000000 mg, which is more than 1 mg."),
+        ("load > 5 lb", "Match: 20 KGM is more than 5 lb."),
+        ("tare > 5 lb", "No match because of tare: 1 KGM is not more than 5 lb."),
+        ("tare > 5 s", "No match because of tare: 1 KGM is a mass, but 5 s is a time."),
+        ("depth > 300 cm", "Match: {'reading': 4, 'scale': 'm'} (400 cm) is more than 300 cm."),
+        ("paid > 5 lb", "No match because of paid: EUR 5 is an amount of EUR, but 5 lb is a mass."),
+    ],
+)
+def test_a_quantity_without_a_unit_in_its_words_is_said_in_that_of_the_constant(expression: str, summary: str) -> None:
+    """ "30.5 is more than 86 degF" would read as false. Objects are said by their number and unit."""
+    vocabulary = Vocabulary.from_ontologies(
+        [],
+        attributes={
+            "heat": {"kind": "number", "unit_from": "unit"},
+            "mass": {"kind": "number", "unit": "kg"},
+            "net": {"derived": "mass - 2 kg"},
+            "load": {"quantity": True},
+            "tare": {"quantity": True},
+            "depth": {"quantity": {"number": "reading", "unit": "scale"}},
+        },
+    )
+    event = {
+        "heat": 30.5,
+        "unit": "degC",
+        "mass": "4",
+        "load": {"numericalValue": "20", "unit": {"@id": "https://onerecord.iata.org/ns/code-lists/UnitCode#KGM"}},
+        "tare": {"value": 1, "name": "box", "unitCode": "KGM"},
+        "depth": {"reading": 4, "scale": "m"},
+        "paid": "EUR 5",
+    }
+    assert explain(vocabulary, expression, event)["summary"] == summary

@@ -282,6 +282,7 @@ def as_json(value: Any) -> Any:
     | `timedelta`, `timedelta64` | a duration of ISO 8601 in seconds: `PT5400S` (rule 26); `NaT`: null |
     | `Decimal` | a number: an integer if it is whole, else the nearest double |
     | `UUID` | its text |
+    | `NA` of pandas, masked values of numpy | null |
     | other scalars of numpy, arrays | the number, text or boolean of Python; a list |
 
     JSON scalars are returned unchanged. So are values that JSON cannot represent; `flatten` refuses them. Linear in
@@ -292,6 +293,8 @@ def as_json(value: Any) -> Any:
     """
     if type(value) in JSON_SCALARS:
         return value
+    if value is np.ma.masked or type(value).__name__ == "NAType":
+        return None
     if isinstance(value, Mapping):
         return {key: as_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):

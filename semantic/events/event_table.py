@@ -25,9 +25,10 @@ from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
 from kindcast.index.engine import ColumnBatch, ColumnValues, KeyTable
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.conditions.normal_form import elements_of
+from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.canonical_events import TYPES, Canonicaliser
 from kindcast.semantic.events.leaf_columns import Cells, CodedCells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
-from kindcast.semantic.flatten import QuantityObject, as_json
+from kindcast.semantic.flatten import QuantityObject, as_json, problem_at
 from kindcast.semantic.model import CanonicalEvent, Event
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.kinds import parse_instant
@@ -604,7 +605,11 @@ def _columns(columns: Any) -> dict[str, Any]:
         columns = {name: columns.column(name) for name in columns.column_names}
     found: dict[str, Any] = {}
     for name, cells in columns.items():
-        if isinstance(cells, np.ndarray):
+        if not isinstance(name, str):
+            raise InvalidEvent([problem_at((), "bad-name", f"the name {name!r} is not a string")])
+        if isinstance(cells, np.ma.MaskedArray):
+            found[name] = list(cells)
+        elif isinstance(cells, np.ndarray):
             found[name] = cells.tolist() if cells.ndim == 1 and cells.dtype.kind in "OU" else cells
         else:
             found[name] = cells if isinstance(cells, list) or hasattr(cells, "null_count") else list(cells)

@@ -834,11 +834,11 @@ class Matcher:
     def match_table(self, columns: Any, *, threads: int = 1) -> MatchTable:
         """Matches a table of events: a `pyarrow.Table`, or a mapping from attribute to a numpy array or list.
 
-        Null and NaN mean that the attribute is absent. A list holds several values. The names in a struct are joined
-        with dots. Dates, decimals and the values of dictionary columns are read as `match` reads them. Columns that no
-        subscription uses are only checked. Each distinct value is read once, not once per row. If the engine takes
-        columns, `threads` threads read the table and search the index; the result is the same. Raises `InvalidEvent`,
-        and `ValueError` for columns of different lengths.
+        Null, NaN, `NA` of pandas and masked values mean that the attribute is absent. A list holds several values. The
+        names in a struct are joined with dots. Dates, decimals and the values of dictionary columns are read as `match`
+        reads them. Columns that no subscription uses are only checked. Each distinct value is read once, not once per
+        row. If the engine takes columns, `threads` threads read the table and search the index; the result is the same.
+        Raises `InvalidEvent`, and `ValueError` for columns of different lengths.
         """
         table = self._tables.read(columns)
         parts = parts_of(self._engine, table, self._verified, size=BATCH, threads=threads)

@@ -45,6 +45,8 @@ NOON = "2026-01-31T12:30:00Z"
         (np.str_("x"), "x"),
         (np.array([1, 2]), [1, 2]),
         (np.array(5), 5),
+        (np.ma.masked, None),
+        (np.ma.array([1, 2], mask=[False, True]), [1, None]),
         ((1, [Decimal(2)]), [1, [2]]),
         ({"at": date(2026, 1, 31), "n": None}, {"at": "2026-01-31", "n": None}),
     ],

@@ -101,6 +101,42 @@ def test_table_with_a_number_that_is_refused_is_refused(matcher: Matcher, cells:
         matcher.match_table({"price": np.array(cells)})
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        np.ma.array([1, 300, 300], mask=[False, True, False]),
+        np.ma.array(["1", "300 USD", "300 USD"], mask=[False, True, False]),
+        np.ma.array([[1, 300], [300, 1], [300, 1]], mask=[[False, True], [True, True], [False, False]]),
+    ],
+)
+def test_table_with_masked_values_does_not_have_them(cells: Any) -> None:
+    """The values beneath a mask are not those of the event, although numpy keeps them."""
+    matcher = Matcher(Vocabulary.from_ontologies([], attributes={"price": {"kind": "number", "unit": "USD"}}))
+    matcher.add("large", "price >= 300")
+    matcher.add("none", "price missing")
+    assert names(matcher.match_table({"price": cells})) == [[], ["none"], ["large"]]
+
+
+@pytest.mark.parametrize("kind", ["Int64", "Float64", "boolean", "string", "object"])
+def test_table_of_pandas_columns_has_no_value_where_they_have_na(kind: str) -> None:
+    """Columns with the null of pandas, and arrays that were made of them."""
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("there", "a exists")
+    matcher.add("none", "a missing")
+    column = pandas.Series([pandas.NA, True], dtype="Int64" if kind == "Float64" else kind).astype(kind)
+    for cells in (column, column.to_numpy(dtype=object), [[pandas.NA], [True]]):
+        assert names(matcher.match_table({"a": cells})) == [["none"], ["there"]]
+
+
+def test_table_with_a_name_that_is_no_text_is_refused(matcher: Matcher) -> None:
+    """As `match` refuses it: columns of a pandas table without a header have numbers as names."""
+    event: Any = {0: [1]}
+    for match in (matcher.match, matcher.match_table):
+        with pytest.raises(InvalidEvent, match="the name 0 is not a string"):
+            match(event)
+
+
 def test_table_without_rows_or_columns_has_no_matches(matcher: Matcher) -> None:
     """Nothing in, nothing out, in the promised types."""
     for columns in ({}, {"t": np.array([], dtype=object)}, {"price": np.array([])}):

@@ -672,7 +672,8 @@ def _show(result: dict[str, Any], json: bool, time: str | None = None) -> None:
     """Shows the result of a job. `time` is the member that should have the time of an event. Raises CommandFailed if
     something was left out, because a scheduler reads only the exit status."""
     if time is not None and result.get("events", 0) and result.get("days") == ["unknown"]:
-        output.warn(f"no event has a time in {time}: the day of all events is unknown.")
+        outer = " --time names a member of the event itself, not one inside an object." if "." in time else ""
+        output.warn(f"no event has a time in {time}: the day of all events is unknown.{outer}")
     if json:
         output.print_json(result)
     else:

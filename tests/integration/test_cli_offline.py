@@ -383,6 +383,17 @@ def test_days_of_a_job_do_not_reach_to_unknown(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[1].split(maxsplit=1) == ["days", said]
 
 
+@pytest.mark.parametrize(("time", "said"), [("at", False), ("properties.at", True)])
+def test_job_without_times_says_that_time_is_no_member_of_an_object(
+    capsys: pytest.CaptureFixture[str], time: str, said: bool
+) -> None:
+    """The events may well have such a time, inside an object."""
+    spark_commands._show({"events": 1, "days": ["unknown"]}, False, time)
+    words = " ".join(capsys.readouterr().err.split())
+    assert f"no event has a time in {time}: the day of all events is unknown." in words
+    assert ("--time names a member of the event itself, not one inside an object." in words) is said
+
+
 def test_explain_more_than_one_event_is_refused(kindcast: Kindcast) -> None:
     """An explanation is of one event."""
     ran = kindcast("explain", "--ontology", "shop", "--subscription", WISH, "--event", "[{}, {}]")

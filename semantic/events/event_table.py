@@ -357,11 +357,15 @@ class Table:
         return self._length
 
     def canonical(self, row: int) -> CanonicalEvent:
-        """Returns one row as a canonical event. Raises `InvalidEvent`."""
+        """Returns one row as a canonical event. Raises `InvalidEvent`, with a note that names the row."""
         cells = ((name, _cell(cells, row)) for name, cells in self._columns.items())
         data = {name: plain(cell, self._reader.depth) for name, cell in cells}
-        with self._reader.reading:
-            return self._reader.canonical(data)
+        try:
+            with self._reader.reading:
+                return self._reader.canonical(data)
+        except InvalidEvent as invalid:
+            invalid.add_note(f"in row {row} of the table; the first row is 0")
+            raise
 
     def lowered(self, row: int) -> LoweredEvent:
         """Returns one row as a lowered event, read by itself. Raises `InvalidEvent`."""

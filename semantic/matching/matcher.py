@@ -29,7 +29,7 @@ from kindcast.index.engine import Engine, RowTable
 from kindcast.index.errors import DamagedIndex, IndexFull, UnknownEngine, UnusableIndex
 from kindcast.index.registry import new_engine, open_engine
 from kindcast.semantic.conditions.lowering import Lowering
-from kindcast.semantic.errors import DuplicateSubscription, UnusableMatcher
+from kindcast.semantic.errors import DuplicateSubscription, InvalidEvent, UnusableMatcher
 from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
 from kindcast.semantic.events.event_plans import EventPlans, ReadEvent
 from kindcast.semantic.events.event_table import Table, TableReader
@@ -820,8 +820,9 @@ class Matcher:
         return index_steps(self._engine, self._lowering, self._lowering.event(canonical))
 
     def match_batch(self, events: Iterable[Published]) -> Matches:
-        """Matches each event, in order. `Match` objects are made when they are read. Raises `InvalidEvent`."""
-        read = map(self._plans.read, events)
+        """Matches each event, in order. `Match` objects are made when they are read. Raises `InvalidEvent`, with a note
+        that names the event."""
+        read = self._each_read(events)
         if self._subscriptions.asking and not isinstance(events, list | tuple):
             read = map(ReadEvent.copied, read)
         names = self._subscriptions.names.view()
@@ -838,7 +839,7 @@ class Matcher:
         names in a struct are joined with dots. Dates, decimals and the values of dictionary columns are read as `match`
         reads them. Columns that no subscription uses are only checked. Each distinct value is read once, not once per
         row. If the engine takes columns, `threads` threads read the table and search the index; the result is the same.
-        Raises `InvalidEvent`, and `ValueError` for columns of different lengths.
+        Raises `InvalidEvent`, with a note that names the row, and `ValueError` for columns of different lengths.
         """
         table = self._tables.read(columns)
         parts = parts_of(self._engine, table, self._verified, size=BATCH, threads=threads)
@@ -847,6 +848,15 @@ class Matcher:
     def _verified(self, found: RowTable, table: Table, start: int) -> TablePart:
         """Verifies the rows that the engine found for the events of `table` from row `start` on."""
         return self._verification.of_events(found, lambda number: table.canonical(start + number))
+
+    def _each_read(self, events: Iterable[Published]) -> Iterator[ReadEvent]:
+        number = 0
+        try:
+            for number, event in enumerate(events):  # noqa: B007
+                yield self._plans.read(event)
+        except InvalidEvent as invalid:
+            invalid.add_note(f"in event {number} of the batch; the first event is 0")
+            raise
 
     def _match_read(self, events: Iterable[ReadEvent], names: NamesView) -> MatchTable:
         waiting = iter(events)

@@ -101,6 +101,22 @@ def test_table_with_a_number_that_is_refused_is_refused(matcher: Matcher, cells:
         matcher.match_table({"price": np.array(cells)})
 
 
+def test_event_that_is_refused_in_a_table_or_batch_is_named(matcher: Matcher) -> None:
+    """The pointer of a problem says only where it is in the event; a note says in which."""
+    refused: dict[int, list[dict[str, Any]]] = {
+        1: [{"price": 5}, {"price": float("inf")}],
+        0: [{"a": [b""]}, {"a": 1}],
+    }
+    for place, events in refused.items():
+        columns = {name: [event.get(name) for event in events] for name in ("price", "a")}
+        with pytest.raises(InvalidEvent) as of_table:
+            matcher.match_table(columns)
+        assert of_table.value.__notes__ == [f"in row {place} of the table; the first row is 0"]
+        with pytest.raises(InvalidEvent) as of_batch:
+            matcher.match_batch(iter(events))
+        assert of_batch.value.__notes__ == [f"in event {place} of the batch; the first event is 0"]
+
+
 @pytest.mark.parametrize(
     "cells",
     [

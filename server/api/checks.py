@@ -184,7 +184,7 @@ def _asks_for_kinds(tokens: list[str]) -> bool:
 
 def _concepts(part: str, size: int, vocabulary: Vocabulary, lang: str) -> list[dict[str, Any]]:
     """Returns concepts with the part in a label of any language. If nothing is written yet, returns the roots of the
-    hierarchy."""
+    hierarchy. For the label of a deprecated concept, the label of its replacement is inserted."""
     listed: list[tuple[str, str | None, str | None]]
     if not part:
         listed = [(vocabulary.iri(each), None, None) for each in vocabulary.roots[:COMPLETIONS]]
@@ -196,7 +196,8 @@ def _concepts(part: str, size: int, vocabulary: Vocabulary, lang: str) -> list[d
         concept = vocabulary.concept(iri)
         if concept is not None:
             name = vocabulary.label(concept, lang)
-            insert = _written(name, vocabulary, concept) if not matched else _written(matched, vocabulary, concept)
+            chosen = matched if matched and not vocabulary.resolve(matched).replaced else name
+            insert = _written(chosen, vocabulary, concept)
             offered.append({"insert": insert, "label": name, "matched": matched, "lang": language, "iri": iri})
     return [{**each, "kind": "concept", "replace": size} for each in offered]
 

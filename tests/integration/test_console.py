@@ -296,6 +296,19 @@ def test_check_completions_fit_the_place(client: httpx.Client, before: str, kind
         assert checked["valid"], checked
 
 
+def test_completion_of_a_deprecated_concept_inserts_its_replacement(tmp_path: Path) -> None:
+    """What is offered is the replacement, so nobody is told afterwards that the name is deprecated."""
+    turtle = """
+        @prefix : <http://example.org/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+        @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix dct: <http://purl.org/dc/terms/> .
+        :Phone a owl:Class ; rdfs:label "mobile phone"@en ; owl:deprecated true ; dct:isReplacedBy :Smartphone .
+        :Smartphone a owl:Class ; rdfs:label "smart phone"@en ."""
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/phones?format=ttl", content=turtle.encode()).raise_for_status()
+        told = client.post("/v1/check", json={"expression": "a isa mobi", "position": 10}).json()["completions"]
+        assert [(each["insert"], each["matched"]) for each in told] == [('"smart phone"', "mobile phone")]
+
+
 def test_recent_events_name_their_subscriptions(client: httpx.Client) -> None:
     """Newest first, and who got them."""
     told = client.get("/v1/events/recent?limit=3").json()["events"]

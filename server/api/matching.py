@@ -464,5 +464,6 @@ def _moment(body: dict[str, Any], name: str) -> float | None:
     instant = parse_instant(said) if isinstance(said, str) else None
     if instant is None:
         errors = [{"pointer": f"/{name}", "detail": "no date-time"}]
-        raise Problem("invalid-request", f"`{name}` must be a date-time of RFC 3339", errors=errors)
+        detail = f"`{name}` must be a date-time of RFC 3339, such as 2026-01-31T00:00:00Z"
+        raise Problem("invalid-request", detail, errors=errors)
     return instant / 1_000_000

@@ -250,9 +250,11 @@ def backtest(
         str, typer.Option("--server", envvar="KINDCAST_SERVER", metavar="URL", help="The server whose events are used.")
     ] = DEFAULT_SERVER,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only events accepted at or after this time.")
+        str | None, typer.Option(metavar="TIME", help="Only events accepted at or after this time (RFC 3339).")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only events accepted before this time.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only events accepted before this time (RFC 3339).")
+    ] = None,
     version: Annotated[
         list[str] | None,
         typer.Option(

@@ -166,6 +166,14 @@ def test_backtest_that_makes_no_sense_is_refused_at_once(
     assert (answer.status_code, problem_code(answer)) == (status, code)
 
 
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_backtest_with_a_date_for_a_time_shows_how_a_time_is_written(client: httpx.Client, name: str) -> None:
+    """A day has no time zone, so it is no limit. The example is accepted."""
+    told = client.post("/v1/backtests", json={"expression": "", name: "2026-11-01"}).json()["detail"]
+    assert told == f"`{name}` must be a date-time of RFC 3339, such as 2026-01-31T00:00:00Z"
+    assert client.post("/v1/backtests", json={"expression": "", name: told.split()[-1]}).is_success
+
+
 def test_backtest_calls_the_built_in_operators(client: httpx.Client) -> None:
     """A condition that no index decides: the texts of two kinds are like "laptop" and like nothing else."""
     report = backtested(client, expression='price < 30 and similar("Laptop", @target, ?score) and ?score > 0.9')

@@ -611,6 +611,8 @@ def _columns(columns: Any) -> dict[str, Any]:
     for name, cells in columns.items():
         if not isinstance(name, str):
             raise InvalidEvent([problem_at((), "bad-name", f"the name {name!r} is not a string")])
+        if isinstance(cells, str | bytes | Mapping) or not isinstance(cells, Iterable):
+            raise TypeError(f"{name!r} must have its values in a numpy array, Arrow array or list, not {cells!r:.60}")
         if isinstance(cells, np.ma.MaskedArray):
             found[name] = list(cells)
         elif isinstance(cells, np.ndarray):

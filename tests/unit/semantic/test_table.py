@@ -145,6 +145,13 @@ def test_table_of_pandas_columns_has_no_value_where_they_have_na(kind: str) -> N
         assert names(matcher.match_table({"a": cells})) == [["none"], ["there"]]
 
 
+@pytest.mark.parametrize("value", ["laptop", b"tablet", 350, None, {"value": 3}])
+def test_event_in_place_of_a_table_is_refused(matcher: Matcher, value: Any) -> None:
+    """A text was read as a column of its letters."""
+    with pytest.raises(TypeError, match="'target' must have its values in a numpy array, Arrow array or list, not "):
+        matcher.match_table({"target": value})
+
+
 def test_table_with_a_name_that_is_no_text_is_refused(matcher: Matcher) -> None:
     """As `match` refuses it: columns of a pandas table without a header have numbers as names."""
     event: Any = {0: [1]}

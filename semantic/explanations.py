@@ -392,7 +392,8 @@ class OperatorTeller:
         if predicate.name not in self._operators:
             return {"verdict": False, "reason": f"{text}: there is no operator {predicate.name}"}
         if absent:
-            return {"verdict": False, "reason": f"{text}: {' and '.join(absent)} is absent"}
+            said = "; ".join(f"{name} is absent{_members(name, self._event)}" for name in absent)
+            return {"verdict": False, "reason": f"{text}: {said}"}
         call, names = unified(predicate, self._operators)
         answer, seconds = self._answer(call)
         if isinstance(answer, OperatorFailed):
@@ -424,6 +425,12 @@ class OperatorTeller:
             seconds = getattr(answer, "seconds", None)
             self._said[call] = answer, time.perf_counter() - began if seconds is None else seconds
         return self._said[call]
+
+
+def _members(attribute: str, event: CanonicalEvent) -> str:
+    """Returns a hint at the first member of an object, which has no value itself (rule 1); else ""."""
+    members = (name for name in event.attributes if name.startswith(f"{attribute}."))
+    return next((f"; the event has {name}" for name in members), "")
 
 
 def _told_of(atom: Atom) -> dict[str, Any]:
@@ -663,7 +670,7 @@ class _Teller:
         if isinstance(predicate, Presence):
             if attribute in self._event.attributes:
                 return f"{attribute} is present"
-            return f"{attribute} is absent{self._members(attribute)}"
+            return f"{attribute} is absent{_members(attribute, self._event)}"
         if isinstance(predicate, EveryOf):
             elements = self._event.elements.get(attribute)
             if not values and not elements:
@@ -720,15 +727,10 @@ class _Teller:
             return f"{inner} is absent{self._instead(inner)}"
         return why_no_aggregate(attribute)
 
-    def _members(self, attribute: str) -> str:
-        """Returns a hint at the first member of an object, which has no value itself (rule 1); else ""."""
-        members = (name for name in self._event.attributes if name.startswith(f"{attribute}."))
-        return next((f"; the event has {name}" for name in members), "")
-
     def _instead(self, attribute: str) -> str:
         """Returns a hint at a member of an absent attribute, or at an attribute of the event with a similar name; else
         ""."""
-        if members := self._members(attribute):
+        if members := _members(attribute, self._event):
             return members
         asked = NearNames((attribute,))
         for name in self._event.attributes:

@@ -236,6 +236,26 @@ def digits(event: Any, start: int) -> Any:
     return [(number,) for number in range(start, start + 1_000)]
 
 
+@operator("inArea")
+def in_area(event: Any, *places: tuple[Any, ...]) -> bool:
+    """Never called here."""
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("inArea(@at)", "inArea(@at): at is absent; the event has at.type"),
+        ("inArea(@at, @lat)", "inArea(@at, @lat): at is absent; the event has at.type; lat is absent"),
+        ("inArea(@lat)", "inArea(@lat): lat is absent"),
+    ],
+)
+def test_explain_names_a_member_of_an_object_that_an_operator_is_asked_about(text: str, said: str) -> None:
+    """An object has no value itself, such as a position in GeoJSON."""
+    told = explain(Vocabulary(), text, {"at": {"type": "Point", "coordinates": [16, 48]}}, operators=[in_area])
+    assert told["summary"] == f"No match because of inArea: {said}."
+
+
 @pytest.mark.parametrize(
     ("text", "matches", "said"),
     [

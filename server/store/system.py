@@ -76,6 +76,9 @@ DROPPED_AT_ONCE = 10
 """The maximum number of schemas in one transaction: PostgreSQL locks each table and each index of them."""
 DROP_SECONDS = 1
 """How long a deletion may wait for statements of other servers."""
+READ_ONLY = "25006"
+"""PostgreSQL's code for a write in a read-only transaction. A session that began while the database was read-only stays
+read-only."""
 REFUSALS = (401, 403)
 """The status codes of requests that were refused because of their sender."""
 metadata = MetaData()
@@ -236,8 +239,8 @@ class SystemStore:
             self._engine.dispose()
 
     def run(self, work: Callable[[Connection], T]) -> T:
-        """Runs `work` in a transaction and commits it. Runs it again if the connection has ended before the commit, as
-        after a restart of PostgreSQL. Raises `StoreUnavailable`."""
+        """Runs `work` in a transaction and commits it. Runs it again on a new connection if the connection has ended
+        before the commit, as after a restart of PostgreSQL, or is read-only. Raises `StoreUnavailable`."""
         with self._lock:
             if self._connection is None:
                 raise StoreUnavailable("the database of the keys is closed")
@@ -681,7 +684,9 @@ def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> 
             is_done = True
         return result
     except DBAPIError as error:
-        if is_done or not error.connection_invalidated:  # a commit that failed may be on disk
+        if getattr(error.orig, "sqlstate", None) == READ_ONLY:
+            connection.invalidate()
+        elif is_done or not error.connection_invalidated:  # a commit that failed may be on disk
             raise
     with connection.begin():  # connects again
         return work(connection)

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import URL, create_engine, text
 
 from kindcast.server.broker.membership import Membership
-from kindcast.server.errors import StoreUnreadable
+from kindcast.server.errors import StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database, in_schema, normalised, schema_of, schema_of_tenant
 from kindcast.server.store.system import SYSTEM_LOCK, SystemStore
@@ -190,6 +190,29 @@ def test_the_store_of_keys_goes_on_after_its_connection_ended(database: str, tmp
     store.add_tenant("one", {}, 1.0)
     assert store.changes() == before + 1
     assert [each.name for each in store.load()[2]] == ["one"]
+    engine.dispose()
+    store.close()
+
+
+def test_the_store_of_keys_goes_on_after_its_database_was_read_only(database: str, tmp_path: Path) -> None:
+    """A session that PostgreSQL began as read-only stays read-only, also when others may write again."""
+    engine = create_engine(driver_url(database), isolation_level="AUTOCOMMIT")
+    store = SystemStore(Settings(data=tmp_path, database=database))
+    store.open()
+    ended = text(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = :it"
+    )
+    with engine.connect() as connection:
+        it = connection.execute(text("SELECT current_database()")).scalar_one()
+        connection.execute(text(f"ALTER DATABASE {it} SET default_transaction_read_only = on"))
+        connection.execute(ended, {"it": it})
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                store.add_tenant("one", {}, 1.0)
+        assert store.tenants() == []
+        connection.execute(text(f"ALTER DATABASE {it} RESET default_transaction_read_only"))
+    store.add_tenant("one", {}, 1.0)
+    assert [each.name for each in store.tenants()] == ["one"]
     engine.dispose()
     store.close()
 

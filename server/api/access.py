@@ -12,7 +12,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, id_of
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, READING, Permission, RouteTable, needs_of
 from kindcast.server.settings import Settings
-from kindcast.server.store.system import AuditEntry, SystemStore
+from kindcast.server.store.system import AuditEntry, SystemStore, Tenant
 
 if TYPE_CHECKING:
     from kindcast.server.tenants import Tenants, TenantServices
@@ -121,8 +121,14 @@ class AccessControl:
         self._looking: asyncio.Task[None] | None = None
 
     async def refresh(self) -> None:
-        """Reads the keys and tenants again."""
+        """Reads the keys and tenants again. Drops the usage that was counted for tenants that are deleted since then,
+        also if a tenant of the same name was created meanwhile."""
+        before = self.ring.tenants
         await anyio.to_thread.run_sync(self.ring.load)
+        after = self.ring.tenants
+        if after is not before:
+            for name, _ in _creations(before.values()) ^ _creations(after.values()):
+                self.usage.forget(name)
 
     async def look_for_key(self, token: str | None) -> None:
         """Reads the keys again if this server does not know the key of a request: another server or the command line
@@ -277,6 +283,7 @@ class AccessControl:
 
     async def flush(self) -> None:
         """Stores the usage counted since the last call. Raises `StoreUnavailable`; then the next call stores it."""
+        await self.refresh()
         day, counted = self.usage.take()
         if counted:
             try:
@@ -389,6 +396,11 @@ def wrong_key() -> Problem:
         "this key is unknown, revoked or expired",
         headers=INVALID_TOKEN,
     )
+
+
+def _creations(tenants: Iterable[Tenant]) -> set[tuple[str, float]]:
+    """Returns the names and times of creation of tenants, except of `default`, which exists before it has a row."""
+    return {(each.name, each.created_at) for each in tenants if each.name != DEFAULT_TENANT}
 
 
 def _bearer(scope: Scope) -> str | None:

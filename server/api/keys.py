@@ -271,7 +271,6 @@ async def delete_tenant(name: TenantName, access: AppAccess, tenants: AppTenants
     await access.refresh()
     known = _tenant(access, tenants, name)
     await tenants.delete(name)
-    access.usage.forget(name)
     await access.refresh()
     return answer(known | {"open": False})
 

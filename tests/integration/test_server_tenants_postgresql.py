@@ -126,6 +126,7 @@ def test_a_tenant_that_one_server_deletes_is_closed_by_the_others(database: str,
         for client in (second, first):
             assert client.get("/v1/subscriptions", headers=again).json()["subscriptions"] == []
             assert publish(client, again, a=1) == 0
+            assert made["id"] not in client.get("/v1/usage", headers=again).text
         until(lambda: schema not in schemas(database))
         assert len(schemas(database)) == 1
 
@@ -240,6 +241,20 @@ def test_a_tenant_that_cannot_be_opened_leaves_no_connection_open(
         assert [each.name for each in threading.enumerate()].count("kindcast-broker") == 1  # that of `default`
         assert publish(client, headers, a=1) == 0
     engine.dispose()
+
+
+def test_a_tenant_has_no_usage_of_a_deleted_one_that_a_server_stored_late(database: str, tmp_path: Path) -> None:
+    """A server may have counted it before the deletion and store it afterwards."""
+    store = SystemStore(Settings(data=tmp_path, database=database))
+    store.open()
+    used = {"requests": 1, "refused": 0, "events": 2, "bytes": 3}
+    store.add_tenant("shop", {}, 1.0)
+    store.delete_tenant("shop", lambda: None)
+    store.add_usage("2026-11-29", [("key 1", "shop", used), ("key 1", "default", used)])
+    store.add_tenant("shop", {}, 2.0)
+    store.set_tenant_limits("default", {"subscriptions": 1.0}, 2.0)
+    assert [each["tenant"] for each in store.used(tenant=None, since="2026-11-29")] == ["default"]
+    store.close()
 
 
 def test_servers_that_store_usage_at_the_same_time_store_all_of_it(database: str, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ LOCK_SECONDS = 60.0  # how long a start waits for the lock: another server may b
 LOCK_PAUSE_SECONDS = 0.1
 CLOSE_SECONDS = 5.0  # how long the end of a server waits for reads
 CLOSE_PAUSE_SECONDS = 0.01
+UNREACHABLE = "the database cannot be reached: try again"
 UNDEFINED_TABLE = "42P01"  # the code of PostgreSQL
 LOCK = "kindcast.lock"  # in the data folder, if the database is elsewhere
 STUCK_SECONDS = 30  # then PostgreSQL ends an inactive group, so that other servers go on
@@ -239,7 +240,8 @@ class Database:
         try:
             return self._writer.connect()
         except DBAPIError as error:
-            raise StoreUnavailable from error
+            _log.error("the database takes no connection to change a vocabulary or open a tenant: %s", error.orig)
+            raise StoreUnavailable("the database takes no further connection now: try again") from error
 
     def may_activate(self, connection: Connection) -> bool:
         """Tries to get the right to change the vocabulary for this connection, until it is closed. Only one connection
@@ -247,7 +249,7 @@ class Database:
         try:
             return _locks(connection, "pg_try_advisory_lock", self._key(ACTIVATION_LOCK))
         except DBAPIError as error:
-            raise StoreUnavailable from error
+            raise StoreUnavailable(UNREACHABLE) from error
 
     def may_share(self, connection: Connection, *, alone: bool) -> bool:
         """Tries to get the right to change what all tenants share (`alone`), or to change a tenant while that does not
@@ -256,7 +258,7 @@ class Database:
         try:
             return _locks(connection, function, SHARING_LOCK)
         except DBAPIError as error:
-            raise StoreUnavailable from error
+            raise StoreUnavailable(UNREACHABLE) from error
 
     def _key(self, lock: int) -> int:
         """Returns the key of an advisory lock of this database or schema."""
@@ -293,7 +295,7 @@ class Database:
                 return self._read(work)
         except Exception as error:
             if not self.is_sqlite and isinstance(error, OperationalError):
-                raise StoreUnavailable("the database cannot be reached: try again") from error
+                raise StoreUnavailable(UNREACHABLE) from error
             if (meant := self.damage.translated(error)) is error:
                 raise
             raise meant from error

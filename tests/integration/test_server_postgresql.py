@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Connection, Select, create_engine, event, inspect, text
+from sqlalchemy import Connection, Select, create_engine, event, inspect, make_url, text
 from sqlalchemy.pool import NullPool
 
 from kindcast import Event, Matcher
@@ -29,7 +29,7 @@ from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import database as database_module
 from kindcast.server.store import deliveries, event_days, matches, older_matches
-from tests.harness.application import running_application, subscribe, waiting
+from tests.harness.application import problem_code, running_application, subscribe, waiting
 from tests.harness.older_layouts import make_layout_1, make_layout_2
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.waiting import until
@@ -110,6 +110,24 @@ def test_postgresql_server_that_does_not_share_is_refused(
         older.execute(text("SELECT pg_advisory_lock(:key)"), {"key": database_module.ADVISORY_LOCK})
         with pytest.raises(StoreInUse, match="does not share it"):
             asyncio.run(_start_second(database, tmp_path))
+    engine.dispose()
+
+
+def test_postgresql_without_a_free_connection_is_told_to_who_changes_the_vocabulary(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer does not blame the change, and the log has the reason of PostgreSQL."""
+    url = make_url(driver_url(database))
+    name, engine = url.database, create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
+    with running_application(tmp_path, database=database) as client, engine.connect() as connection:
+        connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
+        headers = {"Content-Type": "text/turtle"}
+        answer = client.put("/v1/ontologies/pets", content="<urn:a> a <urn:b> .", headers=headers)
+        assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable")
+        assert answer.json()["detail"] == "the database takes no further connection now: try again"
+        assert "not currently accepting connections" in caplog.text
+        connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
+        assert client.put("/v1/ontologies/pets", content="<urn:a> a <urn:b> .", headers=headers).status_code == 201
     engine.dispose()
 
 

@@ -71,7 +71,7 @@ def publish(
 
 @dataclass
 class Tally:
-    """The results so far. `told` are the first answers, which are shown."""
+    """The results so far; matches are those of the accepted events. `told` are the first answers, which are shown."""
 
     read: int = 0
     accepted: int = 0
@@ -91,14 +91,15 @@ class Tally:
         self.duplicates += _count_of_published(answer.get("duplicates"))
         self.later |= "matched" in answer and answer["matched"] is None
         for event in answer.get("events") or ():
-            self.matched += int(event.get("matched") or 0)
-            self.undecided += int(event.get("undecided") or 0)
+            if not event.get("duplicate"):
+                self.matched += int(event.get("matched") or 0)
+                self.undecided += int(event.get("undecided") or 0)
             if len(self.told) <= SHOWN_EVENTS:
                 self.told.append(event)
 
     def show(self) -> None:
         """Shows the totals, and each event if there are few."""
-        twice = f", {self.duplicates} already known" if self.duplicates else ""
+        twice = f", {self.duplicates:,} already known" if self.duplicates else ""
         open = f", {self.undecided:,} undecided" if self.undecided else ""
         found = "to be matched by the shards" if self.later else f"{output.plural(self.matched, 'match', 'es')}{open}"
         output.paragraph(f"accepted {output.plural(self.accepted, 'event')}{twice}, {found}")

@@ -347,10 +347,12 @@ def test_publish_tells_what_is_undecided(kindcast: Kindcast, tmp_path: Path) -> 
 
 
 def test_publish_the_same_event_twice_is_accepted_once(kindcast: Kindcast, shop_server: str) -> None:
-    """Source and id make an event; the second time it is known."""
-    event = {"specversion": "1.0", "type": "offer", "source": "/test", "id": "twice", "data": {"target": "Router"}}
-    assert "accepted 1 event," in kindcast("publish", json.dumps(event), "--server", shop_server).out
-    assert "1 already known" in kindcast("publish", json.dumps(event), "--server", shop_server).out
+    """Source and id make an event; the second time it is known, and no subscription gets it again."""
+    assert kindcast("subscribe", "twice = 1", "--server", shop_server).status == 0
+    event = {"specversion": "1.0", "type": "offer", "source": "/test", "id": "twice", "data": {"twice": 1}}
+    assert "accepted 1 event, 1 match\n" in kindcast("publish", json.dumps(event), "--server", shop_server).out
+    told = kindcast("publish", json.dumps(event), "--server", shop_server).out
+    assert "accepted 0 events, 1 already known, 0 matches\n" in told
 
 
 def test_publish_nothing_is_a_failure(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from kindcast.server.cli import output
-from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
+from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected, credentials
 from kindcast.server.cli.output import CommandFailed, group, page
 from kindcast.server.cli.serve import check_database, load_settings
 from kindcast.server.cli.subscriptions import LifeOption, seconds
@@ -47,7 +47,11 @@ def create(
     role: Annotated[str, typer.Option(metavar="ROLE", help="admin, ontologist, publisher, subscriber or auditor.")],
     of: Annotated[
         str | None,
-        typer.Option("--of", metavar="TENANT", help="The tenant of the key.  [all tenants for admin, else default]"),
+        typer.Option(
+            "--of",
+            metavar="TENANT",
+            help="The tenant of the key.  [that of --tenant; without it all tenants for admin, else default]",
+        ),
     ] = None,
     name: Annotated[str, typer.Option(metavar="TEXT", help="A name of your choice, to tell keys apart.")] = "",
     ttl: LifeOption = None,
@@ -57,12 +61,13 @@ def create(
     json: JsonOption = False,
 ) -> None:
     """Create a key. It is shown only this once."""
+    of = of or credentials()["tenant"] or None
     if data is not None:
         with _store(data, database, new=True) as store:
             made: Mapping[str, Any] = _create(store, role, of, name, ttl)
     else:
         ends = None if ttl is None else datetime.fromtimestamp(time.time() + ttl, UTC).isoformat()
-        with connected(server) as client:
+        with connected(server, tenant=None) as client:  # it may not exist yet
             made = client.create_key(role, tenant=of, name=name, expires_at=ends)
     _show_made(made, json)
 

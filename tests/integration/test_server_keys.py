@@ -639,6 +639,19 @@ def test_a_key_that_was_just_made_is_known_at_once(
         assert problem_code(client.get("/v1/subscriptions", headers=wrong)) == "key-wrong"
 
 
+def test_a_key_is_for_the_tenant_that_the_command_acts_in(tmp_path: Path, kindcast: Kindcast) -> None:
+    """Not for all tenants, whoever makes it: with the data folder or with a key for all tenants."""
+    with running_server(tmp_path) as server:
+        ruler = kindcast("key", "create", "--role", "admin", "--data", str(tmp_path), "--json").json["key"]
+        until(lambda: httpx.get(f"{server.url}/v1/status", trust_env=False).status_code == 401)
+        over_http = ("--server", server.url, "--key", ruler)
+        for name, where in (("baker", ("--data", str(tmp_path))), ("cook", over_http)):
+            for role in ("admin", "publisher"):
+                for chosen in (("--tenant", name), ("--tenant", "another", "--of", name)):
+                    made = kindcast("key", "create", "--role", role, *chosen, *where, "--json")
+                    assert made.json["tenant"] == name
+
+
 def test_a_key_that_nobody_can_look_for_is_not_a_wrong_one(
     tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Described, Problem, respond
 from kindcast.server.api.request_guards import BodyLimit, host_check
 from kindcast.server.api.requests import (
+    JSON,
     LARGE_BODY,
     AppBroker,
     AppCaller,
@@ -45,7 +46,7 @@ from kindcast.server.api.requests import (
 )
 from kindcast.server.api.subscriptions import read_key
 from kindcast.server.broker.broker import Broker
-from kindcast.server.broker.publishing import DIFFERS, Outcome
+from kindcast.server.broker.publishing import DIFFERS, Outcome, Results
 from kindcast.server.cloudevents import (
     LINES,
     SEVERAL,
@@ -162,8 +163,8 @@ class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
     accepted: int
     duplicates: int
     matched: int | None
-    rejected: list[Rejected]
-    events: list[Outcome] | None = None
+    rejected: Sequence[Rejected]
+    events: Sequence[Outcome] | None = None
 
 
 @router.post("", summary="Publish events", status_code=202, openapi_extra=EVENTS)
@@ -192,18 +193,32 @@ async def publish(
     content_type, headers = request.headers.get("content-type"), request.headers.items()
     body = await request.body()
     decoded = await _decoded(reader, encoding, content_type, headers, body, repeatable)
-    return answer(await _accepted(request, decoded, broker, reader, verbose, len(body)), 202)
+    content = await _accepted(request, decoded, broker, reader, verbose, len(body))
+    return Response(content, 202, media_type=JSON)
 
 
 async def _accepted(
     request: Request, decoded: Decoded, broker: Broker, reader: EventReader, verbose: bool, size: int
-) -> Accepted:
-    """Publishes the events of a request of `size` bytes. Returns the answer; raises if no event is accepted."""
+) -> bytes:
+    """Publishes the events of a request of `size` bytes. Returns the answer, an `Accepted`, as JSON; raises if no event
+    is accepted."""
     caller = caller_of(request)
     count_events(request, len(decoded.events))
     good = [each for each in decoded.events if isinstance(each, DecodedEvent)]
     most = caller.max_matches
-    results = iter(await broker.publish(good, verbose=verbose, max_matches=most, client=caller.owner, size=size))
+    prepared: list[bytes] = []
+
+    def prepare(results: Results) -> None:
+        told = [each for each in results if isinstance(each, Outcome) and not each.duplicate]
+        if len(told) == len(decoded.events):
+            prepared[:] = [_answer_to(told, broker, verbose)]
+
+    published = await broker.publish(
+        good, verbose=verbose, max_matches=most, client=caller.owner, size=size, prepare=prepare
+    )
+    if prepared:
+        return prepared[0]
+    results = iter(published)
     budget: ReadingBudget | None = None
     told: list[Outcome] = []
     refused: list[_Refused] = []
@@ -243,17 +258,23 @@ async def _accepted(
         )
     if refused and not told:
         raise await _none_accepted(refused, f"none of the {len(refused):,} events can be read")
-    duplicates = sum(each.duplicate for each in told)
-    if duplicates and verbose and reader_of(caller, broker).view is not None:
+    if verbose and any(each.duplicate for each in told) and reader_of(caller, broker).view is not None:
         # These may be events of others: matches, and whether the body is the same, would show hidden values.
         told = [msgspec.structs.replace(each, matched=None, notes=[]) if each.duplicate else each for each in told]
-    return Accepted(
+    return _answer_to(told, broker, verbose, await _described(refused))
+
+
+def _answer_to(told: Sequence[Outcome], broker: Broker, verbose: bool, rejected: Sequence[Rejected] = ()) -> bytes:
+    """Returns the answer to a request as JSON. `told` are the events that were accepted, now or before."""
+    duplicates = sum(each.duplicate for each in told)
+    content = Accepted(
         accepted=len(told) - duplicates,
         duplicates=duplicates,
         matched=matched_by(told, broker.settings),
-        rejected=await _described(refused),
+        rejected=rejected,
         events=told if verbose else None,
     )
+    return msgspec.json.encode(content)
 
 
 _Refused = tuple[int, Exception, int | None]
@@ -348,9 +369,7 @@ class PublishRoute:
         encoding, content_type = header(b"content-encoding"), header(b"content-type")
         decoded = await _decoded(services.reader, encoding, content_type, context, body, repeatable)
         verbose = VERBOSE[request.scope["query_string"]]
-        return msgspec.json.encode(
-            await _accepted(request, decoded, services.broker, services.reader, verbose, len(body))
-        )
+        return await _accepted(request, decoded, services.broker, services.reader, verbose, len(body))
 
 
 async def _body(receive: Receive) -> bytes:

@@ -405,11 +405,14 @@ class Broker:
         max_matches: int | None = None,
         client: Hashable = None,
         size: int = 0,
+        prepare: Callable[[Results], None] | None = None,
     ) -> Results:
         """Accepts events, in order. Returns one result per event: an outcome, or an error if the event cannot be read
         or matches more subscriptions than `max_matches` or the settings allow. Without `verbose` no notes are made.
         Raises `BrokerBusy`. `size` is the number of bytes that `client` sent: large requests of one client wait for
-        each other, so that those of other clients do not wait for all of them.
+        each other, so that those of other clients do not wait for all of them. `prepare` is called with the first
+        results, all or some, before they are on disk: it may prepare an answer, which must not be used unless this
+        function returns the same results.
 
         Events that match very many subscriptions are accepted in several commands, and other commands are executed in
         between. If a later command cannot be committed, its events and all later ones have that error as result; the
@@ -422,16 +425,22 @@ class Broker:
         if self._waiting + len(events) > max(self.settings.max_queue_events, len(events)):
             raise BrokerBusy
         if size < LONG:
-            return await self._publish(events, verbose, max_matches)
+            return await self._publish(events, verbose, max_matches, prepare)
         self._waiting += len(events)
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(self._shares.of(client, size))
             finally:
                 self._waiting -= len(events)
-            return await self._publish(events, verbose, max_matches)
+            return await self._publish(events, verbose, max_matches, prepare)
 
-    async def _publish(self, events: Sequence[DecodedEvent], verbose: bool, max_matches: int | None) -> Results:
+    async def _publish(
+        self,
+        events: Sequence[DecodedEvent],
+        verbose: bool,
+        max_matches: int | None,
+        prepare: Callable[[Results], None] | None,
+    ) -> Results:
         observe = self.metrics.observe_matching
         results: Results = []
         while len(results) < len(events):
@@ -440,7 +449,10 @@ class Broker:
             work = partial(_publish_one, publication=publication, observe=observe)
             try:
                 with tracing.storing(len(rest)):
-                    results += await self._submit(work, weight=len(rest), publication=publication)
+                    more: Results = await self._submit(
+                        work, weight=len(rest), publication=publication, prepare=None if results else prepare
+                    )
+                results += more
             except StoreUnavailable as error:
                 if not any(isinstance(each, Outcome) for each in results):
                     raise
@@ -932,6 +944,7 @@ class Broker:
         reads_only: bool = False,
         patient: bool = False,
         publication: Publication | None = None,
+        prepare: Callable[[T], None] | None = None,
     ) -> T:
         if self._thread is None:
             raise StoreUnavailable("the broker is not running")
@@ -948,6 +961,7 @@ class Broker:
                 reads_only=reads_only,
                 patient=patient,
                 publication=publication,
+                prepare=prepare,
             )
             self._thread.submit(command)
             return await answer

@@ -50,7 +50,9 @@ GATHERED_FROM = 3
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Work for the thread, and the future for its result. `weight` is its size in events. Work with `reads_only` must
     not use `Group.connection`. Consecutive commands with a `publication` are executed as one. `patient` work waits
-    until everything else is answered, and then one such command is executed at a time."""
+    until everything else is answered, and then one such command is executed at a time. `prepare` is called on the event
+    loop with the result, while the group is being committed: the loop has nothing else to do if all clients wait for
+    the commit. What it prepares must not be given to anybody before the future has the result."""
 
     work: Callable[[Group], Any]
     answer: "asyncio.Future[Any]"
@@ -58,6 +60,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     reads_only: bool = False
     patient: bool = False
     publication: Publication | None = None
+    prepare: Callable[[Any], None] | None = None
 
 
 Answer = tuple[Command, Any, BaseException | None]
@@ -285,6 +288,7 @@ class BrokerThread:
                     group = self._new_group()
             if group.writes:
                 started = time.perf_counter()
+                self._prepare(answers)
                 group.commit()
                 self._observe_commit(time.perf_counter() - started, group.totals["accepted"])
                 self.trouble = None
@@ -374,6 +378,16 @@ class BrokerThread:
         ]
         if (calls or answers) and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_told, calls, answers)
+
+    def _prepare(self, answers: Sequence[Answer]) -> None:
+        """Wakes the event loop to prepare the answers."""
+        calls = [
+            partial(command.prepare, result)
+            for command, result, error in answers
+            if command.prepare is not None and error is None
+        ]
+        if calls and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_told, calls, ())
 
     def _tell_applied(self, applied: Applied) -> None:
         """Wakes the event loop to notify the listeners of commits of other servers."""

@@ -19,6 +19,7 @@ from kindcast.semantic.matching import MatchTable
 from kindcast.server.broker import Broker, publishing
 from kindcast.server.broker.broker import SHARE_BYTES
 from kindcast.server.broker.publishing import Outcome
+from kindcast.server.cloudevents import DecodedEvent
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
 from kindcast.server.settings import Settings
 from kindcast.server.store import matches
@@ -83,6 +84,40 @@ def test_commit_that_happened_after_all_stands(tmp_path: Path, breaking: Breakin
             assert (again.duplicate, again.sequence, again.matched) == (True, 1, 1)
             assert await matched(broker, n=2) == 1
             assert await stored(broker) == [1, 2]
+
+    run(body)
+
+
+def test_answers_are_prepared_before_the_commit_and_given_after_it(tmp_path: Path, breaking: Breaking) -> None:
+    """What was prepared for a commit that failed is given to nobody; what is given is what was prepared; of a request
+    that takes several commands the first part is prepared."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.create_subscription(new("old", "n exists"))
+            prepared: list[publishing.Results] = []
+            told: list[bool] = []
+
+            async def publish(*events: DecodedEvent) -> publishing.Results:
+                def prepare(results: publishing.Results) -> None:
+                    prepared.append(results)
+                    told.append(answer.done())
+
+                answer = asyncio.ensure_future(broker.publish(events, prepare=prepare))
+                return await answer
+
+            breaking.times = 1
+            with pytest.raises(StoreUnavailable):
+                await publish(event(n=1))
+            assert len(prepared) == 1
+            assert await stored(broker) == []
+            results = await publish(event(n=2))
+            assert results == prepared[1]
+            assert told == [False, False]
+            results = await publish(*(event(n=number) for number in range(3_000)))
+            assert len(results) == 3_000
+            assert results[: len(prepared[2])] == prepared[2]
+            assert len(prepared) == 3, "only the first part"
 
     run(body)
 

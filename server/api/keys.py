@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
-from kindcast.server.api.access import AccessControl, OtherTenant, audit_detail, entry_of, wrong_key
+from kindcast.server.api.access import TENANT_HEADER, AccessControl, OtherTenant, audit_detail, entry_of, wrong_key
 from kindcast.server.api.problem_types import Problem, problem_of
 from kindcast.server.api.requests import (
     PRINTABLE,
@@ -60,8 +60,8 @@ class KeyBody(BaseModel):
         str | None,
         Field(
             description=(
-                "The tenant of the key. Without it, the key of an administrator is for all tenants, and any "
-                "other key is for `default`."
+                "The tenant of the key. Without it, it is the tenant of the header `Kindcast-Tenant`. Without both, "
+                "the key of an administrator is for all tenants, and any other key is for `default`."
             )
         ),
     ] = None
@@ -157,12 +157,13 @@ async def create(
     repeatable = read_key(idempotency_key, caller)
     asked = read_body(KeyBody, await json_object(request, settings))
     _check(asked, caller, settings)
-    if not access.ring.keys and (asked.role != "admin" or asked.tenant is not None):
+    named = asked.tenant or request.headers.get(TENANT_HEADER)
+    if not access.ring.keys and (asked.role != "admin" or named is not None):
         raise _invalid("/role", "the first key must be for an administrator of all tenants: role admin, no tenant")
     if asked.role == "admin" and caller.of_all:
-        tenant = asked.tenant
+        tenant = named
     else:
-        tenant = asked.tenant or (DEFAULT_TENANT if caller.of_all else caller.tenant)
+        tenant = named or (DEFAULT_TENANT if caller.of_all else caller.tenant)
     id, key = new_key(repeatable)
     made = Key(
         id=id,

@@ -652,6 +652,26 @@ def test_a_key_is_for_the_tenant_that_the_command_acts_in(tmp_path: Path, kindca
                     assert made.json["tenant"] == name
 
 
+def test_a_key_is_for_the_tenant_of_the_header(tmp_path: Path, kindcast: Kindcast) -> None:
+    """If the request names no other one: who acts in a tenant makes no key for all tenants by mistake."""
+    key = kindcast("key", "create", "--role", "admin", "--data", str(tmp_path), "--json").json["key"]
+    with running_application(tmp_path) as client:
+        client.headers["Authorization"] = f"Bearer {key}"
+        for name in ("bakery", "cellar"):
+            assert client.post("/v1/tenants", json={"name": name}).status_code == 201
+        for role in ("admin", "publisher"):
+            for header, tenant, expected in (
+                ("bakery", None, "bakery"),
+                ("bakery", "cellar", "cellar"),
+                ("default", None, "default"),
+                (None, "cellar", "cellar"),
+                (None, None, None if role == "admin" else "default"),
+            ):
+                headers = {} if header is None else {"Kindcast-Tenant": header}
+                made = client.post("/v1/keys", json={"role": role, "tenant": tenant}, headers=headers)
+                assert (made.status_code, made.json()["tenant"]) == (201, expected), (role, header, tenant)
+
+
 def test_a_key_that_nobody_can_look_for_is_not_a_wrong_one(
     tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -306,7 +306,7 @@ class KeyMade(ServerError):
 
 
 class LastKey(ServerError):
-    """This is the last key of an administrator of all tenants: make another one first."""
+    """No other key of an administrator of all tenants lasts as long as this one: make one first, or rotate this one."""
 
 
 class UnknownTenant(ServerError):

@@ -315,8 +315,8 @@ class SystemStore:
         self._mark()
 
     def delete_key(self, id: str, *, keep_ruler_at: float | None = None) -> bool:
-        """Deletes a key. Returns whether it existed. If `keep_ruler_at` is given, raises `LastKey` if no other
-        administrator's key for all tenants is valid at that time."""
+        """Deletes a key. Returns whether it existed. If `keep_ruler_at` is given, raises `LastKey` for an
+        administrator's key for all tenants if no other such key is valid at that time and for as long."""
 
         def write(connection: Connection) -> bool:
             if keep_ruler_at is not None:
@@ -667,11 +667,15 @@ def _served(connection: Connection, among: Sequence[str]) -> set[str]:
 
 
 def _check_ruler_left(connection: Connection, id: str, now: float) -> None:
-    """Raises `LastKey` if `id` is an administrator's key for all tenants and no other such key is valid."""
+    """Raises `LastKey` if `id` is an administrator's key for all tenants and no other such key is valid for as long."""
     ruler = (keys.c.role == "admin") & keys.c.tenant.is_(None)
-    is_one = connection.execute(select(keys.c.id).where(ruler, keys.c.id == id)).first()
-    valid = keys.c.expires_at.is_(None) | (keys.c.expires_at > now)
-    if is_one and not connection.execute(select(keys.c.id).where(ruler, valid, keys.c.id != id).limit(1)).first():
+    one = connection.execute(select(keys.c.expires_at).where(ruler, keys.c.id == id)).first()
+    if one is None:
+        return
+    lasts = keys.c.expires_at.is_(None)
+    if one.expires_at is not None:
+        lasts |= (keys.c.expires_at >= one.expires_at) & (keys.c.expires_at > now)
+    if not connection.execute(select(keys.c.id).where(ruler, lasts, keys.c.id != id).limit(1)).first():
         raise LastKey
 
 

@@ -200,6 +200,24 @@ def test_first_key_is_an_administrators(tmp_path: Path) -> None:
         assert (answer.status_code, problem_code(answer)) == (409, "last-key")
 
 
+def test_a_key_of_an_administrator_stays_until_another_lasts_as_long(tmp_path: Path) -> None:
+    """A key that ends in a moment does not stand in for one without an end. A rotated key is replaced by one that
+    lasts as long, so it can be revoked."""
+    with running_application(tmp_path) as client:
+        lasting = client.post("/v1/keys", json={"role": "admin"}).json()
+        client.headers["Authorization"] = f"Bearer {lasting['key']}"
+        ends = [{"role": "admin", "expires_at": f"20{year}-01-01T00:00:00Z"} for year in (98, 99)]
+        sooner, later = (client.post("/v1/keys", json=each).json() for each in ends)
+        answer = client.delete(f"/v1/keys/{lasting['id']}")
+        assert (answer.status_code, problem_code(answer)) == (409, "last-key")
+        assert "lasts as long" in answer.json()["detail"]
+        assert client.delete(f"/v1/keys/{sooner['id']}").status_code == 200
+        assert client.delete(f"/v1/keys/{later['id']}").status_code == 200, "one without an end is there"
+        new = client.post(f"/v1/keys/{lasting['id']}/rotate", json={"overlap_seconds": 60}).json()
+        client.headers["Authorization"] = f"Bearer {new['key']}"
+        assert client.delete(f"/v1/keys/{lasting['id']}").status_code == 200
+
+
 def test_last_two_administrators_who_revoke_each_other_at_once_leave_one(tmp_path: Path) -> None:
     """Both requests are under way at one time; without any key the server would ask for none."""
     with running_app(tmp_path) as url, httpx.Client(base_url=url) as client, ThreadPoolExecutor(2) as threads:

@@ -80,6 +80,7 @@ BARE_TERM = re.compile(rf"[^\W\d][\w\-]*(\.[\w\-@]+)*|{CURIE.pattern}")
 VARIABLE = re.compile(r"\?[^\W\d]\w*")
 _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:.", re.DOTALL)
 _NOT_IN_IRI = re.compile('[<>"{}|^`\\\\\x00-\x20\ud800-\udfff]')
@@ -105,7 +106,8 @@ def string_of(token: str) -> str | None:
 def quoted_string(text: str) -> str:
     """Returns `text` in double quotes. Non-ASCII characters are unchanged. Lone surrogates are escaped, so that the
     result can be encoded as UTF-8."""
-    return _SURROGATE.sub(_as_escape, json.dumps(text, ensure_ascii=False))
+    quoted = _JSON.encode(text)
+    return quoted if quoted.isascii() else _SURROGATE.sub(_as_escape, quoted)
 
 
 def quoted_name(name: str) -> str:

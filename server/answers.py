@@ -368,8 +368,8 @@ class Attempt(TypedDict):
 
 class DeliveryTrace(TypedDict):
     subscription: str
-    by: Literal["webhook", "pull or stream"]
-    state: Literal["delivered", "pending"]
+    by: Literal["webhook", "broker", "pull or stream"]
+    state: Literal["delivered", "pending", "dead letter"]
     late: bool
     bindings: list[Json]
     attempts: list[Attempt]

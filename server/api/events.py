@@ -61,6 +61,7 @@ from kindcast.server.cloudevents import (
     media_type_of,
     says_several,
 )
+from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL
 from kindcast.server.errors import (
     BrokerBusy,
     IdempotencyKeyReused,
@@ -75,6 +76,7 @@ from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store import events, subscriptions
 from kindcast.server.store import pending as pending_store
+from kindcast.server.store.deliveries import DISABLED
 from kindcast.server.store.matches import had_by
 from kindcast.server.store.shards import find_place
 from kindcast.server.strict_json import MalformedJson, decode, depth_within, numbered_lines
@@ -510,8 +512,8 @@ def _deliveries(connection: Connection, sequence: int, reader: Reader, *, payloa
     return [
         {
             "subscription": row.id,
-            "by": "webhook" if row.sink else "pull or stream",
-            "state": _state(row.acked >= row.position),
+            "by": _way(row),
+            "state": _state(row),
             "late": row.position != sequence,
             "bindings": msgspec.Raw((row.bindings or "[]").encode()) if payload else [],
             "attempts": attempts.get(row.number, []),
@@ -535,8 +537,16 @@ def _undecided(row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _state(acked: bool) -> Literal["delivered", "pending"]:
-    return "delivered" if acked else "pending"
+def _way(row: events.EventMatch) -> Literal["webhook", "broker", "pull or stream"]:
+    if row.sink is None:
+        return "pull or stream"
+    return "webhook" if row.protocol in (None, DEFAULT_PROTOCOL) else "broker"
+
+
+def _state(row: events.EventMatch) -> Literal["delivered", "pending", "dead letter"]:
+    if row.acked >= row.position:
+        return "delivered"
+    return "dead letter" if row.status == DISABLED else "pending"
 
 
 @dataclass(frozen=True, slots=True)

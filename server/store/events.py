@@ -304,6 +304,8 @@ class EventMatch(NamedTuple):
     number: int
     id: str
     sink: str | None
+    protocol: str | None
+    status: str
     acked: int
     bindings: str | None
     position: int
@@ -314,14 +316,14 @@ def find_matches(connection: Connection, sequence: int, *, limit: int) -> list[E
     creation. Deleted subscriptions are left out."""
     by_number = groupby(recipients_of(connection, sequence, retractions_too=True), key=lambda each: each.number)
     received = ((number, list(each)) for number, each in by_number)
-    columns = (subscriptions.c.number, subscriptions.c.id, subscriptions.c.sink, subscriptions.c.acked)
-    query = select(*columns).order_by(subscriptions.c.number)
+    own = subscriptions.c
+    query = select(own.number, own.id, own.sink, own.protocol, own.status, own.acked).order_by(own.number)
     found: list[EventMatch] = []
     size = limit
     while len(found) < limit and (got := dict(islice(received, min(size, IDS_PER_QUERY)))):
         some = subscriptions.c.number.in_(list(got))
-        for number, id, sink, acked in connection.execute(query.where(some).limit(limit - len(found))):
-            found += [EventMatch(number, id, sink, acked, each.bindings, each.position) for each in got[number]]
+        for row in connection.execute(query.where(some).limit(limit - len(found))):
+            found += [EventMatch(*row, each.bindings, each.position) for each in got[row.number]]
         size *= 2  # some were deleted, perhaps most of them
     return found[:limit]
 

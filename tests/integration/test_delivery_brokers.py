@@ -121,6 +121,8 @@ def test_sink_gets_matches_in_order_also_when_the_broker_is_killed(
         assert {len(each) for each in cursors.values()} == {1}
         shown = client.subscription(made["id"])
         assert (shown["protocol"], shown["status"]) == (name, "active")
+        [delivery] = client.trace(found[-1]["kindcastcursor"])["deliveries"]
+        assert (delivery["by"], delivery["state"]) == ("broker", "delivered")
         tried = httpx.post(
             f"{server.url}/v1/subscriptions/{made['id']}/test", headers={"Kindcast-Ticket": made["ticket"]}
         )

@@ -142,9 +142,11 @@ def test_outbox_gives_up_after_the_last_delay_and_resumes(client: Client, receiv
     shown = wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
     assert shown["status_reason"] == "6 failures in a row: the sink answered 500"
     assert (shown["times_failed"], shown["next_attempt_at"]) == (6, None)
-    publish(client, 2)
+    [cursor] = publish(client, 2)
     assert client.subscription(id)["pending"] == 2
     assert len(receiver.requests("/hook")) == 6
+    [delivery] = client.trace(cursor)["deliveries"]
+    assert (delivery["by"], delivery["state"]) == ("webhook", "dead letter")
     client.resume(id)
     assert numbers_in(receiver.wait_for("/hook", 8), taken=True) == [1, 2]
     assert wait_for(client, id, lambda shown: shown["pending"] == 0)["status"] == "active"

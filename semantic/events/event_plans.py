@@ -85,6 +85,9 @@ UNIQUE = ("ce.id", "ce.time")
 """Attributes with another value in each event. Reading each value for notes would take longer than matching the event.
 So there are no notes about them, unless the attribute is declared or a subscription uses it."""
 
+ITEMS = frozenset((str, int, float))
+"""The types of the usual items of an array."""
+
 Cell = Mapping[ColumnId, tuple[Key, ...]]
 """Column → the keys of one value in it."""
 Present = frozenset[AttributeId]
@@ -466,6 +469,9 @@ class EventPlans:
                     cell = self._text(member, value) if known is None else known
                 elif kind is bool or kind is Resource or kind is TypedText:
                     cell = self._cell(member, value, None)
+                elif kind is list and len(value) == 1 and type(value[0]) in ITEMS and depth != CONTEXT_DEPTH:
+                    self._enter(value, depth + 1)
+                    cell = self._item(member, value[0], shape, data)
                 else:
                     gaps.append(member)
                     if kind is Node:
@@ -524,14 +530,8 @@ class EventPlans:
         scalars = objects = False
         for value in items:
             kind = type(value)
-            if kind is str:
-                known = member.texts.get(value)
-                cell = self._text(member, value) if known is None else known
-                scalars = True
-            elif kind is int or kind is float:
-                if not -EXACT < value < EXACT and (kind is int or value - value != 0.0):
-                    raise _Refused
-                cell = self._number(member, float(value), shape, data)
+            if kind in ITEMS:
+                cell = self._item(member, value, shape, data)
                 scalars = True
             elif kind is Resource or kind is TypedText:
                 cell = self._cell(member, value, None)
@@ -569,6 +569,19 @@ class EventPlans:
             presents.append(member.present)
         if objects:
             presents.append(member.elements)
+
+    def _item(self, member: _Member, value: Any, shape: _Shape, data: Mapping[str, Any]) -> Cell:
+        """Returns the keys of a text or number in an array. The only item of an array is read as if it stood alone."""
+        kind = type(value)
+        if kind is str:
+            known = member.texts.get(value)
+            return self._text(member, value) if known is None else known
+        if not -EXACT < value < EXACT and (kind is int or value - value != 0.0):
+            raise _Refused
+        number, columns = float(value), member.numbers
+        if columns is None:
+            return self._number(member, number, shape, data)
+        return dict.fromkeys(columns, (number,)) if columns else NOTHING
 
     def _node(
         self, member: _Member, node: Node, several: dict[ColumnId, dict[Key, None]], presents: list[Present]

@@ -103,6 +103,44 @@ def test_what_is_refused_or_odd_is_left_to_be_read_whole(matcher: Matcher, data:
     assert matcher._plans.planned(data) is None
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"price": 5},
+        {"price": "5 USD", "kind": "Laptop", "other": "x"},
+        {"seller": {"rating": 4}, "temp": 86},
+        {"temp": 2.5, "scale": "degF"},
+        {"@type": "Offer", "email": "y", "phone": "x"},
+    ],
+)
+def test_the_only_item_of_an_array_is_read_as_if_it_stood_alone(matcher: Matcher, data: dict[str, Any]) -> None:
+    """In an event and in an object, also if two names mean one attribute."""
+
+    def listed(value: Any) -> Any:
+        return {name: listed(each) for name, each in value.items()} if isinstance(value, dict) else [value]
+
+    arrays = listed(data) | ({"scale": data["scale"]} if "scale" in data else {})
+    by_plan = matcher._plans.planned(arrays)
+    assert by_plan is not None
+    whole = matcher._lowering.event(matcher.canonicalise(arrays))
+    assert by_plan.lowered.present == whole.present == matcher._lowering.event(matcher.canonicalise(data)).present
+    for column, keys in whole.values.items():
+        assert sorted(map(str, by_plan.lowered.values.get(column, ()))) == sorted(map(str, keys)), column
+    assert names(matcher, arrays) == names(matcher, data)
+
+
+def test_the_only_item_of_an_array_counts_and_is_one_level_deeper() -> None:
+    """As for longer arrays; a context has none."""
+    plain = Matcher(Vocabulary.from_ontologies([]))
+    assert plain._plans.planned(Event({"a": 1}, {"b": "x"})) is not None
+    assert plain._plans.planned(Event({"a": 1}, {"b": ["x"]})) is None
+    for limits, data in ((EventLimits(values=3), {"a": [1], "b": [2]}), (EventLimits(depth=1), {"a": [1]})):
+        matcher = Matcher(Vocabulary.from_ontologies([]), limits=limits)
+        assert matcher._plans.planned(data) is None
+        with pytest.raises(InvalidEvent):
+            matcher.match(data)
+
+
 def test_events_of_another_mapping_are_read_all_the_same(matcher: Matcher) -> None:
     """Only dicts are read by plans; the meaning is the same."""
     assert names(matcher, UserDict({"price": 1})) == names(matcher, {"price": 1}) == ["cheap"]

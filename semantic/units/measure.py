@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -570,7 +570,7 @@ class Units:
             if choices:
                 raise UnknownUnit(unit, "several units have this name", choices)
             meant = meant_units(unit, self.knows)
-            raise UnknownUnit(unit, suggestions=meant or nearest(unit, _every_name()))
+            raise UnknownUnit(unit, suggestions=meant or _nearest(local_name(unit)[:LONGEST]))
         return scale
 
     def _scale(self, unit: str) -> Scale | None:
@@ -664,8 +664,20 @@ class _NoSuchName(Exception):
     """Raised if a part of the unit has no meaning."""
 
 
-def _every_name() -> chain[str]:
-    return chain(SYMBOLS, known_names(), CODES_REC20, QUDT_ATOMS, LEVELS, CURRENCIES)
+@cache
+def _every_name() -> Mapping[str, frozenset[str]]:
+    """Returns all names of units by their first letter, in either case."""
+    names: dict[str, set[str]] = {}
+    for each in chain(SYMBOLS, known_names(), CODES_REC20, QUDT_ATOMS, LEVELS, CURRENCIES):
+        names.setdefault(each[0].casefold(), set()).add(each)
+    return {letter: frozenset(some) for letter, some in names.items()}
+
+
+@lru_cache(CACHED)
+def _nearest(name: str) -> tuple[str, ...]:
+    """Returns the names of units that `name` may be a misspelling of. Cached, because an event with an unknown unit is
+    read for several attributes, and publishers wait for each other."""
+    return nearest(name, _every_name().get(name[:1].casefold(), ()))
 
 
 def _ratio(value: int | float | str) -> tuple[int, int]:
@@ -856,7 +868,8 @@ def _may_be_a_unit(small: str) -> bool:
 @cache
 def _in_small_letters() -> tuple[frozenset[str], frozenset[str]]:
     """Returns all names of units, and all prefixes, in small letters."""
-    return frozenset(map(str.lower, _every_name())), frozenset(map(str.lower, chain(PREFIXES, WORD_PREFIXES)))
+    names = chain.from_iterable(_every_name().values())
+    return frozenset(map(str.lower, names)), frozenset(map(str.lower, chain(PREFIXES, WORD_PREFIXES)))
 
 
 def not_a_quantity(text: str, knows: Callable[[str], bool]) -> str | None:

@@ -3,13 +3,14 @@
 import math
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 
 from kindcast.semantic.errors import InvalidDeclaration, InvalidQuantity, UnknownUnit
 from kindcast.semantic.model import Quantity
-from kindcast.semantic.units import Measure, Units
-from kindcast.semantic.units.codes import AMBIGUOUS
+from kindcast.semantic.units import Measure, Units, measure
+from kindcast.semantic.units.codes import AMBIGUOUS, nearest
 
 QUDT = "http://qudt.org/vocab/unit/"
 OM = "http://www.ontology-of-units-of-measure.org/resource/om-2/"
@@ -232,6 +233,26 @@ def test_unknown_unit_names_the_nearest(units: Units, unit: str, near: str) -> N
     with pytest.raises(UnknownUnit, match="unknown unit") as raised:
         units.measure(1, unit)
     assert near in raised.value.suggestions
+
+
+def test_unknown_unit_is_compared_once_with_names_of_its_first_letter(
+    units: Units, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Publishers wait while an event with very many unknown units is read."""
+    compared: list[int] = []
+
+    def counted(name: str, known: Iterable[str]) -> tuple[str, ...]:
+        names = list(known)
+        compared.append(len(names))
+        return nearest(name, names)
+
+    monkeypatch.setattr(measure, "nearest", counted)
+    for _ in range(3):
+        with pytest.raises(UnknownUnit) as raised:
+            units.measure(1, "Celcius once")
+        assert raised.value.suggestions == nearest("Celcius once", measure.known_names())
+    assert len(compared) == 1
+    assert compared[0] < len(measure.known_names()) / 2
 
 
 @pytest.mark.parametrize("unit", sorted(AMBIGUOUS))

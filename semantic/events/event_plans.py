@@ -67,6 +67,9 @@ LONGEST_OF_IRIS = 600
 """The maximum length in characters of a name that consists of IRIs of properties."""
 MANY_NAMES = 200
 """An object with more names is large."""
+MOST_TOGETHER = 200
+"""Sets of attributes that are present together are cached if they have no more attributes, counted with what they are
+made of. Larger ones would fill the memory, and making them takes a fraction of the time of reading their values."""
 MOST_OF_LARGE = REMEMBERED // 4 * 3
 """The maximum number of cached names and members of large objects. Further large objects are not on the fast path, so
 that a publisher of ever new ones does not displace the plans of all others again and again."""
@@ -709,10 +712,14 @@ class EventPlans:
         """Returns the attributes that `shape` makes present if the members `gaps` have no scalar value."""
         found = shape.gaps.get(gaps)
         if found is None:
-            missing = set(gaps)
-            found = NONE.union(*(each.present for each in shape.members if each not in missing))
-            if len(gaps) <= MANY_NAMES:
-                self._count(1 + len(gaps) // 4)
+            if shape.alone:
+                found = shape.present.difference(*(each.present for each in gaps))
+            else:
+                missing = set(gaps)
+                found = NONE.union(*(each.present for each in shape.members if each not in missing))
+            size = len(gaps) + len(found)
+            if size <= MOST_TOGETHER:
+                self._count(1 + size // 4)
                 shape.gaps[gaps] = found
         return found
 
@@ -723,8 +730,9 @@ class EventPlans:
         found = self._unions.get(key)
         if found is None:
             found = NONE.union(*key)
-            if len(key) <= MANY_NAMES:
-                self._count(1 + len(key) // 4)
+            size = len(key) + sum(map(len, {*key})) + len(found)
+            if size <= MOST_TOGETHER:
+                self._count(1 + size // 4)
                 self._unions[key] = found
         return found
 

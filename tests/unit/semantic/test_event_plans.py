@@ -302,6 +302,22 @@ def test_ever_new_large_objects_do_not_displace_other_plans(matcher: Matcher, mo
     assert plans.planned({str(number): 1 for number in range(1_001)}) is None
 
 
+@pytest.mark.parametrize("width", [90, 300])
+def test_wide_objects_with_ever_new_nulls_keep_little(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each new place of a null makes other attributes present together. These sets cannot fill the memory."""
+    monkeypatch.setattr(event_plans, "REMEMBERED", 1_000)
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add_many([(str(number), f"a{number} = 1 and b = 1") for number in range(width)])
+    plans = matcher._plans
+    for number in range(2 * width):
+        absent = {number % width, number * 7 % width}
+        data = {f"a{each}": None if each in absent else 1 for each in range(width)}
+        assert len(matcher.match(Event({**data, "in": {"b": 1}, "b": 1}, {"type": "t"}))) == width - len(absent)
+        kept = sum(len(gaps) + len(found) for each in plans._root.shapes.values() for gaps, found in each.gaps.items())
+        kept += sum(len(found) + sum(map(len, presents)) for presents, found in plans._unions.items())
+        assert kept <= 4_000
+
+
 def test_large_objects_have_the_notes_of_smaller_ones(matcher: Matcher) -> None:
     """About a misspelt name only if it is among the first, as for an event that is read whole."""
     filler = {f"filler{number}": 1 for number in range(1_000)}

@@ -14,6 +14,7 @@ does not have). Such an event goes through `Canonicaliser` and `Lowering`, the o
 refuses events.
 """
 
+import contextlib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
@@ -262,15 +263,16 @@ class ReadEvent:
 
     def notes(self, most: int) -> Sequence[Note]:
         """Returns at most `most` distinct notes for the publisher about all attributes of the event."""
-        if self._canonical is not None or self._plans.canonicaliser.typed.notes_values:
-            canonical = self.canonical()
-            found = dict.fromkeys(each for each in canonical.notes if not self._plans.has_no_notes(each.attribute))
-            for note in self._plans.advice(canonical):
-                if len(found) >= most:
-                    break
-                found[note] = None
-            return list(found)[:most]
-        return self._plans.notes(self._published, self._noted, most)
+        if self._canonical is None and not self._plans.canonicaliser.typed.notes_values:
+            with contextlib.suppress(_Refused):  # its plans were forgotten, and large objects fill their place
+                return self._plans.notes(self._published, self._noted, most)
+        canonical = self.canonical()
+        found = dict.fromkeys(each for each in canonical.notes if not self._plans.has_no_notes(each.attribute))
+        for note in self._plans.advice(canonical):
+            if len(found) >= most:
+                break
+            found[note] = None
+        return list(found)[:most]
 
     def copied(self) -> "ReadEvent":
         """Replaces the published event by a copy, for a caller that reuses its objects for the next event. Returns
@@ -379,9 +381,10 @@ class EventPlans:
         """Yields notes for the publisher of an event, in addition to the notes of its canonical form."""
         left = VALUES_ADVISED
         for number, (name, values) in enumerate(event.attributes.items()):
-            if name.startswith(f"{CONTEXT}."):
+            in_context = name.startswith(f"{CONTEXT}.")
+            if in_context and self.has_no_notes(name):
                 continue
-            if number < NAMES_ADVISED and not self._lowering.may_ask(name):
+            if number < NAMES_ADVISED and not in_context and not self._lowering.may_ask(name):
                 yield from advice_on_name(name, self._known_names())
             readings = self._lowering.readings(name)
             for value in values[:left]:
@@ -885,7 +888,7 @@ class EventPlans:
                         groups.append((inner, value, depth + 1, None, ()))
                     else:
                         place = inner.names.index("value")
-                        yield member, quantity.value, quantity.unit
+                        yield member, quantity, None
                         yield inner.members[place], quantity.value, quantity.unit
                         yield inner.members[1 - place], quantity.unit, None
                 elif kind is list or kind is tuple:
@@ -893,8 +896,11 @@ class EventPlans:
 
     def _noted(self, member: _Member, value: Any, unit: str | None) -> tuple[Note, ...]:
         """Returns the notes about one value."""
-        is_kept = type(value) not in OBJECTS  # these contain an object, which cannot be hashed
-        key = value if unit is None and type(value) is str else (type(value), value, unit)  # True equals 1
+        kind = type(value)
+        is_kept = kind not in OBJECTS  # these contain an object, which cannot be hashed
+        key = value if unit is None and kind is str else (kind, value, unit)  # True equals 1
+        if kind is QuantityObject:
+            is_kept, key = len(value.unit) <= LONGEST, (kind, value.value, value.unit)
         known = member.noted.get(key) if is_kept else None
         if known is not None:
             return known

@@ -328,6 +328,36 @@ def test_large_objects_have_the_notes_of_smaller_ones(matcher: Matcher) -> None:
             assert [note.attribute for note in read.notes(100)] == ["seller.ratin"] * expected
 
 
+def test_notes_about_a_large_object_whose_plan_is_forgotten(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the reading of an event and its notes, other large objects may have taken its place."""
+    monkeypatch.setattr(event_plans, "MOST_OF_LARGE", 1_000)
+    monkeypatch.setattr(event_plans, "LARGE_REFUSED", 3)
+    read = matcher.read({"ratin": 1, "seller": {"ratin": 5}} | {f"n{number}": 1 for number in range(300)})
+    plans = matcher._plans
+    plans._forget()
+    assert plans.planned({f"m{number}": 1 for number in range(450)}) is not None
+    assert [note.attribute for note in read.notes(100)] == ["ratin", "seller.ratin"]
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ({"price": {"value": 5, "unit": "kg"}}, "quantity-for-number"),
+        ({"price": [{"value": 5, "unit": "kg", "by": None}]}, "quantity-for-number"),
+        (Event({"price": 5}, {"type": "Laptob"}), "unknown-term"),
+        (Event({"price": 5}, {"id": "Laptob", "typ": "Laptop"}), None),
+    ],
+)
+def test_notes_about_an_event_are_those_about_one_that_is_read_whole(
+    matcher: Matcher, data: Any, code: str | None
+) -> None:
+    """About objects that are quantities, and about attributes of the context."""
+    matcher.add("typed", "ce.type isa Laptop")
+    assert matcher._plans.planned(data) is not None
+    for read in (matcher.read(data), matcher.read(data), matcher.read(matcher.canonicalise(data))):
+        assert [note.code for note in read.notes(100)] == ([code] if code else [])
+
+
 def remembered(member: Any) -> int:
     """What is kept of the shapes under a name and of their members, without what members share."""
     count = 0

@@ -20,6 +20,7 @@ Each cluster is filed under that one of its attributes that the fewest clusters 
 thousands of clusters in vain.
 """
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
@@ -252,8 +253,8 @@ def _expand(
         i += AT_ONCE
 
 
-REMEMBERED = 4096
-"""Attribute sets whose clusters are cached; a stream has few, and each costs some hundred bytes."""
+REMEMBERED_BYTES = 1 << 23
+"""Maximum memory for cached clusters of attribute sets, and for these sets; a stream has few, of some hundred bytes."""
 
 
 class Visiting:
@@ -276,13 +277,13 @@ class Visiting:
         self._forbidden_from, self._forbidden = _rows(forbidden for _, forbidden, _, _ in clusters)
         self._most = 1 + int(max(self._required.max(initial=0), self._forbidden.max(initial=0)))
         self._known: dict[frozenset[AttributeId], Ints] = {}
+        self._known_bytes = 0
 
     @property
     def nbytes(self) -> int:
         """The bytes of the arrays and of what is cached."""
         lists = (self._under_from, self._under, self._required_from, self._required, self._forbidden_from)
-        known = sum(each.nbytes + 300 for each in list(self._known.values()))
-        return sum(each.nbytes for each in lists) + self._forbidden.nbytes + known
+        return sum(each.nbytes for each in lists) + self._forbidden.nbytes + self._known_bytes
 
     def clusters(self, present: frozenset[AttributeId]) -> Ints:
         """Returns the clusters that an event with exactly these attributes can match, in ascending order. Cost: a few
@@ -299,14 +300,17 @@ class Visiting:
                 self._forbidden_from,
                 self._forbidden,
             )
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
+            size = found.nbytes + sys.getsizeof(present) + 100
+            if self._known_bytes + size > REMEMBERED_BYTES:
+                self.forget()
             self._known[present] = found
+            self._known_bytes += size
         return found
 
     def forget(self) -> None:
         """Clear the caches."""
         self._known.clear()
+        self._known_bytes = 0
 
 
 def _rows(parts: Iterable[Iterable[int]]) -> tuple[Ints, Ints]:

@@ -9,6 +9,7 @@ segment, and one set of masks over all their positions excludes rows:
 The records of the remaining rows are checked, as in other clusters.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -44,8 +45,8 @@ MOST_COLUMNS = 64
 """Maximum number of columns with masks. The columns that most rows test get masks, of 8 bytes per row."""
 MOST_ATTRIBUTES = 1024
 """Maximum number of attributes with a mask, of one bit per row. Other attributes are checked row by row."""
-REMEMBERED_BYTES = 1 << 22
-"""Maximum memory for cached results, which are some words per kind of event."""
+REMEMBERED_BYTES = 1 << 23
+"""Maximum memory for cached results, which are some words per kind of event, and for the kinds: sets of attributes."""
 
 
 class ScatteredArrays(NamedTuple):
@@ -75,11 +76,12 @@ class Scattered:
         self._lacking = arrays.lacking.reshape(arrays.required.size, words)
         self._having = arrays.having.reshape(arrays.forbidden.size, words)
         self._known: dict[frozenset[AttributeId], Words] = {}
+        self._known_bytes = 0
 
     @property
     def nbytes(self) -> int:
         """Size of the arrays and the cache in bytes."""
-        return sum(array.nbytes for array in self.arrays) + len(self._known) * (self._all.nbytes + 300)
+        return sum(array.nbytes for array in self.arrays) + self._known_bytes
 
     def left_by(self, presents: Sequence[frozenset[AttributeId]]) -> Words:
         """Returns `uint64[kinds, w]`: for each kind of event, the rows whose attribute sets agree with it, as far as
@@ -89,6 +91,7 @@ class Scattered:
     def forget(self) -> None:
         """Clears the cache."""
         self._known.clear()
+        self._known_bytes = 0
 
     def _fitting(self, present: frozenset[AttributeId]) -> Words:
         known = self._known.get(present)
@@ -99,9 +102,11 @@ class Scattered:
             out = np.bitwise_or.reduce(self._lacking[lacks], axis=0, initial=np.uint64(0))
             out |= np.bitwise_or.reduce(self._having[hurts], axis=0, initial=np.uint64(0))
             known = self._all & ~out
-            if (len(self._known) + 1) * known.nbytes > REMEMBERED_BYTES:
-                self._known.clear()
+            size = known.nbytes + sys.getsizeof(present) + 100
+            if self._known_bytes + size > REMEMBERED_BYTES:
+                self.forget()
             self._known[present] = known
+            self._known_bytes += size
         return known
 
 

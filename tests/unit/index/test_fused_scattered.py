@@ -1,6 +1,7 @@
 """Rows of small clusters: hundreds of attribute sets, found together by masks."""
 
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from kindcast.index.clause import (
     Test,
 )
 from kindcast.index.concept_graph import ConceptGraph
+from kindcast.index.fused import segment
 from kindcast.index.fused import small_clusters as scattered
 from kindcast.index.fused.compaction import at_once
 from kindcast.index.fused.engine import FusedEngine
@@ -107,3 +109,26 @@ def test_scattered_rows_are_found_as_by_the_plain_twin(
     same(FusedEngine.open(tmp_path, GRAPH, memtable_rows=50, run=at_once))
     fused.merge_now()
     same(fused)
+
+
+def test_cached_sets_of_many_attributes_keep_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events of hundreds of attributes, of which others are absent each time: the cached sets count as they are."""
+    most, width = 100_000, 400
+    for module in (scattered, segment):
+        monkeypatch.setattr(module, "REMEMBERED_BYTES", most)
+    fused = FusedEngine(GRAPH, memtable_rows=50, run=at_once)
+    exists = [Clause((), frozenset([AttributeId(number)]), frozenset()) for number in range(width)]
+    fused.add_many(exists + [exists[0]] * 200)  # a cluster that is not small
+    fused.merge_now()
+    (only,) = fused._compaction.parts.segments
+    assert only.scattered is not None
+    caches = (only.scattered._known, only.visiting._known)
+    before = fused.nbytes
+    for absent in range(1, 40):
+        present = frozenset(AttributeId(number) for number in range(width) if number != absent)
+        assert fused.match(LoweredEvent(present, {})).size == width - 1 + 200
+        for cached in caches:
+            assert cached
+            assert sum(sys.getsizeof(each) for each in cached) <= most
+    assert fused.nbytes > before
+    fused.check_invariants()

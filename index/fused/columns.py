@@ -149,6 +149,8 @@ ALONE, NO_FURTHER, ONE_KIND = np.full(1, -1, np.int32), np.zeros(1, np.int64), n
 """`several_index`, `several_from` and `kinds` of a single event with one value per column."""
 REMEMBERED = 1024
 """Maximum number of sets of columns whose layouts are cached. A stream has few."""
+REMEMBERED_COLUMNS = 1 << 16
+"""Maximum number of columns in these sets together. A layout has some objects per column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,8 @@ class Columns:
         self._readers: dict[ColumnId, dict[int, int]] = {}
         self._keys: list[dict[Key, int]] = []
         self._layouts: dict[tuple[ColumnId, ...], ColumnLayout] = {}
+        self._laid_out = 0
+        """Count of columns in the cached layouts."""
         self._token = object()
         self._known = 0
         """Count of assigned numbers and keys. When it has grown, earlier translations may be incomplete."""
@@ -315,9 +319,11 @@ class Columns:
         coded = np.array([s for s, each in enumerate(numbers) if self.how[each] != ORDERED], dtype=np.int64)
         concepts = [s for s, each in enumerate(numbers) if self.how[each] == CONCEPT]
         layout = ColumnLayout(known, np.array(numbers, dtype=np.int32), readers, coded, concepts)
-        if len(self._layouts) >= REMEMBERED:
+        if len(self._layouts) >= REMEMBERED or self._laid_out + len(names) > REMEMBERED_COLUMNS:
             self._layouts.clear()
+            self._laid_out = 0
         self._layouts[names] = layout
+        self._laid_out += len(names)
         return layout
 
     def encode_columns(self, batch: ColumnBatch) -> EventBatch:

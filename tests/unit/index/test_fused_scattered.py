@@ -20,7 +20,7 @@ from kindcast.index.clause import (
     Test,
 )
 from kindcast.index.concept_graph import ConceptGraph
-from kindcast.index.fused import segment
+from kindcast.index.fused import columns, segment
 from kindcast.index.fused import small_clusters as scattered
 from kindcast.index.fused.compaction import at_once
 from kindcast.index.fused.engine import FusedEngine
@@ -132,3 +132,20 @@ def test_cached_sets_of_many_attributes_keep_little(monkeypatch: pytest.MonkeyPa
             assert sum(sys.getsizeof(each) for each in cached) <= most
     assert fused.nbytes > before
     fused.check_invariants()
+
+
+def test_cached_layouts_of_many_columns_keep_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for the columns of such events."""
+    monkeypatch.setattr(columns, "REMEMBERED_COLUMNS", 200)
+    width = 50
+    fused = FusedEngine(GRAPH, memtable_rows=50, run=at_once)
+    test = KeyTest(frozenset("a"))
+    fused.add_many(
+        Clause((Predicate(AttributeId(each), ((ColumnId(each), test),)),), frozenset([AttributeId(each)]), frozenset())
+        for each in range(width)
+    )
+    for absent in (*range(20), *range(20)):
+        there = [number for number in range(width) if number != absent]
+        values = {ColumnId(number): ("a",) for number in there}
+        assert fused.match(LoweredEvent(frozenset(map(AttributeId, there)), values)).size == width - 1
+        assert 0 < sum(map(len, fused._columns._layouts)) <= 200

@@ -24,14 +24,14 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from kindcast.semantic.planner import PLANNERS, UnknownPlanner
 from kindcast.server.security.keys import Role
 from kindcast.server.security.limits import bad_limit
 
-__all__ = ["SNAPSHOT", "Settings", "is_loopback", "unknown_variables"]
+__all__ = ["SNAPSHOT", "Settings", "is_loopback", "sqlite_url", "unknown_variables"]
 
 MIB = 1 << 20
 SNAPSHOT = "kindcast.index"
@@ -399,7 +399,7 @@ class Settings(BaseSettings):
     @property
     def database_url(self) -> str:
         """The database, or the default one in the data folder."""
-        return self.database or f"sqlite:///{self.data / 'kindcast.db'}"
+        return self.database or sqlite_url(self.data / "kindcast.db")
 
     @property
     def snapshot_folder(self) -> Path:
@@ -460,6 +460,15 @@ class _Environment(EnvSettingsSource):
         if is_list and not value.lstrip().startswith("["):
             return [each.strip() for each in value.split(",") if each.strip()]
         return super().decode_complex_value(field_name, field, value)
+
+
+def sqlite_url(path: Path) -> str:
+    """Returns the URL of a SQLite file. In a URL, some characters of a path would mean something else.
+
+    >>> sqlite_url(Path("50%25?/kindcast.db"))
+    'sqlite:///50%2525%3F/kindcast.db'
+    """
+    return URL.create("sqlite", database=str(path)).render_as_string()
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:

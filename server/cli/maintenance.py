@@ -71,12 +71,13 @@ def check(
 ) -> None:
     """Compare all stored data with its digests, and check the totals, in a backup or in the database of a server, also
     while it runs. The exit status is 1 if anything is wrong."""
+    from kindcast.server.settings import sqlite_url
     from kindcast.server.store import backup as store
 
     settings = load_settings(None, data=folder or data, database=None if folder else database)
     if folder is None:
         check_database(settings)
-    address = f"sqlite:///{folder / store.MAIN}" if folder else settings.database_url
+    address = sqlite_url(folder / store.MAIN) if folder else settings.database_url
     with output.errors().status("reading all of it …"):
         found = _done(lambda: store.check(address, settings.data))
     if json:

@@ -244,6 +244,7 @@ def read_inputs(data: Path, folder: Path) -> None:
     from kindcast.semantic.ontology import is_readable
     from kindcast.server.broker.vocabulary_commands import active_declarations
     from kindcast.server.store import ontologies, subscriptions
+    from kindcast.server.store.database import read_only
 
     database = data / "kindcast.db"
     if not database.is_file():
@@ -252,7 +253,7 @@ def read_inputs(data: Path, folder: Path) -> None:
             "Give the data folder of kindcast serve. If its database is PostgreSQL, use --server.",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(f"sqlite:///file:{database.absolute()}?mode=ro&uri=true")
+    engine = create_engine(read_only(database))
     try:
         with engine.connect() as connection:
             for number, row in enumerate(ontologies.active_records(connection)):

@@ -36,7 +36,6 @@ from sqlalchemy import (
     event,
     insert,
     inspect,
-    make_url,
     select,
     text,
 )
@@ -51,6 +50,7 @@ from kindcast.server.store.database import (
     enter_schema,
     in_schema,
     normalised,
+    read_only,
     shown,
 )
 from kindcast.server.store.deliveries import discarded
@@ -151,7 +151,7 @@ def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with (
-            closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as reading,
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as reading,
             closing(sqlite3.connect(target)) as writing,
         ):
             reading.backup(writing)
@@ -533,13 +533,14 @@ def state_of(url: URL) -> tuple[int, int, int] | None:
 def reading(source: Path | URL) -> Iterator[Connection]:
     """A context manager for a read-only connection with one snapshot. Raises `StoreUnreadable` if it cannot be
     opened."""
-    url = source if isinstance(source, URL) else make_url(f"sqlite:///file:{source}?mode=ro&uri=true")
+    url = source if isinstance(source, URL) else read_only(source)
     engine = _engine(url)
     try:
         try:
             opened = engine.connect()
         except DBAPIError as error:
-            raise StoreUnreadable(f"the database {shown(url)} cannot be opened: {error.orig}") from error
+            what = shown(source) if isinstance(source, URL) else source
+            raise StoreUnreadable(f"the database {what} cannot be opened: {error.orig}") from error
         with opened as connection, connection.begin():
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(SNAPSHOT)

@@ -47,6 +47,7 @@ __all__ = [
     "in_schema",
     "max_connections",
     "normalised",
+    "read_only",
     "schema_of",
     "schema_of_tenant",
     "shown",
@@ -423,6 +424,11 @@ def normalised(url: str) -> URL:
     if parsed.get_backend_name() != "sqlite":
         raise StoreUnreadable(f"the database must be SQLite or PostgreSQL, not {parsed.get_backend_name()}")
     return parsed
+
+
+def read_only(path: Path) -> URL:
+    """Returns the URL with which a SQLite file is only read."""
+    return URL.create("sqlite", database=path.absolute().as_uri(), query={"mode": "ro", "uri": "true"})
 
 
 SILENCE = {

@@ -272,6 +272,27 @@ def test_what_was_changed_in_a_backup_is_found_and_not_restored(tmp_path: Path, 
     assert f"there is no backup at {tmp_path / 'absent'}: " in refused.err
 
 
+@pytest.mark.parametrize("name", ["50%25", "a?b", "a#b"])
+def test_folder_may_have_any_name(tmp_path: Path, kindcast: Kindcast, name: str) -> None:
+    """Characters that mean something else in the URL of a database are characters of the name."""
+    data, copied, again = tmp_path / name, tmp_path / f"{name} copied", tmp_path / f"{name} again"
+    with running_application(data) as client:
+        made = subscribe(client, "n = 1")
+        publish(client, n=1)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert (data / "kindcast.db").exists()
+    assert kindcast("backup", str(copied), "--data", str(data)).status == 0
+    for checked in (("--data", str(data)), (str(copied),)):
+        told = kindcast("check", *checked, "--json")
+        assert (told.status, told.json["rows"]["events"]) == (0, 1), told.err
+    assert (
+        kindcast("doctor", "--data", str(data), "--json").json["checks"][-2]["detail"].startswith(f"{data}/kindcast.db")
+    )
+    assert kindcast("restore", str(copied), "--data", str(again)).status == 0
+    with running_application(again) as client:
+        assert len(waiting(client, made)) == 1
+
+
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
     """Neither a folder that has something nor a database that a server uses or used."""
     data, url = str(tmp_path / "data"), postgresql.new_database()

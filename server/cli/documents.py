@@ -349,7 +349,7 @@ def writable(to: Path | str) -> Iterator[None]:
     """A context manager that raises CommandFailed, with the name `to`, if a file cannot be written."""
     try:
         yield
-    except BrokenPipeError:  # its reader needs no more
+    except (ConnectionError, TimeoutError):  # not of the file: its reader needs no more, or a server does not answer
         raise
     except OSError as error:
         raise CommandFailed(f"{to} cannot be written: {error.strerror or error}") from error

@@ -430,6 +430,8 @@ def _answers(client: "Client", file: str) -> Iterator[tuple[int, dict[str, Any]]
                 failure = failure or error
             else:
                 yield start, told
+    if isinstance(failure, ConnectionError | TimeoutError):
+        output.hint("It is unknown whether other lines became subscriptions. Compare: kindcast subscriptions export")
     if failure is not None:
         raise failure
 

@@ -9,6 +9,7 @@ import pytest
 
 from kindcast.server.cli import events as event_commands
 from kindcast.server.cli import subscriptions
+from kindcast.server.client import ServerUnreachable
 from tests.integration.conftest import Kindcast
 
 pytestmark = pytest.mark.usefixtures("shop_server")
@@ -101,6 +102,23 @@ def test_tickets_of_requests_on_their_way_are_kept_when_one_fails(
     assert [each["line"] for each in lines(tickets)] == [1, 3]  # no request is sent after the failed one is known
     for each in lines(tickets):
         assert kindcast("subscriptions", "delete", each["id"], "--ticket", each["ticket"]).status == 0
+
+
+def test_server_that_ends_during_an_import_is_told(
+    kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no fault of the file of tickets. Some lines may be subscriptions although no answer says so."""
+
+    def unreachable(*_: object) -> None:
+        raise ServerUnreachable("no server answers at http://127.0.0.1:9")
+
+    monkeypatch.setattr(subscriptions, "_send", unreachable)
+    given, tickets = tmp_path / "given.ndjson", tmp_path / "tickets.ndjson"
+    given.write_text('{"expression": "beside = 1"}\n', "utf-8")
+    ran = kindcast("subscriptions", "import", str(given), "--tickets", str(tickets))
+    assert (ran.status, "cannot be written" in ran.err) == (1, False), ran.err
+    assert "error: no server answers at " in ran.err
+    assert "unknown whether other lines became subscriptions" in ran.err
 
 
 def test_import_of_nothing_is_a_failure(kindcast: Kindcast, tmp_path: Path) -> None:

@@ -354,8 +354,8 @@ def _watched(
     shown: contextlib.AbstractContextManager[None],
     failures: list[Exception],
 ) -> Any:
-    """Returns `lifespan` with `announce` called after its beginning, `farewell` after its end, and `shown` entered in
-    between. If it does not begin, the reason is kept in `failures`."""
+    """Returns `lifespan` with `shown` entered and `announce` called after its beginning, and `farewell` after its end.
+    If it does not begin, or `shown` cannot be entered, the reason is kept in `failures`."""
 
     @contextlib.asynccontextmanager
     async def watched(app: Any) -> AsyncIterator[Any]:
@@ -365,8 +365,14 @@ def _watched(
         except Exception as error:
             failures.append(error)
             raise
-        announce()
-        with shown:  # `kindcast stop` waits until the data folder is free
+        with contextlib.ExitStack() as opened:
+            try:
+                opened.enter_context(shown)  # `kindcast stop` waits until the data folder is free
+            except OSError as error:
+                failures.append(error)
+                await running.__aexit__(None, None, None)
+                raise
+            announce()
             try:
                 yield state
             finally:
@@ -423,9 +429,12 @@ def running(data: Path, address: str) -> Iterator[None]:
         except BlockingIOError:
             yield
             return
-        file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "listening": address}))
-        file.flush()
+        try:
+            file.truncate(0)
+            os.write(file.fileno(), json.dumps({"pid": os.getpid(), "listening": address}).encode())
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(path)) from error
         try:
             yield
         finally:

@@ -87,6 +87,18 @@ def test_serve_detached_that_cannot_start_shows_why(kindcast: Kindcast, data: Pa
     assert str(data / serve.LOG) in ran.err
 
 
+def test_server_that_cannot_write_its_state_says_so(kindcast: Kindcast, data: Path) -> None:
+    """A folder that this user may not write, or a full disk: `kindcast stop` would not find the server."""
+    data.mkdir()
+    (data / serve.STATE).symlink_to(data / "absent" / "file")
+    ran = kindcast("serve", "--detach", "--port", "0", "--data", str(data))
+    assert ran.status == 1
+    assert ran.err.startswith(f"error: the server could not start: {data / serve.STATE}: No such file or directory\n")
+    log = (data / serve.LOG).read_text("utf-8")
+    assert "Traceback" not in log
+    assert "listens on" not in log
+
+
 def test_serve_detached_that_is_not_awaited_says_that_it_still_starts(kindcast: Kindcast, data: Path) -> None:
     """Without an address nobody can be told one."""
     started = kindcast("serve", "--detach", "--wait", "0", "--port", "0", "--data", str(data), "--json").json

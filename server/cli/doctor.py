@@ -363,14 +363,19 @@ def _synchronised() -> bool | None:
 
 def stored(settings: Any, running: Mapping[str, Any] | None) -> Findings:
     """Checks whether the stored data is undamaged: the running server reports it, otherwise the files are read."""
+    from kindcast.server.store.integrity import path_of
+
     if running is not None:
         yield from _of_server(str(running["listening"]), settings.data)
     elif (database := _database(settings)) is None:
         yield from _of_postgresql(settings.database_url)
-    elif not database.is_file():
+    elif not database.is_file() and not path_of(database).exists():
         yield Finding("data", OK, f"nothing is stored in {settings.data} yet")
     else:
-        yield from _of_files(settings.data, database)
+        try:
+            yield from _of_files(settings.data, database)
+        except PermissionError as error:
+            yield Finding("data", PROBLEM, output.in_words(error), "Run the command as the user of the server.")
 
 
 def _database(settings: Any) -> Path | None:
@@ -398,9 +403,9 @@ def _of_server(address: str, data: Path) -> Findings:
 
 
 def _of_files(data: Path, database: Path) -> Findings:
-    from kindcast.server.store.integrity import examine
+    from kindcast.server.store.integrity import examine, examine_keys, quick_check, unchanged
 
-    if database.stat().st_size > LARGE_DATABASE:
+    if database.is_file() and database.stat().st_size > LARGE_DATABASE:
         output.hint(f"reading all of {database} …")
     found = examine(database)
     for damage in found["damage"]:
@@ -413,11 +418,16 @@ def _of_files(data: Path, database: Path) -> Findings:
     yield from _too_new(found["layout"], found["readable_from"], str(database))
     if not found["damage"] and not found["missing_commits"]:
         yield Finding("data", OK, f"{database} is intact, {found['commits']:,} commits")
-    system = data / "kindcast.system.db"
-    if system.is_file():
-        yield from _quick_check(system)
+    system = database.with_suffix(".system.db")
+    for damage in (wrong := examine_keys(database)):
+        yield Finding("data", PROBLEM, damage, "Put a back-up of this file back.")
+    if system.is_file() and not wrong:
+        yield Finding("data", OK, f"{system} is intact")
     for tenant in sorted(data.glob("tenants/*/kindcast.db")):
-        yield from _quick_check(tenant)
+        for damage in (wrong := quick_check(tenant, unchanged(tenant))):
+            yield Finding("data", PROBLEM, damage, "Put a back-up of this file back.")
+        if not wrong:
+            yield Finding("data", OK, f"{tenant} is intact")
 
 
 def _of_postgresql(address: str) -> Findings:
@@ -447,17 +457,3 @@ def _too_new(layout: int, readable_from: int, database: str) -> Findings:
     if readable_from > LAYOUT:
         detail = f"{database} has layout {layout}; this version knows layouts up to {LAYOUT}"
         yield Finding("data", PROBLEM, detail, "Install a newer version of kindcast.")
-
-
-def _quick_check(database: Path) -> Findings:
-    from kindcast.server.store.integrity import unchanged
-
-    try:
-        with closing(sqlite3.connect(unchanged(database), uri=True)) as connection:
-            wrong = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
-    except sqlite3.DatabaseError as error:
-        wrong = [str(error)]
-    if wrong:
-        yield Finding("data", PROBLEM, f"{database}: {'; '.join(wrong)}", "Put a back-up of this file back.")
-    else:
-        yield Finding("data", OK, f"{database} is intact")

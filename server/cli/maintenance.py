@@ -187,15 +187,17 @@ def repair(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Check the database of a stopped server, and report what is missing or damaged."""
-    from kindcast.server.store.integrity import accept, examine
+    """Check the database of a stopped server and the file of its keys, and report what is missing or damaged."""
+    from kindcast.server.store.integrity import accept, examine, examine_keys
 
     check_folder(data)
     database = data / "kindcast.db"
     with stopped(data):
         found = examine(database)
+        found["damage"] += examine_keys(database)
         if accept_loss:
             accept(database)
+        useless = examine_keys(database) if accept_loss else []
     if json:
         output.print_json(found | {"accepted": accept_loss})
     else:
@@ -204,9 +206,11 @@ def repair(
         output.paragraph(
             f"{found['missing_commits']:,} commits are missing", "bold" if found["missing_commits"] else ""
         )
-        if accept_loss:
+        if useless:
+            output.hint("To start without keys, move this file away. To keep the keys, put a back-up of it back.")
+        elif accept_loss:
             output.hint("the next start serves the remaining data")
         elif found["missing_commits"]:
             output.hint(f"To serve the remaining data: kindcast repair --data {data} --accept-loss")
-    if (found["damage"] or found["missing_commits"]) and not accept_loss:
+    if useless or ((found["damage"] or found["missing_commits"]) and not accept_loss):
         raise typer.Exit(1)

@@ -55,7 +55,7 @@ from kindcast.server.store.database import (
 )
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.events import EventRow, insert_events
-from kindcast.server.store.integrity import CHECKS, Witness, find_damage, path_of, tables_of
+from kindcast.server.store.integrity import CHECKS, Witness, examine_keys, find_damage, path_of, tables_of
 from kindcast.server.store.ledger import (
     LAYOUT,
     PACKED_FROM,
@@ -381,12 +381,15 @@ class Checked:
 
 def check(database: str, data: Path | None = None) -> Checked:
     """Reads and checks everything once, each tenant in one snapshot; servers may run meanwhile. Checks the files of a
-    backup (if `data` is one) against its manifest, the database with SQLite's own check, each stored event and list of
-    matches against its digest, and the totals of the ledger. Raises `StoreUnreadable`."""
+    backup (if `data` is one) against its manifest, the database and the file of the keys with SQLite's own check, each
+    stored event and list of matches against its digest, and the totals of the ledger. Raises `StoreUnreadable`,
+    PermissionError."""
     url, checked = normalised(database), Checked()
     if data is not None and (data / MANIFEST).exists():
         checked.damage += _changed_files(data, read_manifest(data))
     _check_one(url, checked)
+    if url.get_backend_name() == "sqlite":
+        checked.damage += examine_keys(Path(str(url.database)), running=True)
     for tenant, of_tenant in _other_tenants(url, data):
         found = Checked()
         _check_one(of_tenant, found)

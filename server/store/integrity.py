@@ -44,10 +44,12 @@ __all__ = [
     "check_everything",
     "clock_ahead",
     "examine",
+    "examine_keys",
     "find_damage",
     "follow_clock",
     "mark_of_keys",
     "path_of",
+    "quick_check",
     "tables_of",
     "unchanged",
 ]
@@ -279,12 +281,13 @@ def unchanged(database: Path) -> str:
 def examine(database: Path) -> dict[str, Any]:
     """Checks the database of a stopped server: SQLite's own check, the digests of stored events and matches, and the
     number of commits that the witness knows and the database lacks. Reads everything once. `readable_from` is the
-    oldest layout whose servers can work with it; 0 if every later one can."""
+    oldest layout whose servers can work with it; 0 if every later one can. Raises PermissionError."""
     damage: list[str] = []
     commits = layout = readable_from = 0
     if not database.is_file() or not database.stat().st_size:
         damage.append(f"{database} is empty or missing")
     else:
+        database.open("rb").close()  # SQLite would not say why it cannot
         with contextlib.closing(sqlite3.connect(unchanged(database), uri=True)) as connection:
             try:
                 damage += [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGE})") if row[0] != "ok"]
@@ -306,6 +309,26 @@ def examine(database: Path) -> dict[str, Any]:
     missing = max(0, seen.commits - commits) if seen else 0
     told = {"commits": commits, "layout": layout, "readable_from": readable_from}
     return {"damage": damage, "missing_commits": missing, **told}
+
+
+def examine_keys(database: Path, *, running: bool = False) -> list[str]:
+    """Checks the file of the keys beside the database of a server, which may only run if this is said. Returns what is
+    wrong with the file. Raises PermissionError."""
+    keys = database.with_suffix(".system.db")
+    if not keys.is_file():
+        return [f"{keys} is missing, and with it the keys"] if mark_of_keys(database).exists() else []
+    return quick_check(keys, f"{keys.absolute().as_uri()}?mode=ro" if running else unchanged(keys))
+
+
+def quick_check(database: Path, address: str) -> list[str]:
+    """Returns what SQLite's own check of a file finds, if it is read with the URI `address`. Raises PermissionError."""
+    database.open("rb").close()  # SQLite would not say why it cannot
+    try:
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+            found = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({MAX_DAMAGE})") if row[0] != "ok"]
+    except sqlite3.DatabaseError as error:
+        found = [str(error)]
+    return [f"{database}: {'; '.join(found)}"] if found else []
 
 
 def _damaged_matches(connection: sqlite3.Connection) -> list[str]:

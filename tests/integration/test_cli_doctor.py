@@ -1,5 +1,6 @@
 """`kindcast doctor`: what it says of a machine, a data folder and a server, and with which exit status."""
 
+import errno
 import json
 import re
 import shutil
@@ -92,6 +93,32 @@ def test_file_that_is_no_database_is_a_problem(kindcast: Kindcast, folder: Path)
     ran = kindcast("doctor", "--data", str(folder), "--json")
     assert ran.status == 1
     assert "kindcast.system.db: file is not a database" in of(ran, "data")[-1]["detail"]
+
+
+def test_database_that_was_deleted_is_a_problem(kindcast: Kindcast, folder: Path) -> None:
+    """A server would not start: the witness says that there was something."""
+    (folder / "kindcast.db").unlink()
+    ran = kindcast("doctor", "--data", str(folder), "--json")
+    assert (ran.status, ran.json["problems"]) == (1, 2)
+    assert of(ran, "data")[0]["detail"] == f"{folder}/kindcast.db is empty or missing"
+
+
+def test_database_of_another_user_is_not_called_lost(
+    kindcast: Kindcast, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To accept the loss would be the wrong advice."""
+    opened = Path.open
+
+    def refused(path: Path, *arguments: Any, **more: Any) -> Any:
+        if path.name == "kindcast.db":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    ran = kindcast("repair", "--data", str(folder))
+    assert (ran.status, ran.out, ran.err) == (1, "", f"error: {folder}/kindcast.db: Permission denied\n")
+    (found,) = of(kindcast("doctor", "--data", str(folder), "--json"), "data")
+    assert (found["state"], found["detail"]) == ("problem", f"{folder}/kindcast.db: Permission denied")
 
 
 def test_database_of_a_killed_server_is_not_changed(kindcast: Kindcast, folder: Path, tmp_path: Path) -> None:

@@ -908,6 +908,28 @@ def test_server_that_lost_its_keys_does_not_start_without(tmp_path: Path, kindca
         assert client.get("/v1/subscriptions").status_code == 401
 
 
+@pytest.mark.parametrize("damage", ["missing", "file is not a database"])
+def test_damaged_file_of_the_keys_is_found(tmp_path: Path, kindcast: Kindcast, damage: str) -> None:
+    """The events are intact, and still no server starts."""
+    data, keys = tmp_path / "data", tmp_path / "data" / "kindcast.system.db"
+    with running_application(data) as client:
+        client.post("/v1/keys", json={"role": "admin"}).raise_for_status()
+    keys.unlink()
+    if damage != "missing":
+        keys.write_bytes(b"no database" * 1_000)
+    for command in ("check", "repair", "doctor"):
+        ran = kindcast(command, "--data", str(data))
+        assert (ran.status, ran.out.count(str(keys)), damage in ran.out) == (1, 1, True), (command, ran.out, ran.err)
+    accepted = kindcast("repair", "--data", str(data), "--accept-loss")
+    if damage == "missing":
+        assert (accepted.status, "the next start serves" in accepted.err) == (0, True)
+    else:
+        assert (accepted.status, "move this file away" in accepted.err) == (1, True)
+        keys.unlink()
+    with running_application(data) as client:
+        assert client.get("/v1/subscriptions").status_code == 200
+
+
 def test_last_key_that_was_revoked_opens_the_server(tmp_path: Path, kindcast: Kindcast) -> None:
     """That is no loss."""
     with running_application(tmp_path) as client:

@@ -63,7 +63,7 @@ Findings = Iterator[Finding]
 
 def doctor(
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The data folder of a server.  [kindcast-data]")
+        Path | None, typer.Option(metavar="DIR", help="The data folder of a server.  [KINDCAST_DATA, or kindcast-data]")
     ] = None,
     config: Annotated[
         Path | None,

@@ -9,7 +9,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.output import CommandFailed, group, page
-from kindcast.server.cli.serve import check_database, check_folder, load_settings, stopped
+from kindcast.server.cli.serve import check_database, data_folder, load_settings, stopped
 
 __all__ = [
     "backup",
@@ -178,7 +178,7 @@ def confirm(server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> 
 
 
 def repair(
-    data: Annotated[Path, typer.Option(metavar="DIR", help="The data folder.")] = Path("kindcast-data"),
+    data: DataOption = None,
     accept_loss: Annotated[
         bool,
         typer.Option(
@@ -190,7 +190,7 @@ def repair(
     """Check the database of a stopped server and the file of its keys, and report what is missing or damaged."""
     from kindcast.server.store.integrity import accept, examine, examine_keys
 
-    check_folder(data)
+    data = data_folder(data)
     database = data / "kindcast.db"
     with stopped(data):
         found = examine(database)

@@ -30,7 +30,7 @@ __all__ = [
     "RepeatedRecords",
     "TextLines",
     "check_database",
-    "check_folder",
+    "data_folder",
     "found_server",
     "load_settings",
     "logged",
@@ -275,11 +275,20 @@ def load_settings(config: Path | None, **flags: Any) -> Any:
         raise typer.BadParameter(f"{config} is not TOML: {error}", param_hint="--config") from error
     except OSError as error:
         raise typer.BadParameter(str(error), param_hint="--config") from error
-    check_folder(settings.data)
+    _check_folder(settings.data)
     return settings
 
 
-def check_folder(data: Path) -> None:
+def data_folder(data: Path | None) -> Path:
+    """Returns the data folder: the given one, else that of the settings. If it is given, no setting is read, so a wrong
+    one does no harm. Raises as `load_settings`."""
+    if data is None:
+        return Path(load_settings(None).data)
+    _check_folder(data)
+    return data
+
+
+def _check_folder(data: Path) -> None:
     """Raises CommandFailed if a data folder, or a folder above it, is a file."""
     there = next((each for each in (data, *data.parents) if each.exists()), None)
     if there is not None and not there.is_dir():
@@ -472,14 +481,17 @@ def start(arguments: Sequence[str], data: Path, wait: float) -> dict[str, Any]:
 
 
 def stop(
-    data: Annotated[Path, typer.Option(metavar="DIR", help="The data folder of the server.")] = Path("kindcast-data"),
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The data folder of the server.  [KINDCAST_DATA, or kindcast-data]"),
+    ] = None,
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="How long to wait until the server has stopped.")
     ] = 60.0,
     json: JsonOption = False,
 ) -> None:
     """Stop the server of a data folder on this machine. It finishes running requests, and nothing is lost."""
-    check_folder(data)
+    data = data_folder(data)
     found = found_server(data)
     if found is None:
         raise CommandFailed(f"no server runs in {data}", "Name its data folder: kindcast stop --data DIR")

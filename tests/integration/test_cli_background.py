@@ -137,6 +137,21 @@ def test_stop_without_a_server_says_so(kindcast: Kindcast, tmp_path: Path) -> No
     assert f"no server runs in {tmp_path}" in ran.err
 
 
+def test_stop_and_repair_know_the_folder_of_the_variable(
+    kindcast: Kindcast, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command that started the server does. If the folder is given, a wrong setting does not matter."""
+    monkeypatch.setenv("KINDCAST_DATA", str(data))
+    assert kindcast("serve", "--detach", "--port", "0").status == 0
+    assert f"a server runs in {data}" in kindcast("repair").err
+    stopped = kindcast("stop")
+    assert (stopped.status, stopped.err) == (0, "")
+    assert "the database is intact" in kindcast("repair").out
+    monkeypatch.setenv("KINDCAST_PORT", "none")
+    assert kindcast("repair").status == 2
+    assert kindcast("repair", "--data", str(data)).status == 0
+
+
 def test_stop_after_a_kill_stops_no_stranger(kindcast: Kindcast, data: Path) -> None:
     """What a killed server left names a process id that may be another's by now; the lock tells."""
     started = kindcast("serve", "--detach", "--port", "0", "--data", str(data), "--json").json

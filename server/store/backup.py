@@ -13,6 +13,7 @@ cursors, tickets, end times, counters, matches and keys. The last assigned numbe
 assigned twice.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -82,6 +83,7 @@ MAX_DAMAGE = 20
 LOCK_SECONDS = 5
 LOCK_NOT_AVAILABLE = "55P03"
 """PostgreSQL: the lock did not become free in time."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_COPIED = {unsaved.name, *system.NOT_IN_BACKUPS}
 """Tables that belong to a cache of the data folder, or that no backup may contain."""
 
@@ -230,7 +232,11 @@ def restore(folder: Path, database: str | None, data: Path) -> Backup:
         with _made_beside(data) as beside:
             for name in made.files:
                 (beside / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(folder / name, beside / name)
+                try:
+                    shutil.copyfile(folder / name, beside / name)
+                except OSError as error:  # of a full disk, it names the file that is read
+                    full = error.errno in NO_ROOM
+                    raise OSError(error.errno, error.strerror, str(data) if full else error.filename) from error
                 os.chmod(beside / name, 0o600)
         return made
     url = normalised(database)
@@ -464,7 +470,9 @@ def _look(connection: Connection, layout: int, checked: Checked) -> None:
 
 
 def _refuse_existing(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file and not a folder")
+    if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} exists and is not empty")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import sqlite3
@@ -307,6 +308,24 @@ def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: Postgr
     assert not (tmp_path / "c").exists()
     empty = postgresql.new_database()
     assert "there are no tables of kindcast" in kindcast("backup", str(tmp_path / "c"), "--database", empty).err
+
+
+def test_disk_without_room_for_a_restore_is_named(tmp_path: Path, kindcast: Kindcast) -> None:
+    """By the folder that has no room, which may be on another disk than the backup."""
+    data, copied, again = tmp_path / "data", tmp_path / "copied", tmp_path / "again"
+    with running_application(data):
+        pass
+    assert kindcast("backup", str(copied), "--data", str(data)).status == 0
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, hard))
+    try:
+        ran = kindcast("restore", str(copied), "--data", str(again))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert (ran.status, ran.err) == (1, f"error: {again}: File too large\n")
+    assert not again.exists()
 
 
 def test_a_database_that_cannot_be_opened_is_told_without_its_password(

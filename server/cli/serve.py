@@ -1,6 +1,7 @@
 """The commands `kindcast serve` and `kindcast stop`: run one server process, in this terminal or in the background."""
 
 import contextlib
+import errno
 import fcntl
 import gc
 import json
@@ -14,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -250,9 +252,13 @@ def _serve(settings: Any, json: bool) -> None:
     try:
         listener = _listen(settings.host, settings.port)
     except OSError as error:
+        advice = "Choose another port: kindcast serve --port 0"
+        if error.errno == errno.EADDRINUSE:
+            advice = f"Is a server already running there? {advice}"
+        elif error.errno != errno.EACCES:
+            advice = "Name an address of this machine: kindcast serve --host 127.0.0.1"
         raise CommandFailed(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}",
-            "Is a server already running there? Choose another port: kindcast serve --port 0",
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}", advice
         ) from error
     with listener:
         _run(settings, listener, json)
@@ -412,10 +418,16 @@ def _address(listener: socket.socket, settings: Any) -> str:
 
 
 def _wrong_settings(error: Any) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg'].removeprefix('Value error, ')}"
-        for each in error.errors()
-    )
+    from kindcast.server.settings import Settings
+
+    told = []
+    for each in error.errors():
+        name, said = ".".join(map(str, each["loc"])) or "settings", each["msg"].removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            near = get_close_matches(name, sorted(Settings.model_fields), n=1, cutoff=0.6)
+            said = f"there is no such setting{f'; did you mean {near[0]}?' if near else ''}"
+        told.append(f"{name}: {said}")
+    return "; ".join(told)
 
 
 LOG = "server.log"

@@ -129,6 +129,24 @@ def test_serve_on_a_port_in_use_says_so(kindcast: Kindcast, shop_server: str, tm
     ran = kindcast("serve", "--port", port, "--data", str(tmp_path / "data"))
     assert ran.status == 1
     assert f"port {port}" in ran.err
+    assert "Is a server already running there?" in ran.err
+
+
+def test_serve_on_an_address_of_another_machine_says_so(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Another port would not help."""
+    for host in ("192.0.2.7", "nowhere.invalid"):
+        ran = kindcast("serve", "--host", host, "--data", str(tmp_path / "data"))
+        assert (ran.status, "port 0" in ran.err) == (1, False)
+        assert "Name an address of this machine: kindcast serve --host 127.0.0.1" in ran.err
+
+
+def test_unknown_setting_in_the_file_is_told_in_words(kindcast: Kindcast, tmp_path: Path) -> None:
+    """With the nearest one, as for a variable."""
+    config = tmp_path / "kindcast.toml"
+    config.write_text("retention_second = 5\n", "utf-8")
+    ran = kindcast("serve", "--config", str(config), "--data", str(tmp_path / "data"))
+    assert ran.status == 2
+    assert "retention_second: there is no such setting; did you mean retention_seconds?" in ran.err
 
 
 def test_serve_beyond_loopback_needs_a_key_first(kindcast: Kindcast, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
@@ -50,14 +50,14 @@ _AWAY = (NatsError, OSError, TimeoutError)
 
 
 class NatsClient(Client):
-    """The client of the library, with three additions. It sends no credentials without TLS if TLS was requested; the
-    library would leave the choice to the server. It says at once when the server refuses a permission; the library
-    waits for an answer that never comes. `close` ends also after a failed TLS handshake, where the library would wait
-    without end."""
+    """The client of the library, with four additions. It sends no credentials without TLS if TLS was requested; the
+    library would leave the choice to the server. It says at once when the server refuses a permission, or when the
+    connection breaks; the library waits for an answer that never comes. `close` ends also after a failed TLS handshake,
+    where the library would wait without end."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._refusals: list[tuple[str, asyncio.Future[str]]] = []
+        self._refusals: list[tuple[str, asyncio.Future[str | None]]] = []
         self.first_error: Exception | None = None
 
     async def note(self, error: Exception) -> None:
@@ -69,18 +69,26 @@ class NatsClient(Client):
                 if not refusal.done() and ("publish" not in told or named in told):
                     refusal.set_result(told)
 
+    async def note_end(self) -> None:
+        """Called by the library when the connection is closed, for whatever reason."""
+        for _, refusal in self._refusals:
+            if not refusal.done():
+                refusal.set_result(None)
+
     async def permitted(self, call: Coroutine[Any, Any, T], subject: str = "") -> T:
         """Awaits a call that the server answers. Raises `BrokerRefused` if this user may not publish to `subject`, by
-        default any, or may not read the answer."""
+        default any, or may not read the answer, and `ConnectionClosedError`."""
         asked = asyncio.ensure_future(call)
-        refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        refusal: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         named = f'"{subject.lower()}"' if subject else ""  # the library converts the server's words to lower case
         entry = (named, refusal)
         self._refusals.append(entry)
         try:
             await asyncio.wait((asked, refusal), return_when=asyncio.FIRST_COMPLETED)
             if not asked.done():
-                raise BrokerRefused(f"NATS refuses: {refusal.result()}")
+                if (told := refusal.result()) is None:
+                    raise ConnectionClosedError
+                raise BrokerRefused(f"NATS refuses: {told}")
             return asked.result()
         finally:
             asked.cancel()
@@ -119,6 +127,7 @@ async def connect(url: BrokerUrl, *, address: str | None = None) -> NatsClient:
                 max_reconnect_attempts=1,  # of the first connection; 0 means without end
                 reconnect_time_wait=CONNECT_PAUSE_SECONDS,
                 error_cb=client.note,
+                closed_cb=client.note_end,
             )
     except (NatsError, OSError, TimeoutError) as error:
         await client.close()

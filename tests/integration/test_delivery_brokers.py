@@ -276,6 +276,15 @@ def test_nats_list_of_other_servers_is_not_followed() -> None:
         assert heard == []
 
 
+def test_nats_that_ends_while_a_message_waits_for_its_confirmation_is_noticed_at_once() -> None:
+    """Not after the time of an attempt: the broker may be there again long before."""
+    info = b'INFO {"server_id":"s","max_payload":1000,"headers":true}\r\n'
+    with saying(info, b"PONG\r\n", *[b"PING\r\n"] * 3) as (port, heard):
+        outcome = send("NATS", f"nats://127.0.0.1:{port}", allow_private=True)
+    assert b"PUB out " in heard[0]
+    assert (outcome.kind, outcome.detail) == ("failed", "no connection to the broker, or the connection broke")
+
+
 def test_nats_password_is_not_sent_where_the_server_takes_tls_away() -> None:
     """`tls://`, and a server (or somebody between) that says it has none."""
     credential = {"credentialtype": "PLAIN", "identifier": "ann", "secret": "hush"}

@@ -101,6 +101,9 @@ class BrokerThread:
         self._observe_commit = observe_commit
         self._observe_matching = observe_matching
         self._loop = asyncio.get_running_loop()
+        self._home = threading.get_ident()
+        self._arrived: list[Command] = []
+        """Commands of the event loop that are not in the queue yet."""
         self._queue: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._last_size = 0
         self._patient: deque[Command] = deque()
@@ -125,11 +128,29 @@ class BrokerThread:
 
     def submit(self, command: Command) -> None:
         """Appends a command to the queue. May be called in any thread. Raises `StoreUnavailable` if the thread has
-        ended."""
+        ended.
+
+        Commands that the event loop makes in one turn get there together. Otherwise the thread would wake for the first
+        one, and take time from the loop while it makes the others."""
         with self._door:
             if self._closed:
                 raise StoreUnavailable("the server is stopping")
-            self._queue.put(command)
+            if threading.get_ident() != self._home:
+                self._queue.put(command)
+                return
+            if not self._arrived:
+                self._loop.call_soon(self._hand_over)
+            self._arrived.append(command)
+
+    def _hand_over(self) -> None:
+        """Appends the commands of the event loop to the queue."""
+        with self._door:
+            arrived, self._arrived = self._arrived, []
+            if not self._closed:
+                for command in arrived:
+                    self._queue.put(command)
+                return
+        self._refuse(arrived)
 
     def keep_prepared(self, prepared: PreparedVocabulary | None) -> None:
         """Keeps the vocabulary that another server is about to activate, in place of the one before. May be called in
@@ -140,6 +161,7 @@ class BrokerThread:
     async def stop(self) -> None:
         """Executes the queued commands, then ends the thread."""
         if self.alive:
+            self._hand_over()
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 

@@ -19,6 +19,7 @@ from kindcast.semantic.matching import MatchTable
 from kindcast.server.broker import Broker, publishing
 from kindcast.server.broker.broker import SHARE_BYTES
 from kindcast.server.broker.publishing import Outcome
+from kindcast.server.broker.writer_thread import BrokerThread
 from kindcast.server.cloudevents import DecodedEvent
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
 from kindcast.server.settings import Settings
@@ -287,6 +288,24 @@ def test_events_of_many_requests_are_committed_together(tmp_path: Path) -> None:
                 lambda connection: connection.execute(text("SELECT commits FROM ledger")).scalar_one()
             )
             assert commits < 100
+
+    run(body)
+
+
+def test_requests_of_one_turn_of_the_event_loop_are_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the writer waits for none. Those that were made when the broker stops are carried out."""
+    monkeypatch.setattr(BrokerThread, "_wait_for_others", lambda thread: None)
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.publish([event(n=0)])
+            for _ in range(20):
+                before = broker.state.commits
+                await asyncio.gather(*(broker.publish([event(n=number)]) for number in range(30)))
+                assert broker.state.commits - before == 1
+            late = [asyncio.ensure_future(broker.publish([event(n=number)])) for number in range(5)]
+            await asyncio.sleep(0)
+        assert all(isinstance(each, Outcome) for results in await asyncio.gather(*late) for each in results)
 
     run(body)
 

@@ -31,7 +31,7 @@ import httpx
 
 from tests.campaigns.campaign import Outcome, Told
 from tests.harness.receiver import Receiver, running_receiver
-from tests.harness.server_process import ServerProcess, running_server
+from tests.harness.server_process import ServerProcess, fresh_servers, running_server
 
 ABOUT = "good clients beside bad ones: p99 of publishing and of delivery with and without them, memory"
 
@@ -73,8 +73,9 @@ def run(options: Any, told: Told) -> Outcome:
         for number, bad in enumerate(kinds):
             name = bad[0].__name__ if len(bad) == 1 else "all"
             told(number, len(kinds), f"{name}: good clients alone, then beside")
-            alone = measured(folder / f"{name}-alone", options.seconds, [])
-            beside = measured(folder / f"{name}-beside", options.seconds, bad)
+            with fresh_servers():
+                alone = measured(folder / f"{name}-alone", options.seconds, [])
+                beside = measured(folder / f"{name}-beside", options.seconds, bad)
             line, wrong = compared(alone, beside, options.ratio)
             lines.append(f"{name}: {line}")
             failures += [f"{name}: {each}" for each in wrong]

@@ -4,6 +4,7 @@ import http.client
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,10 +13,13 @@ from pathlib import Path
 from tests.harness.forked_process import ForkedProcess, with_bytecode
 from tests.harness.ports import free_port
 
-__all__ = ["PRODUCT", "ServerProcess", "running_server"]
+__all__ = ["PRODUCT", "ServerProcess", "fresh_servers", "running_server"]
 
 PRODUCT = "kindcast.server.cli"
 """The module with the command line."""
+
+FRESH = "FRESH_SERVERS"
+"""The variable of the environment with which servers are no forks."""
 
 PATIENCE_SECONDS = 60.0
 """For a start or an orderly stop; only a failing test ever waits this long."""
@@ -35,7 +39,7 @@ class ServerProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = data / "server.log"
         self._environment = dict(environment or {})
-        self._process: ForkedProcess | None = None
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
 
     def start(self, *, wait: bool = True, **environment: str) -> None:
         """Starts the process and, unless told otherwise, waits until it is ready. Variables given here count from now
@@ -43,7 +47,15 @@ class ServerProcess:
         self._environment |= environment
         self.data.mkdir(parents=True, exist_ok=True)
         arguments = ["serve", "--host", "127.0.0.1", "--port", str(self.port), "--data", str(self.data)]
-        self._process = ForkedProcess(self._module, arguments, with_bytecode() | self._environment, self.log)
+        variables = with_bytecode() | self._environment
+        if os.environ.get(FRESH):
+            command = [sys.executable, "-m", self._module, *arguments]
+            with self.log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables, start_new_session=True
+                )
+        else:
+            self._process = ForkedProcess(self._module, arguments, variables, self.log)
         if wait:
             self.wait_until_ready()
 
@@ -120,6 +132,19 @@ class ServerProcess:
 
     def _log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-4_000:]
+
+
+@contextmanager
+def fresh_servers() -> Iterator[None]:
+    """Servers that start meanwhile are processes of their own, as those of users, for runs that measure their time or
+    memory. A fork copies each page of its template that it writes to, with the counts of references of all it uses."""
+    before = os.environ.get(FRESH)
+    os.environ[FRESH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[FRESH]
 
 
 @contextmanager

@@ -306,7 +306,7 @@ class KeyMade(ServerError):
 
 
 class LastKey(ServerError):
-    """No other key of an administrator of all tenants lasts as long as this one: make one first, or rotate this one."""
+    """No other key of an administrator of all tenants is valid for a day more: make one first, or rotate this one."""
 
 
 class UnknownTenant(ServerError):

@@ -79,6 +79,9 @@ DROP_SECONDS = 1
 READ_ONLY = "25006"
 """PostgreSQL's code for a write in a read-only transaction. A session that began while the database was read-only stays
 read-only."""
+RULER_SECONDS = 86_400.0
+"""How long another key of an administrator of all tenants must be valid when one is revoked: long enough to make a
+further one."""
 REFUSALS = (401, 403)
 """The status codes of requests that were refused because of their sender."""
 metadata = MetaData()
@@ -316,7 +319,7 @@ class SystemStore:
 
     def delete_key(self, id: str, *, keep_ruler_at: float | None = None) -> bool:
         """Deletes a key. Returns whether it existed. If `keep_ruler_at` is given, raises `LastKey` for an
-        administrator's key for all tenants if no other such key is valid at that time and for as long."""
+        administrator's key for all tenants if no other such key is valid for a day from that time, or for as long."""
 
         def write(connection: Connection) -> bool:
             if keep_ruler_at is not None:
@@ -667,14 +670,14 @@ def _served(connection: Connection, among: Sequence[str]) -> set[str]:
 
 
 def _check_ruler_left(connection: Connection, id: str, now: float) -> None:
-    """Raises `LastKey` if `id` is an administrator's key for all tenants and no other such key is valid for as long."""
+    """Raises `LastKey` if `id` is an administrator's key for all tenants and no other such key is valid for a day more,
+    or for as long as this one."""
     ruler = (keys.c.role == "admin") & keys.c.tenant.is_(None)
     one = connection.execute(select(keys.c.expires_at).where(ruler, keys.c.id == id)).first()
     if one is None:
         return
-    lasts = keys.c.expires_at.is_(None)
-    if one.expires_at is not None:
-        lasts |= (keys.c.expires_at >= one.expires_at) & (keys.c.expires_at > now)
+    least = now + RULER_SECONDS if one.expires_at is None else min(now + RULER_SECONDS, one.expires_at)
+    lasts = keys.c.expires_at.is_(None) | ((keys.c.expires_at >= least) & (keys.c.expires_at > now))
     if not connection.execute(select(keys.c.id).where(ruler, lasts, keys.c.id != id).limit(1)).first():
         raise LastKey
 

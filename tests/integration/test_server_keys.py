@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import Any, get_args
@@ -200,19 +200,27 @@ def test_first_key_is_an_administrators(tmp_path: Path) -> None:
         assert (answer.status_code, problem_code(answer)) == (409, "last-key")
 
 
-def test_a_key_of_an_administrator_stays_until_another_lasts_as_long(tmp_path: Path) -> None:
-    """A key that ends in a moment does not stand in for one without an end. A rotated key is replaced by one that
-    lasts as long, so it can be revoked."""
+def test_a_key_of_an_administrator_stays_until_another_lasts_for_a_day(tmp_path: Path) -> None:
+    """A key that ends in a moment does not stand in for one without an end, but for one that ends before. A rotated key
+    is replaced by one that lasts as long, so it can be revoked."""
     with running_application(tmp_path) as client:
         lasting = client.post("/v1/keys", json={"role": "admin"}).json()
         client.headers["Authorization"] = f"Bearer {lasting['key']}"
-        ends = [{"role": "admin", "expires_at": f"20{year}-01-01T00:00:00Z"} for year in (98, 99)]
-        sooner, later = (client.post("/v1/keys", json=each).json() for each in ends)
+
+        def made(seconds: float) -> str:
+            ends = datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()
+            id: str = client.post("/v1/keys", json={"role": "admin", "expires_at": ends}).json()["id"]
+            return id
+
+        soon = made(3_600)
         answer = client.delete(f"/v1/keys/{lasting['id']}")
         assert (answer.status_code, problem_code(answer)) == (409, "last-key")
-        assert "lasts as long" in answer.json()["detail"]
-        assert client.delete(f"/v1/keys/{sooner['id']}").status_code == 200
-        assert client.delete(f"/v1/keys/{later['id']}").status_code == 200, "one without an end is there"
+        assert "for a day more" in answer.json()["detail"]
+        assert client.delete(f"/v1/keys/{soon}").status_code == 200, "one without an end is there"
+        further = client.post("/v1/keys", json={"role": "admin"}).json()["id"]
+        late = made(2 * 86_400)
+        assert client.delete(f"/v1/keys/{further}").status_code == 200
+        assert client.delete(f"/v1/keys/{late}").status_code == 200
         new = client.post(f"/v1/keys/{lasting['id']}/rotate", json={"overlap_seconds": 60}).json()
         client.headers["Authorization"] = f"Bearer {new['key']}"
         assert client.delete(f"/v1/keys/{lasting['id']}").status_code == 200

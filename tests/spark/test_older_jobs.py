@@ -88,4 +88,5 @@ def test_older_stream_goes_on_behind_its_checkpoint(saved: Path, spark: SparkSes
             events, saved / "stream", lambda: snapshot, window="36500 days", trigger_seconds=None
         ).awaitTermination()
     assert rows(saved / "stream") == EXPECTED
-    assert sorted(path.name for path in (saved / "stream").glob("batch=*")) == [f"batch={n:09}" for n in range(3)]
+    batches = sorted(path.name for path in (saved / "stream").glob("batch=*"))
+    assert batches[:3] == [f"batch={n:09}" for n in range(3)]  # Spark may add one without events: `rows` has none twice

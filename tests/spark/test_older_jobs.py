@@ -1,6 +1,7 @@
 """What Spark jobs of commit 96216f5 left (tests/fixtures): snapshot, output and checkpoint go on now as they were."""
 
 import json
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -27,12 +28,16 @@ EXPECTED = {
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """A copy, with its own place in the checkpoint."""
+    """A copy, with its own place in the checkpoint, and with the times of files that the checkpoint knows. After a week
+    Spark forgets a file that it read, and would take one of a later time for a new one."""
     folder = tmp_path / "saved"
     shutil.copytree(SAVED, folder)
     for path in (folder / "stream" / "_kindcast" / "checkpoint" / "sources").rglob("*"):
         if path.is_file():
-            path.write_text(path.read_text(encoding="utf-8").replace("FIXTURES", str(folder)), encoding="utf-8")
+            text = path.read_text(encoding="utf-8").replace("FIXTURES", str(folder))
+            path.write_text(text, encoding="utf-8")
+            for read in map(json.loads, text.splitlines()[1:]):
+                os.utime(read["path"].removeprefix("file://"), ns=(read["timestamp"] * 1_000_000,) * 2)
     return folder
 
 
@@ -88,5 +93,4 @@ def test_older_stream_goes_on_behind_its_checkpoint(saved: Path, spark: SparkSes
             events, saved / "stream", lambda: snapshot, window="36500 days", trigger_seconds=None
         ).awaitTermination()
     assert rows(saved / "stream") == EXPECTED
-    batches = sorted(path.name for path in (saved / "stream").glob("batch=*"))
-    assert batches[:3] == [f"batch={n:09}" for n in range(3)]  # Spark may add one without events: `rows` has none twice
+    assert sorted(path.name for path in (saved / "stream").glob("batch=*")) == [f"batch={n:09}" for n in range(3)]

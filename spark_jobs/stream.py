@@ -69,6 +69,9 @@ KEYED = pa.schema([*RAW, pa.field("key", pa.string())])
 """`RAW` and the key of each event."""
 FILES = "files"
 """The stream of an archive's files as they are put there."""
+FILE_AGE = "36500d"
+"""The age of files that Spark may ignore and forget. Its default, a week before the newest file, would leave out files
+that keep an older time when they are moved into the folder."""
 
 
 def read_events(session: SparkSession, archive: str, read: ReadOptions = AS_IT_STANDS) -> DataFrame:
@@ -95,8 +98,9 @@ def stream_events(
     if format == FILES:
         wanted = replace(read, bodies=True)
         schema = "path string, modificationTime timestamp, length long, content binary"
-        files = session.readStream.format("binaryFile").schema(schema).option("recursiveFileLookup", "true")
-        found = files.options(**{**options, "pathGlobFilter": "[!_.]*"}).load().select("path")
+        read_as = {"recursiveFileLookup": "true", "maxFileAge": FILE_AGE, **options, "pathGlobFilter": "[!_.]*"}
+        files = session.readStream.format("binaryFile").schema(schema).options(**read_as)
+        found = files.load().select("path")
         place = options["path"].removeprefix("file:")
         place = place if "://" in place else os.path.abspath(place)  # workers run in folders of their own
 

@@ -1,6 +1,8 @@
 """Streams: exactly once through restarts, repeated events dropped, subscriptions that change under way."""
 
 import json
+import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,16 @@ def test_stream_reads_folders_as_an_archive_has_them(tmp_path: Path, drain: Call
         "b/x.ndjson:1": ["computers"],
         "shop=de/x.ndjson:1": ["computers", "german"],
     }
+
+
+def test_stream_reads_files_of_any_age(tmp_path: Path, drain: Callable[[], None]) -> None:
+    """A file keeps its time when it is moved: it may come long after it was written, and after newer ones."""
+    put(tmp_path, "new.ndjson", [offer("1", "laptop")])
+    drain()
+    put(tmp_path, "old.ndjson", [offer("2", "laptop")])
+    os.utime(tmp_path / "in" / "old.ndjson", (time.time() - 30 * 86_400,) * 2)
+    drain()
+    assert rows(tmp_path) == {"1": ["computers"], "2": ["computers"]}
 
 
 def test_stream_goes_on_with_an_empty_file_in_place_of_one_that_is_gone(

@@ -881,8 +881,7 @@ async def decide_now(
     undecided. Subscriptions in `ids` that were deleted meanwhile do not match."""
 
     def read(connection: Connection) -> dict[str, Any]:
-        found = (subscriptions.find_subscription(connection, id) for id in ids)
-        return {row.id: row.tree for row in found if row is not None}
+        return {id: row.tree for id, row in subscriptions.find_subscriptions(connection, ids).items()}
 
     trees = await late_matchers.broker.read(read)
     loop, woken = asyncio.get_running_loop(), asyncio.Event()

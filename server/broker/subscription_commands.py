@@ -205,8 +205,13 @@ def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None
     """Returns the row that the same request made earlier; None if there is none. Raises `IdempotencyKeyReused` if the
     key was used for another request, or if the subscription was changed since."""
     row = subscriptions.find_subscription(connection, new.id) if new.repeatable else None
-    if row is None:
-        return None
+    if row is not None and (refusal := _reuse(row, new)) is not None:
+        raise refusal
+    return row
+
+
+def _reuse(row: Row[Any], new: NewSubscription) -> IdempotencyKeyReused | None:
+    """Returns the error if the stored subscription is not the one that this request made."""
 
     def same(given: NewSubscription | Written, members: Iterable[tuple[str, str]]) -> bool:
         return all(getattr(row, column) == _as_stored(getattr(given, member)) for column, member in members)
@@ -214,13 +219,13 @@ def made_before(connection: Connection, new: NewSubscription) -> Row[Any] | None
     is_form = same(new, _FORM)
     if not is_form and new.written is not None:
         is_form = same(new.written, _FORM) and new.parts == (row.canonical,)
-    if not (is_form and same(new, _REST)):
-        raise IdempotencyKeyReused(
-            "another request made a subscription with this id or Idempotency-Key, or that subscription was changed "
-            "since: send a new key with a new request. To import an exported line under a new id, leave out its "
-            "ticket_hash"
-        )
-    return row
+    if is_form and same(new, _REST):
+        return None
+    return IdempotencyKeyReused(
+        "another request made a subscription with this id or Idempotency-Key, or that subscription was changed "
+        "since: send a new key with a new request. To import an exported line under a new id, leave out its "
+        "ticket_hash"
+    )
 
 
 def _as_stored(value: Any) -> Any:
@@ -643,14 +648,10 @@ def create_many(
     views = {each.roles: state.vocabulary.view_of_roles(each.roles) for each in new}
     owned = _owned_by(group, new[0].created_by, quota) if new else 0  # one request has one owner
     there = len(state.live_subscriptions)
+    stored = subscriptions.find_subscriptions(group.connection, [each.id for each in new if each.repeatable])
     for number, (each, became) in enumerate(zip(new, described.results, strict=True)):
-        try:
-            before = made_before(group.connection, each)
-        except IdempotencyKeyReused as error:
-            results.append(error)
-            continue
-        if before is not None:
-            results.append(None)
+        if (before := stored.get(each.id)) is not None:
+            results.append(_reuse(before, each))
         elif each.id in ids:
             results.append(IdempotencyKeyReused("another line of the request has the same id"))
         elif isinstance(became, InvalidSubscription):

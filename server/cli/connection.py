@@ -108,16 +108,20 @@ def _extend(command: Any, options: Sequence[Any]) -> None:
 
 
 @contextmanager
-def connected(server: str, **more: Any) -> "Iterator[Client]":
-    """A context manager with a client of `server`. Waits while nothing listens there. `more` replaces credentials of
-    the command. Raises CommandFailed, with advice, if there is no answer."""
+def connected(server: str, *, repeating: bool = False, **more: Any) -> "Iterator[Client]":
+    """A context manager with a client of `server`. Waits while nothing listens there. If `repeating`, calls are sent
+    again, as often as the client allows, for the same time. `more` replaces credentials of the command. Raises
+    CommandFailed, with advice, if there is no answer."""
     import httpx
 
     from kindcast.server.client import Client
 
     wait_for(server, _retry.get())
     try:
-        with _an_address(server), Client(server, retry_seconds=0.0, **credentials() | more) as client:
+        with (
+            _an_address(server),
+            Client(server, retry_seconds=_retry.get() if repeating else 0.0, **credentials() | more) as client,
+        ):
             yield client
     except httpx.TimeoutException as error:
         raise CommandFailed(f"{server} did not answer in time.", f"Check its state: {server}/readyz") from error

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
 
 import typer
 
@@ -374,16 +375,23 @@ def import_subscriptions(
         Path | None,
         typer.Option(metavar="FILE", help="The file for the tickets, as lines of JSON; by default they are printed."),
     ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="Goes on with an import of the same file that broke off: the key that it printed."
+        ),
+    ] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
     """Create a subscription from each line, with a new id and ticket, unless the line has those of an export with
     --secrets. A line has the form of subscriptions export or of POST /v1/subscriptions. A line that is refused does not
-    stop the others."""
+    stop the others. If there is no answer, the lines are sent again, and each still becomes only one subscription."""
     made = refused = 0
-    with connected(server) as client, _kept(tickets) as kept, output.progress() as bar:
+    key = idempotency_key or str(uuid4())
+    with connected(server, repeating=True) as client, _kept(tickets) as kept, output.progress() as bar:
         task = bar.add_task("subscriptions", total=None, visible=kept is not None)
-        for start, answer in _answers(client, file):
+        for start, answer in _answers(client, file, key):
             for each in answer["created"]:
                 made += 1
                 told = {
@@ -410,33 +418,37 @@ def import_subscriptions(
         raise CommandFailed(f"there is no subscription in {file}.")
 
 
-def _answers(client: "Client", file: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _answers(client: "Client", file: str, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Sends the lines of a file, and yields the answers in order, each with the number of lines before its request. If
     a request fails, no other is sent. The error is raised after the answers to those that were sent, because they have
-    tickets."""
+    tickets. The request of a line depends on `key` and on the lines before it, so a repeated import makes nothing
+    twice."""
     requests = _requests(text_lines(file))
     sent: deque[tuple[int, Future[dict[str, Any]]]] = deque()
-    failure: Exception | None = None
+    failure: Exception | KeyboardInterrupt | None = None
     with ThreadPoolExecutor(REQUESTS) as pool:
         while True:
             try:
                 while failure is None and len(sent) < REQUESTS and (request := next(requests, None)) is not None:
-                    sent.append((request[0], pool.submit(_send, client, request[1])))
+                    sent.append((request[0], pool.submit(_send, client, request[1], f"{key}/{request[0]}")))
                 if not sent:
                     break
                 start, answer = sent.popleft()
                 told = answer.result()
-            except Exception as error:
+            except (Exception, KeyboardInterrupt) as error:
                 failure = failure or error
             else:
                 yield start, told
-    if isinstance(failure, ConnectionError | TimeoutError):
-        output.hint("It is unknown whether other lines became subscriptions. Compare: kindcast subscriptions export")
+    if isinstance(failure, ConnectionError | TimeoutError | KeyboardInterrupt):
+        output.hint(
+            "It is unknown whether other lines became subscriptions. To go on without making any twice, send the same "
+            f"file again with --idempotency-key {key}"
+        )
     if failure is not None:
         raise failure
 
 
-def _send(client: "Client", lines: list[str]) -> dict[str, Any]:
+def _send(client: "Client", lines: list[str], key: str) -> dict[str, Any]:
     from kindcast.server.client.calls import Call, path_of
 
     return client.send(
@@ -444,9 +456,10 @@ def _send(client: "Client", lines: list[str]) -> dict[str, Any]:
             method="POST",
             path=path_of("subscriptions", "import"),
             read=dict,
-            headers={"Content-Type": "application/x-ndjson"},
+            headers={"Content-Type": "application/x-ndjson", "Idempotency-Key": key},
             content="".join(lines).encode(),
             timeout=IMPORT_SECONDS,
+            repeatable=True,
         )
     )
 

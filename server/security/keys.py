@@ -130,7 +130,7 @@ class Repeatable:
     def random(self, what: str, size: int) -> bytes:
         """Returns at most 32 pseudo-random bytes, always the same for `what`."""
         told = f"{self.owner or ''}\n{self.part}\n{what}".encode("utf-8", "surrogatepass")
-        return hmac.new(self.key.encode("utf-8", "surrogatepass"), told, "sha256").digest()[:size]
+        return hmac.digest(self.key.encode("utf-8", "surrogatepass"), told, "sha256")[:size]
 
 
 def new_ticket(repeatable: Repeatable | None = None, terms: str = "") -> str:

@@ -43,6 +43,7 @@ __all__ = [
     "erase_attempts",
     "erase_leftovers",
     "find_subscription",
+    "find_subscriptions",
     "note_leftovers",
     "trees",
 ]
@@ -184,6 +185,15 @@ def expire(connection: Connection, numbers: Sequence[int]) -> None:
 def find_subscription(connection: Connection, id: str) -> Row[Any] | None:
     """The subscription with this id, if there is one."""
     return connection.execute(select(subscriptions).where(subscriptions.c.id == id)).one_or_none()
+
+
+def find_subscriptions(connection: Connection, ids: Sequence[str]) -> dict[str, Row[Any]]:
+    """The subscriptions with these ids, by id. Ids of no subscription are left out."""
+    found: dict[str, Row[Any]] = {}
+    for start in range(0, len(ids), NUMBERS_PER_QUERY):
+        those = subscriptions.c.id.in_(ids[start : start + NUMBERS_PER_QUERY])
+        found |= {row.id: row for row in connection.execute(select(subscriptions).where(those))}
+    return found
 
 
 def list_subscriptions(

@@ -2,14 +2,19 @@
 
 import gzip
 import json
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from select import select
 from typing import Any
 
 import pytest
 
 from kindcast.server.cli import events as event_commands
 from kindcast.server.cli import subscriptions
-from kindcast.server.client import ServerUnreachable
 from tests.integration.conftest import Kindcast
 
 pytestmark = pytest.mark.usefixtures("shop_server")
@@ -104,21 +109,83 @@ def test_tickets_of_requests_on_their_way_are_kept_when_one_fails(
         assert kindcast("subscriptions", "delete", each["id"], "--ticket", each["ticket"]).status == 0
 
 
-def test_server_that_ends_during_an_import_is_told(
-    kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@contextmanager
+def losing_answers(server: str, many: int) -> Iterator[str]:
+    """A context manager with the address of a relay to `server` that passes each request on, and breaks the connection
+    in place of the first `many` answers to imports."""
+    host, port = server.removeprefix("http://").split(":")
+    lost: list[bytes] = []
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection((host, int(port))) as behind:
+                asked = b""
+                while True:
+                    ready, _, _ = select([self.request, behind], [], [])
+                    for end, other in ((self.request, behind), (behind, self.request)):
+                        if end not in ready:
+                            continue
+                        data = end.recv(1 << 16)
+                        if end is self.request:
+                            asked += data
+                        elif b"/subscriptions/import" in asked and len(lost) < many:
+                            lost.append(data)
+                            return
+                        if not data:
+                            return
+                        other.sendall(data)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Relay) as relay:
+        relay.daemon_threads = True
+        thread = threading.Thread(target=relay.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{relay.server_address[1]}"
+        finally:
+            relay.shutdown()
+            thread.join()
+    assert len(lost) == many
+
+
+def test_import_whose_answer_is_lost_is_sent_again(
+    kindcast: Kindcast, shop_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no fault of the file of tickets. Some lines may be subscriptions although no answer says so."""
-
-    def unreachable(*_: object) -> None:
-        raise ServerUnreachable("no server answers at http://127.0.0.1:9")
-
-    monkeypatch.setattr(subscriptions, "_send", unreachable)
+    """As when a server is killed after the commit: each line becomes one subscription, whose ticket is told."""
+    monkeypatch.setattr(subscriptions, "LINES", 2)
     given, tickets = tmp_path / "given.ndjson", tmp_path / "tickets.ndjson"
-    given.write_text('{"expression": "beside = 1"}\n', "utf-8")
-    ran = kindcast("subscriptions", "import", str(given), "--tickets", str(tickets))
-    assert (ran.status, "cannot be written" in ran.err) == (1, False), ran.err
+    given.write_text("".join(f'{{"expression": "again = {n}"}}\n' for n in range(5)), "utf-8")
+    with losing_answers(shop_server, 2) as address:
+        command = ("subscriptions", "import", str(given), "--tickets", str(tickets))
+        ran = kindcast(*command, "--server", address, "--retry", "30")
+    assert ran.status == 0, ran.err
+    check_made_once(kindcast, "again", tickets)
+
+
+def check_made_once(kindcast: Kindcast, attribute: str, tickets: Path) -> None:
+    """Asserts that there are five subscriptions with the attribute, each with a ticket; deletes them."""
+    exported = kindcast("subscriptions", "export").out.splitlines()
+    made = [each["id"] for each in map(json.loads, exported) if attribute in each["expression"]]
+    assert len(made) == 5
+    told = {each["id"]: each["ticket"] for each in lines(tickets)}
+    assert sorted(told) == sorted(made)
+    for id, ticket in told.items():
+        assert kindcast("subscriptions", "delete", id, "--ticket", ticket).status == 0
+
+
+def test_import_that_broke_off_goes_on(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """Some lines may be subscriptions although no answer says so. The message says how to go on, and blames the server,
+    not the file of tickets. The key works for the same lines only."""
+    given, tickets = tmp_path / "given.ndjson", tmp_path / "tickets.ndjson"
+    given.write_text("".join(f'{{"expression": "beside = {n}"}}\n' for n in range(5)), "utf-8")
+    command = ("subscriptions", "import", str(given), "--tickets", str(tickets))
+    with losing_answers(shop_server, 1) as address:
+        ran = kindcast(*command, "--server", address, "--retry", "0")
+    assert (ran.status, "cannot be written" in ran.err, lines(tickets)) == (1, False, []), ran.err
     assert "error: no server answers at " in ran.err
     assert "unknown whether other lines became subscriptions" in ran.err
+    again = ran.err[ran.err.index("--idempotency-key") :].split()[:2]
+    assert kindcast(*command, *again).status == 0
+    check_made_once(kindcast, "beside", tickets)
 
 
 def test_import_of_nothing_is_a_failure(kindcast: Kindcast, tmp_path: Path) -> None:

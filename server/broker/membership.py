@@ -14,6 +14,8 @@ lost its lease without noticing changes nothing. With SQLite this server holds e
 
 import asyncio
 import logging
+import selectors
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -49,8 +51,6 @@ __all__ = [
     "ReadTrees",
 ]
 
-LISTEN_SECONDS = 0.25
-"""The longest wait for a notification at a time, so that the end of a server does not wait for the next heartbeat."""
 BEATS_PER_LEASE = 5
 PAUSE_SECONDS = 0.5
 """The pause before the database is tried again."""
@@ -94,7 +94,9 @@ class Membership:
         """How often a heartbeat was late, including the first one. Leases from before may belong to another server now.
         May be read in any thread."""
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kindcast-membership", daemon=True)
+        self._stop: socket.socket | None = None
+        """The thread waits for notifications, and for the close of this end of a pair."""
+        self._thread: threading.Thread | None = None
 
     @property
     def lives(self) -> bool:
@@ -111,24 +113,30 @@ class Membership:
         """Sends the first heartbeat and starts the thread. Raises the errors of the driver."""
         with self._database.listening() as connection:
             self._beat(connection)
+        stopping, self._stop = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, args=(stopping,), name="kindcast-membership", daemon=True)
         self._thread.start()
 
     async def stop(self) -> None:
         """Leaves the servers. The leases of this server are free at once."""
-        if self._thread.is_alive():
+        if self._thread is not None and self._stop is not None:
             self._stopped.set()
+            self._stop.close()
             await asyncio.to_thread(self._thread.join)
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                with self._database.listening() as connection:
-                    self._listen(connection)
-            except Exception as error:  # an error of the driver, which is installed only for PostgreSQL
-                _log.error("the database cannot be reached; trying again: %s", error)
-                self._stopped.wait(PAUSE_SECONDS)
+    def _run(self, stopping: socket.socket) -> None:
+        with stopping:
+            while not self._stopped.is_set():
+                try:
+                    with self._database.listening() as connection, selectors.DefaultSelector() as selector:
+                        selector.register(connection, selectors.EVENT_READ)
+                        selector.register(stopping, selectors.EVENT_READ)
+                        self._listen(connection, selector)
+                except Exception as error:  # an error of the driver, which is installed only for PostgreSQL
+                    _log.error("the database cannot be reached; trying again: %s", error)
+                    self._stopped.wait(PAUSE_SECONDS)
 
-    def _listen(self, connection: Any) -> None:
+    def _listen(self, connection: Any, selector: selectors.BaseSelector) -> None:
         connection.execute("SET synchronous_commit = off")  # a lost heartbeat is followed by the next one
         connection.execute(f"LISTEN {self._database.channel}")
         pause = self._seconds / BEATS_PER_LEASE
@@ -139,8 +147,9 @@ class Membership:
                 self._tell(self._woken)  # a notification was missed
             until = time.monotonic() + pause
             while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
-                waited = min(left, LISTEN_SECONDS)
-                payloads = {each.payload for each in connection.notifies(timeout=waited, stop_after=1)}
+                payloads = {each.payload for each in connection.notifies(timeout=0)}
+                if not payloads:
+                    selector.select(left)
                 if payloads - {self.id, "", servers.UPCOMING}:
                     self._tell(self._woken)
                 if servers.UPCOMING in payloads:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -429,15 +430,20 @@ def test_postgresql_long_reader_stops_neither_publishers_nor_a_new_day(
 def test_postgresql_two_servers_begin_a_day_and_end_another_together(
     database: str, tmp_path: Path, ahead: Callable[[float], None]
 ) -> None:
-    """Both publish without a pause while days begin; each day has one partition, and each is dropped once."""
+    """Both publish without a pause while days begin; each day has one partition, and each is dropped once. An event
+    that both publish is known to the second of them until its day was dropped."""
     settings = {"database": database, "sweep_seconds": 0.05, "retention_seconds": 3 * DAY}
-    stop, sent = threading.Event(), [0, 0]
+    stop, sent, accepted = threading.Event(), [0, 0], defaultdict[str, list[tuple[int, int]]](list)
+    begun, beginning = [0], [0]  # the day, at least and at most
 
     def publish_on(client: httpx.Client, server: int) -> None:
         while not stop.is_set():
-            told = publish(client, {"id": f"{server}-{sent[server]}", "data": {"n": 1}}, {"id": str(sent[server])})
+            shared, least = str(sent[server]), begun[0]
+            told = publish(client, {"id": f"{server}-{shared}", "data": {"n": 1}}, {"id": shared})
             sent[server] += 1
             assert told["accepted"] in (1, 2), told
+            if told["accepted"] == 2:
+                accepted[shared].append((least, beginning[0]))
 
     with (
         running_application(tmp_path / "one", **settings) as one,
@@ -448,7 +454,9 @@ def test_postgresql_two_servers_begin_a_day_and_end_another_together(
         running = [pool.submit(publish_on, client, number) for number, client in enumerate((one, two))]
         try:
             for day in range(6):
+                beginning[0] = day
                 ahead(day)
+                begun[0] = day
                 before = sent.copy()
                 until(lambda before=before: all(now > was for now, was in zip(sent, before, strict=True)))  # type: ignore[misc]
             until(lambda: parts(database) <= 4)
@@ -457,7 +465,10 @@ def test_postgresql_two_servers_begin_a_day_and_end_another_together(
         assert [each.result() for each in running] == [None, None]
         assert one.get(f"/v1/subscriptions/{made['id']}").json()["undecided"] == 0
         metrics = one.get("/metrics").text
-        assert f"kindcast_events_accepted_total {sum(sent) + max(sent)}.0" in metrics
+        assert len(accepted) == max(sent)
+        for days in accepted.values():
+            assert len(days) == 1 or max(most for _, most in days) - min(least for least, _ in days) >= 3
+        assert f"kindcast_events_accepted_total {sum(sent) + sum(map(len, accepted.values()))}.0" in metrics
         assert f"kindcast_matches_total {sum(sent)}.0" in metrics
 
 

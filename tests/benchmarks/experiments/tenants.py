@@ -1,20 +1,24 @@
 """Many small tenants on one server: until a closed one answers, events a second over all of them, memory, open files;
-and tenants that have one ontology and its declarations in common."""
+tenants that have one ontology and its declarations in common; and tenants in PostgreSQL, each in a schema of its
+own."""
 
 import random
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import create_engine, text
 
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import SystemStore
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
+from tests.harness.postgresql import driver_url, running_postgresql
 from tests.harness.server_process import ServerProcess, running_server
 
 NAME = "tenants"
@@ -30,9 +34,10 @@ SUBSCRIPTIONS = 10
 OPEN: dict[Scale, int] = {"quick": 8, "default": 64, "full": 256}
 """Tenants that may be open at one time."""
 OPENINGS: dict[Scale, int] = {"quick": 5, "default": 50, "full": 200}
+IN_POSTGRESQL: dict[Scale, int] = {"quick": 20, "default": 100, "full": 1_000}
 MADE = 100
 """So many are made by requests, which `making_ms` is of; the folders of further ones are copies of theirs, made while
-the server is stopped."""
+the server is stopped. In PostgreSQL all are made by requests."""
 WITH_ONTOLOGY = 16
 CLASSES = 2_000
 """Tenants that have one and the same ontology, and its size."""
@@ -45,10 +50,17 @@ def tasks(scale: Scale) -> Sequence[Task]:
     settings = {"most": OPEN[scale], "openings": OPENINGS[scale], "seconds": SECONDS[scale]}
     plain = [Task(f"{OPEN[scale]} open at most", n, {"n": n, **settings}) for n in SIZES[scale]]
     few = {**settings, "n": WITH_ONTOLOGY, "most": WITH_ONTOLOGY // 2, "openings": WITH_ONTOLOGY // 2}
-    return [*plain, Task("each with one ontology of 2,000 classes", WITH_ONTOLOGY, {**few, "classes": CLASSES})]
+    stored = {"n": IN_POSTGRESQL[scale], **settings, "postgresql": True}
+    return [
+        *plain,
+        Task("each with one ontology of 2,000 classes", WITH_ONTOLOGY, {**few, "classes": CLASSES}),
+        Task(f"in PostgreSQL, {OPEN[scale]} open at most", IN_POSTGRESQL[scale], stored),
+    ]
 
 
-def measure(*, n: int, most: int, openings: int, seconds: float, classes: int = 0) -> dict[str, Any]:
+def measure(
+    *, n: int, most: int, openings: int, seconds: float, classes: int = 0, postgresql: bool = False
+) -> dict[str, Any]:
     """One server, a process of its own, and `n` tenants of ten subscriptions, all with one ontology of so many
     classes, or without; `megabytes_the_first` is what the first of them added. `y` is the
     median of the first request to a tenant that is closed, while as many are open as may be: it closes another one.
@@ -58,19 +70,21 @@ def measure(*, n: int, most: int, openings: int, seconds: float, classes: int = 
     settings = {"KINDCAST_PLUGINS": "false", "KINDCAST_MAX_OPEN_TENANTS": str(most)}
     with (
         tempfile.TemporaryDirectory() as folder,
-        running_server(Path(folder), settings) as server,
+        _database(postgresql) as database,
+        running_server(Path(folder), settings | ({"KINDCAST_DATABASE": database} if database else {})) as server,
         httpx.Client(base_url=server.url, timeout=600, trust_env=False) as client,
     ):
         made = client.post("/v1/keys", json={"role": "admin"}).raise_for_status().json()
         client.headers["Authorization"] = f"Bearer {made['key']}"
         _fill(client, "warm", 0)  # what a first request costs once
         before, began, first = server.resident_megabytes(), time.perf_counter(), 0
-        for name in names[:MADE]:
+        made_by_requests = names if postgresql else names[:MADE]
+        for name in made_by_requests:
             _fill(client, name, classes)
             first = first or server.resident_megabytes() - before
         making = time.perf_counter() - began
         ready = 0.0
-        if n > MADE:
+        if n > len(made_by_requests):
             server.stop()
             _copy(server.data, names)
             began = time.perf_counter()
@@ -92,7 +106,7 @@ def measure(*, n: int, most: int, openings: int, seconds: float, classes: int = 
         return {
             "y": round(statistics.median(times), 1),
             "slowest_ms": round(max(times), 1),
-            "making_ms": round(making / min(n, MADE) * 1e3, 1),
+            "making_ms": round(making / len(made_by_requests) * 1e3, 1),
             "ready_seconds": round(ready, 2),
             "open": len(opened),
             "megabytes": resident,
@@ -101,8 +115,28 @@ def measure(*, n: int, most: int, openings: int, seconds: float, classes: int = 
             "megabytes_an_open_tenant": round((resident - before) / len(opened), 2),
             "open_a_second": round(warm),
             "any_a_second": round(cold),
-            "disk_kilobytes_a_tenant": _disk(server) // n // 1_024,
+            "disk_kilobytes_a_tenant": (_size(database) if database else _disk(server)) // n // 1_024,
         }
+
+
+@contextmanager
+def _database(postgresql: bool) -> Iterator[str | None]:
+    """A context manager with the URL of a new database; None for SQLite."""
+    if not postgresql:
+        yield None
+        return
+    with running_postgresql() as cluster:
+        yield cluster.new_database()
+
+
+def _size(database: str) -> int:
+    """The bytes of a database."""
+    engine = create_engine(driver_url(database))
+    try:
+        with engine.connect() as connection:
+            return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+    finally:
+        engine.dispose()
 
 
 def _fill(client: httpx.Client, name: str, classes: int) -> None:

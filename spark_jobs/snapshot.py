@@ -35,7 +35,7 @@ from kindcast.semantic.matching import MatchTable, saved_trees
 from kindcast.semantic.ontology import Ontology, decode, encode, read_several
 from kindcast.semantic.operators import load_operators
 from kindcast.semantic.operators.builtin import builtin_operators
-from kindcast.semantic.vocabulary import MEANING, Declarations
+from kindcast.semantic.vocabulary import MEANING, arguments_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected, reason_of, unnamed
 from kindcast.spark_jobs.report import JobFailed, UnusableSnapshot
 from kindcast.spark_jobs.session import is_local
@@ -335,9 +335,6 @@ def _open_matcher(folder: Path, vocabulary: Vocabulary) -> Matcher:
 # tree. A bad line is reported with its number and does not stop the rest. A paused subscription (`status`) is left out,
 # because a server does not match it either.
 
-DECLARED = frozenset(Declarations().arguments())
-"""The members of a file of declarations."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
@@ -403,11 +400,10 @@ class Inputs:
                 found = json.load(file)
         except (OSError, ValueError, EOFError, zlib.error) as error:
             raise JobFailed(f"{path} is not a JSON file of declarations: {error}") from error
-        if not isinstance(found, dict) or found.keys() - DECLARED:
-            raise JobFailed(f"{path} must be an object of {', '.join(sorted(DECLARED))}")
-        for name, declared in found.items():
-            _check_declared(path, name, declared)
-        return found
+        try:
+            return arguments_of(found)
+        except SemanticError as error:
+            raise JobFailed(f"{path}: {error}") from error
 
     def _subscriptions(self, bad: list[Refused]) -> Iterator[tuple[str, Any]]:
         path = self.folder / "subscriptions.ndjson" if self.folder is not None else self.subscriptions
@@ -449,18 +445,6 @@ def _unreadable(documents: Sequence[tuple[str, bytes]]) -> str:
         except SemanticError:
             return name
     return ", ".join(name for name, _ in documents)
-
-
-def _check_declared(path: Path, name: str, declared: Any) -> None:
-    """Raises `JobFailed` if a member of a declarations file does not have the form of its kind."""
-    try:
-        Vocabulary((), **{name: declared})
-    except SemanticError:
-        pass  # it may need the ontologies: the vocabulary of all tells
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise JobFailed(
-            f"{path}: `{name}` must be an object with a declaration for each name, as the server returns it"
-        ) from error
 
 
 def _text(path: Path) -> IO[str]:

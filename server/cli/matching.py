@@ -17,6 +17,7 @@ from kindcast.server.cli.documents import (
     RelationsOption,
     event_lines,
     file_at,
+    json_file,
     listed,
     one_event,
     ontology_path,
@@ -104,6 +105,14 @@ OntologyOption = Annotated[
         help="An ontology; several make one vocabulary. Without one, expressions cannot name concepts.",
     ),
 ]
+DeclarationsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--declarations",
+        metavar="FILE",
+        help="JSON: attributes, synonyms, rates and other declarations, as for kindcast spark match.",
+    ),
+]
 SubscriptionsOption = Annotated[
     list[str], typer.Option("--subscription", metavar="TEXT", help="A subscription; may be given several times.")
 ]
@@ -124,6 +133,7 @@ def match_offline(
     ontology: OntologyOption = None,
     engine: EngineOption = "fused",
     relations: RelationsOption = "",
+    declarations: DeclarationsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Match events against subscriptions without a server, event by event."""
@@ -131,7 +141,7 @@ def match_offline(
     from kindcast.semantic.matching import warm_up_beside
 
     warm_up_beside()  # a few events are matched before a compiler is loaded
-    matcher = Matcher(_vocabulary(ontology or (), listed(relations)), engine=engine)
+    matcher = Matcher(_vocabulary(ontology or (), listed(relations), declarations), engine=engine)
     for number, text in enumerate(subscription, 1):
         _add(matcher, str(number), text)
     seen = bad = 0
@@ -163,6 +173,7 @@ def explain_offline(
     ontology: OntologyOption = None,
     lang: Annotated[str, typer.Option(metavar="TAG", help="The language of labels.")] = "en",
     relations: RelationsOption = "",
+    declarations: DeclarationsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say why an event matches a subscription, or why it does not, without a server."""
@@ -171,7 +182,7 @@ def explain_offline(
 
     subscription.encode()  # `main` names the argument if it is no text
     warm_up_beside()
-    vocabulary = _vocabulary(ontology or (), listed(relations))
+    vocabulary = _vocabulary(ontology or (), listed(relations), declarations)
     try:
         published = _event(one_event(event))
     except InvalidEvent as error:
@@ -205,12 +216,19 @@ def _event(value: dict[str, Any]) -> "Event":
     return Event(value, {"specversion": SPECVERSION, **DEFAULTS})
 
 
-def _vocabulary(files: Sequence[str], relations: Sequence[str]) -> "Vocabulary":
+def _vocabulary(files: Sequence[str], relations: Sequence[str], declarations: str | None) -> "Vocabulary":
     from kindcast.semantic import Vocabulary
 
     paths = [read_ontology(each) for each in files]
+    declared = {} if declarations is None else _declared(declarations)
     with output.errors().status("reading " + (", ".join(path.name for path in paths) or "no ontology") + " …"):
-        return Vocabulary.from_files(*paths, relations=relations)
+        return Vocabulary.from_files(*paths, relations=relations, **declared)
+
+
+def _declared(declarations: str) -> dict[str, Any]:
+    from kindcast.semantic.vocabulary import arguments_of
+
+    return arguments_of(json_file(declarations))
 
 
 def _add(matcher: "Matcher", id: str, text: str) -> None:

@@ -236,6 +236,26 @@ def test_match_and_explain_read_a_cloudevent_as_the_server_does(kindcast: Kindca
     assert plain.json["matches"] == []
 
 
+def test_match_and_explain_take_a_file_of_declarations(kindcast: Kindcast, tmp_path: Path) -> None:
+    """The one that `kindcast spark match` takes: units of attributes, synonyms and rates count."""
+    file = tmp_path / "declarations.json"
+    attributes = {"weight": {"kind": "number", "unit": "kg"}}
+    file.write_text(json.dumps({"attributes": attributes, "rates": {"EUR": {"USD": 2}}, "synonyms": {"Box": "laptop"}}))
+    wanted = "target isa Laptop and weight > 900 g and price > 150 USD"
+    asked = ("--ontology", "shop.ttl", "--subscription", wanted)
+    event = ("--event", '{"target": "Box", "weight": 1, "price": "90 EUR"}', "--json")
+    assert kindcast("match", *asked, *event).json["matches"] == []
+    assert kindcast("match", *asked, *event, "--declarations", str(file)).json["matches"] == [wanted]
+    assert kindcast("explain", *asked, *event, "--declarations", str(file)).json["matches"] is True
+    for wrong, told in (
+        ('{"attribute": {}}', "declarations must be an object of aliases, attributes,"),
+        ('{"attributes": [1]}', "`attributes` must be an object with a declaration for each name"),
+        ('{"attributes": {"weight": {"kind": "numbr"}}}', "kind is one of concept, text, number"),
+    ):
+        ran = kindcast("match", *asked, *event, "--declarations", wrong)
+        assert (ran.status, told in " ".join(ran.err.split())) == (1, True), ran.err
+
+
 def test_match_and_explain_need_no_ontology_for_expressions_without_concepts(kindcast: Kindcast) -> None:
     """An expression with a concept says that there is none of this name."""
     asked = ("--subscription", "price < 4", "--event", '{"price": 3}', "--json")

@@ -76,6 +76,8 @@ two, and for a short time a third. The rest is for other servers."""
 LEAST_OPEN = 4
 PATIENCE_SECONDS = 5.0
 """How long running requests of a tenant that is being deleted may take."""
+CLOSED_TOGETHER = 8
+"""Tenants that are closed at the same time when the server stops. Each mostly waits for the disk or the database."""
 POLL_SECONDS = 0.02
 DELETED = ".deleted-"
 """A part of the folder's name while the files of a deleted tenant are removed. No tenant has a name with a dot."""
@@ -415,15 +417,27 @@ class Tenants:
         """Closes all tenants, also those that are being opened."""
         if self._opening:
             await asyncio.wait(self._opening.values())
-        while self._open:
-            _, closed = self._open.popitem()
-            due = True
+        left = list(self._open.values())
+        self._open.clear()
+
+        async def close_the_next() -> None:
+            while left:
+                await self._close_open(left.pop())
+
+        done = await asyncio.gather(*(close_the_next() for _ in range(CLOSED_TOGETHER)), return_exceptions=True)
+        for each in done:
+            if each is not None:
+                raise each
+
+    async def _close_open(self, closed: _Open) -> None:
+        """Closes a tenant when the server stops. It is opened again by the next server if it has due work."""
+        due = True
+        with contextlib.suppress(ServerError):
+            due = await closed.services.broker.read(_is_due)
+        await closed.stack.aclose()
+        if not due:
             with contextlib.suppress(ServerError):
-                due = await closed.services.broker.read(_is_due)
-            await closed.stack.aclose()
-            if not due:
-                with contextlib.suppress(ServerError):
-                    await anyio.to_thread.run_sync(self._store.rest, closed.tenant)
+                await anyio.to_thread.run_sync(self._store.rest, closed.tenant)
 
     def _close_streams(self) -> None:
         """Called when the process must stop."""

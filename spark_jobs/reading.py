@@ -714,7 +714,7 @@ def _says_times(table: pa.Table, options: ReadOptions) -> bool:
     column = table[options.time_from]
     if column.null_count == len(column):
         return True
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+    if _holds_numbers(column.type):
         return bool(pc.max(pc.abs(pc.cast(column, pa.float64()))).as_py() < LATEST)
     return _holds_text(column.type) and _times(column).null_count == column.null_count
 
@@ -977,8 +977,9 @@ def _flat(table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: 
 
 
 def _as_json_has_it(table: pa.Table) -> pa.Table:
-    """Converts columns to JSON types: times and dates become texts in RFC 3339, decimals become numbers, and
-    dictionaries become their values. Dictionaries of texts stay as they are. Bytes are left out, at any depth."""
+    """Converts columns to JSON types: times and dates become texts in RFC 3339, and dictionaries become their values.
+    Dictionaries of texts stay as they are, and so do decimals: Arrow would not cast them to the nearest double. Bytes
+    are left out, at any depth."""
     kinds = {column.name: _without_bytes(column.type) for column in table.schema}
     table = table.select([name for name, kind in kinds.items() if kind is not None])
     for place, column in enumerate(table.schema):
@@ -994,8 +995,6 @@ def _as_json_has_it(table: pa.Table) -> pa.Table:
             cells = pc.strftime(utc, format="%Y-%m-%dT%H:%M:%SZ")
         elif pa.types.is_date(kind):
             cells = pc.cast(cells, pa.string())
-        elif pa.types.is_decimal(kind):
-            cells = pc.cast(cells, pa.float64())
         else:
             continue
         table = table.set_column(place, column.name, cells)
@@ -1048,10 +1047,14 @@ def _holds_text(kind: Any) -> bool:
     return bool(pa.types.is_string(text) or pa.types.is_large_string(text))
 
 
+def _holds_numbers(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def _times(column: Any) -> Any:
     """Returns the times in a column that holds times, texts in RFC 3339, dates, or seconds since 1970."""
     kind, utc = column.type, pa.timestamp("us", tz="UTC")
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if _holds_numbers(kind):
         seconds = pc.cast(column, pa.float64())
         seconds = pc.if_else(pc.is_nan(seconds), None, seconds)  # NaN is an absent value
         micros = pc.round(pc.multiply(seconds, 1e6))

@@ -201,6 +201,24 @@ def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
     assert found == [["at", "tags"]]
 
 
+def test_decimals_of_parquet_are_the_numbers_that_they_say(tmp_path: Path) -> None:
+    """The nearest double, as in lines; a whole number that no double holds is refused, not rounded. As times, they are
+    seconds."""
+    prices = [Decimal("2.90"), Decimal("6.52"), Decimal("7.00"), None, Decimal(2**53 + 1)]
+    times = pa.array([Decimal("86400.5"), *[None] * 4], pa.decimal128(20, 3))
+    pq.write_table(pa.table({"price": pa.array(prices, pa.decimal128(20, 2)), "at": times}), tmp_path / "x.parquet")
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    for price in ("2.9", "6.52", "7", str(2**53)):
+        matcher.add(price, f"price = {price}")
+    (split,) = splits_of(str(tmp_path))
+    (batch,) = read_split(split, ReadOptions(time_from="at"))
+    assert isinstance(batch, EventBatch)
+    assert batch.keys["day"].to_pylist() == ["1970-01-02", *[NO_DAY] * 4]
+    found = ShardMatcher([matcher], False).match(batch)
+    assert [matcher.name(slot) for slot in found.table.slots] == ["2.9", "6.52", "7"]
+    assert [each.line for each in found.rejected] == [5]
+
+
 @pytest.mark.parametrize(
     ("times", "reason"),
     [

@@ -32,6 +32,7 @@ __all__ = [
     "StatedCode",
     "as_json",
     "as_quantity",
+    "cells_of",
     "flatten",
     "problem_at",
     "stated_of",
@@ -269,6 +270,29 @@ def problem_at(path: tuple[Any, ...], code: str, detail: str) -> Problem:
     """Returns a problem at the place of `path`, given as a JSON pointer (RFC 6901)."""
     pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
     return Problem(code, detail, Position(pointer=pointer))
+
+
+def cells_of(column: Any) -> list[Any]:
+    """Returns the values of an Arrow array, or the rows of an Arrow table. A map is an object: `{"a": 1}`, not
+    `[("a", 1)]` as in pyarrow. Keys that are numbers, booleans or dates become texts. Of equal keys, the last
+    counts."""
+    cells: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    kind = column.type if hasattr(column, "type") else column.schema
+    return [_with_text_keys(cell) for cell in cells] if "map<" in str(kind) else cells
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_text_keys(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {_text_of_key(as_json(key)): _with_text_keys(each) for key, each in value.items()}
+
+
+def _text_of_key(key: Any) -> Any:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key) if isinstance(key, int | float) else key
 
 
 def as_json(value: Any) -> Any:

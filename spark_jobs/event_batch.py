@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from kindcast.semantic import Event
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events import GRAPH_TYPES, RDF_TYPES, media_type_of
-from kindcast.semantic.flatten import as_json
+from kindcast.semantic.flatten import as_json, cells_of
 from kindcast.semantic.units import is_date_time, parse_instant
 from kindcast.semantic.vocabulary import FHIR
 
@@ -365,7 +365,7 @@ class EventBatch:
             yield from map(self.read, range(len(self)))
             return
         assert self.table is not None
-        for data, id in zip(self.table.to_pylist(), self.keys["id"].to_pylist(), strict=True):
+        for data, id in zip(cells_of(self.table), self.keys["id"].to_pylist(), strict=True):
             yield Event(
                 without_nothing(data), {"specversion": "1.0", "source": ANONYMOUS, "type": PLAIN_TYPE, "id": id}
             )

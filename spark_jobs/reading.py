@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from kindcast.semantic import Event
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events import EventLimits
-from kindcast.semantic.flatten import as_json, flatten
+from kindcast.semantic.flatten import as_json, cells_of, flatten
 from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,
     ArchivedEvent,
@@ -930,7 +930,7 @@ def _of_rows(
     found: list[ArchivedEvent] = []
     kept, bodies = [], []
     written = options.bodies and all(map(_is_json, table.columns))
-    for line, row in zip(lines.tolist(), table.to_pylist(), strict=True):
+    for line, row in zip(lines.tolist(), cells_of(table), strict=True):
         value = without_nothing(row)
         try:
             event = event_of(value, f"{split.name}:{line}", options.time_from)

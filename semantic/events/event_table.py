@@ -28,7 +28,7 @@ from kindcast.semantic.conditions.normal_form import elements_of
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.canonical_events import TYPES, Canonicaliser
 from kindcast.semantic.events.leaf_columns import Cells, CodedCells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
-from kindcast.semantic.flatten import QuantityObject, as_json, problem_at
+from kindcast.semantic.flatten import QuantityObject, as_json, cells_of, problem_at
 from kindcast.semantic.model import CanonicalEvent, Event
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.kinds import parse_instant
@@ -631,10 +631,11 @@ def _cell(cells: Any, row: int) -> Any:
     cell = cells[row]
     if not hasattr(cells, "null_count"):
         return cell
-    if str(cells.type).startswith("timestamp["):  # converted to microseconds, independent of the library
+    kind = str(cells.type)
+    if kind.startswith("timestamp["):  # converted to microseconds, independent of the library
         value = cell.value
         return None if value is None else np.datetime64(value, cells.type.unit)
-    return cell.as_py()
+    return cells_of(cells.slice(row, 1))[0] if "map<" in kind else cell.as_py()
 
 
 def _there(cells: Cells) -> npt.NDArray[np.bool_]:

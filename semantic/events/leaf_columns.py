@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kindcast.semantic.errors import InvalidEvent
-from kindcast.semantic.flatten import JSON_SCALARS, UNIT_KEYS, EventLimits, as_json, as_quantity, flatten
+from kindcast.semantic.flatten import JSON_SCALARS, UNIT_KEYS, EventLimits, as_json, as_quantity, cells_of, flatten
 
 __all__ = ["Cells", "CodedCells", "Leaf", "Refused", "Shredder", "coded", "part_of_cells", "plain"]
 
@@ -327,7 +327,7 @@ class Shredder:
         elif kind.startswith("struct<"):
             self._structs(name, column, place)
         else:
-            self._objects(name, column.to_pylist(), place)
+            self._objects(name, cells_of(column), place)
 
     def _lists(self, name: str, column: Any, place: Place) -> None:
         there = column.is_valid().to_numpy(zero_copy_only=False)
@@ -341,7 +341,7 @@ class Shredder:
     def _structs(self, name: str, column: Any, place: Place) -> None:
         fields = [column.type.field(number).name for number in range(column.type.num_fields)]
         if len(set(fields)) < len(fields):  # of two members with one name, the last counts
-            self._objects(name, column.to_pylist(), place)
+            self._objects(name, cells_of(column), place)
             return
         there = column.is_valid().to_numpy(zero_copy_only=False)
         self._count(place, there * np.int64(len(fields)))
@@ -354,7 +354,7 @@ class Shredder:
         if units:
             numbers = _numbers_of(members["value"])
             if numbers is None:
-                self._dicts(name, *_some(column.to_pylist(), {dict}, place), counted=True)
+                self._dicts(name, *_some(cells_of(column), {dict}, place), counted=True)
                 return
             filled = sum(each.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) for each in members.values())
             for found in units.values():

@@ -201,6 +201,30 @@ def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
     assert found == [["at", "tags"]]
 
 
+def test_maps_of_parquet_are_objects_as_in_json(tmp_path: Path) -> None:
+    """Read as columns, row by row for a text that is verified, and as bodies; keys that are no texts become texts."""
+    kinds = {
+        "labels": pa.map_(pa.string(), pa.string()),
+        "parts": pa.list_(pa.map_(pa.string(), pa.int64())),
+        "hours": pa.map_(pa.int64(), pa.map_(pa.bool_(), pa.float64())),
+    }
+    row = {"labels": [("room", "kitchen")], "parts": [[("size", 5)], [("size", None)]], "hours": [(7, [(True, 0.5)])]}
+    pq.write_table(pa.table({name: pa.array([row[name], None], kinds[name]) for name in row}), tmp_path / "x.parquet")
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    for text in ('labels.room startswith "kit"', "some parts (size = 5)", "`hours.7.true` = 0.5"):
+        matcher.add(text, text)
+    for text in ("labels exists", "parts exists", "labels.key exists", 'labels = "room"'):
+        matcher.add(text, text)
+    (split,) = splits_of(str(tmp_path))
+    for bodies in (False, True):
+        (batch,) = read_split(split, ReadOptions(bodies=bodies))
+        assert isinstance(batch, EventBatch)
+        found = ShardMatcher([matcher], False).match(batch).table
+        assert found.offsets.tolist() == [0, 3, 3]
+        assert sorted(found.slots.tolist()) == [0, 1, 2]
+        assert next(batch.each()).data["hours"] == {"7": {"true": 0.5}}
+
+
 def test_decimals_of_parquet_are_the_numbers_that_they_say(tmp_path: Path) -> None:
     """The nearest double, as in lines; a whole number that no double holds is refused, not rounded. As times, they are
     seconds."""

@@ -830,12 +830,18 @@ def _of_fields(
             if name in options.numbers:
                 if not _NUMBER.fullmatch(field):
                     raise Unreadable(f"{name}: {field[:64]!r} is not a number")
-                data[name] = float(field)
+                data[name] = _number(field)
             else:
                 data[name] = field
         return keyed(data, f"{split.name}:{row}", options.time_from)
     except Unreadable as error:
         return Rejected(split.name, row, str(error), shown)
+
+
+def _number(field: str) -> float | int:
+    """Returns a number as JSON has it. A large whole number stays whole: it is refused if no double holds it."""
+    number = float(field)
+    return int(field) if EXACT <= abs(number) < math.inf and field.lstrip("-").isdigit() else number
 
 
 # ── Parquet ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -132,6 +132,20 @@ def test_columns_that_no_csv_file_has_are_named(tmp_path: Path) -> None:
     assert unknown_columns(str(tmp_path / "absent"), ()) == []
 
 
+def test_whole_number_of_csv_that_no_double_holds_is_refused(tmp_path: Path) -> None:
+    """As in lines of JSON: it would be rounded to another number."""
+    (tmp_path / "x.csv").write_text("order,size\n9007199254740993,1\n9007199254740992,2\n", encoding="utf-8")
+    (split,) = splits_of(str(tmp_path))
+    (batch,) = read_split(split, ReadOptions(numbers=("order", "size")))
+    assert isinstance(batch, EventBatch)
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("order", "order = 9007199254740992")
+    found = ShardMatcher([matcher], False).match(batch)
+    assert found.batch.lines.tolist() == [3]
+    assert found.table.slots.tolist() == [0]
+    assert [(each.line, "9007199254740993" in each.reason) for each in found.rejected] == [(2, True)]
+
+
 def test_field_of_csv_may_be_as_long_as_a_line(tmp_path: Path) -> None:
     """A picture, say."""
     (tmp_path / "x.csv").write_text(f"a,b\n{'x' * 200_000},1\ny,2\n", encoding="utf-8")

@@ -663,9 +663,13 @@ class Table:
         if not isinstance(value, str | int | float):
             return []
         found = self._rows.get(_key(value))
-        if found is None and isinstance(value, str):
-            found = self._rows.get(_key(_cell(value)))
-        return found or []
+        if found is not None:
+            return found
+        if isinstance(value, str):
+            return self._rows.get(_key(_cell(value)), [])
+        if isinstance(value, bool) or not math.isfinite(value) or value != int(value):
+            return []
+        return self._rows.get(str(int(value)), [])  # a cell with more digits than `NUMBER` has is a text
 
 
 def tables(known: Iterable[Table] = ()) -> list[Operator]:

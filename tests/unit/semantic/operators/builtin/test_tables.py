@@ -38,6 +38,15 @@ def test_keys_that_are_numbers_are_found_by_numbers_and_by_their_texts() -> None
     assert bindings(known, 'lookUp("zips", @zip, ?city)', zip="10115") == [("Berlin",)]
 
 
+def test_long_numbers_are_found_by_numbers_and_by_their_texts() -> None:
+    """Numbers of orders and cards often have 16 digits."""
+    known = tables([Table.from_csv("cards", "card\n4111111111111111\n00411111111111112\n")])
+    for found in (4111111111111111, 4111111111111111.0, "4111111111111111", "00411111111111112"):
+        assert holds(known, 'inTable("cards", @card)', card=found), found
+    for other in (411111111111112, 4111111111111110, 4111111111111111.5, 1e300, True):
+        assert not holds(known, 'inTable("cards", @card)', card=other), other
+
+
 def test_tables_unknown_name_and_wrong_variables_are_refused_when_subscribing() -> None:
     """The error names what there is."""
     assert (

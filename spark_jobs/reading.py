@@ -1022,7 +1022,7 @@ def _bytes_in(column: pa.Field) -> list[str]:
     if _is_bytes(column.type):
         return [column.name]
     if pa.types.is_map(column.type):
-        return []
+        return _bytes_in(column.with_type(column.type.item_type))
     inner = [] if pa.types.is_dictionary(column.type) else _children(column.type)
     prefix = f"{column.name}." if pa.types.is_struct(column.type) else ""
     return [
@@ -1040,6 +1040,9 @@ def _without_bytes(kind: Any) -> Any:
     if pa.types.is_struct(kind):
         parts = [each.with_type(inner) for each in _children(kind) if (inner := _without_bytes(each.type)) is not None]
         return pa.struct(parts) if parts or not kind.num_fields else None
+    if pa.types.is_map(kind):
+        inner = _without_bytes(kind.item_type)
+        return pa.map_(kind.key_type, inner) if inner not in (None, kind.item_type) else inner and kind
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         inner = _without_bytes(kind.value_type)
         if inner is None or inner == kind.value_type:

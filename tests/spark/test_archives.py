@@ -391,6 +391,8 @@ def test_rows_with_bytes_times_of_day_and_durations_are_matched(tmp_path: Path) 
     row = {"photo": b"\xff", "opens": time(8, 30), "run": timedelta(minutes=90), "inner": inner, "many": [inner]}
     short = pa.array([7_200_000_000_001] * 2, pa.duration("ns"))
     table = pa.Table.from_pylist([row] * 2).append_column("short", short).append_column("raw", pa.array([[b"q"]] * 2))
+    kind = pa.map_(pa.string(), pa.struct([("sum", pa.binary()), ("n", pa.int64())]))
+    table = table.append_column("by", pa.array([[("x", {"sum": b"q", "n": 1})]] * 2, kind))
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
     asked = {
         "a": 'opens startswith "08:30:00"',
@@ -398,6 +400,7 @@ def test_rows_with_bytes_times_of_day_and_durations_are_matched(tmp_path: Path) 
         "c": "inner.run = 3 h and inner.n = 1",
         "d": "many.run = 3 h",
         "e": "short = 2 h",
+        "f": "by.x.n = 1",
     }
     matcher = Matcher(Vocabulary.from_ontologies([]))
     for id, expression in asked.items():
@@ -406,9 +409,9 @@ def test_rows_with_bytes_times_of_day_and_durations_are_matched(tmp_path: Path) 
         splits = splits_of(str(tmp_path), split_rows=1)
         found = [each for split in splits for each in read_split(split, ReadOptions(bodies=bodies))]
         told = [(each.line, each.reason) for each in found if isinstance(each, Rejected)]
-        assert told == [(None, "columns of bytes are left out: photo, inner.sum, many.sum, raw")]
+        assert told == [(None, "columns of bytes are left out: photo, inner.sum, many.sum, raw, by.sum")]
         batches = [each for each in found if isinstance(each, EventBatch)]
-        assert [ShardMatcher([matcher], False).match(each).table.slots.size for each in batches] == [5, 5]
+        assert [ShardMatcher([matcher], False).match(each).table.slots.size for each in batches] == [6, 6]
         for event in (event for each in batches for event in each.each()):  # as a backtest shows its samples
             assert json.loads(json.dumps(event.data))["inner"]["opens"] == "09:00:00"
         for body in (body for each in batches for body in each.bodies):

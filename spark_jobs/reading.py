@@ -852,7 +852,9 @@ def _parquet(split: Split, options: ReadOptions) -> Iterator[EventBatch | Reject
     with split.open() as file:
         try:
             footer = pq.read_metadata(file)
-            stored = pq.ParquetFile(file, metadata=footer, read_dictionary=_repeating(footer, split))
+            stored = pq.ParquetFile(
+                file, metadata=footer, read_dictionary=_repeating(footer, split), coerce_int96_timestamp_unit="us"
+            )
             groups = list(range(split.start, split.stop))
             for batch in stored.iter_batches(options.batch_events, row_groups=groups, use_threads=False):
                 table = pa.Table.from_batches([batch])

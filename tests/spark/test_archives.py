@@ -215,6 +215,22 @@ def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
     assert found == [["at", "tags"]]
 
 
+def test_old_timestamps_of_parquet_keep_their_year(tmp_path: Path) -> None:
+    """Those of 96 bits, which Arrow reads as nanoseconds unless told otherwise: the year 9999 became 1816."""
+    times = pa.array(
+        [datetime(9999, 12, 31, tzinfo=UTC), datetime(2026, 1, 31, 12, 30, tzinfo=UTC)], pa.timestamp("us")
+    )
+    table = pa.table({"until": times, "box": pa.StructArray.from_arrays([times], ["until"])})
+    pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    (split,) = splits_of(str(tmp_path))
+    for bodies in (False, True):
+        (batch,) = read_split(split, ReadOptions(bodies=bodies))
+        assert isinstance(batch, EventBatch)
+        found = [event.data for event in batch.each()]
+        assert [each["box"]["until"] for each in found] == ["9999-12-31T00:00:00Z", "2026-01-31T12:30:00Z"]
+        assert [each["until"][:16] for each in found] == ["9999-12-31T00:00", "2026-01-31T12:30"]
+
+
 def test_maps_of_parquet_are_objects_as_in_json(tmp_path: Path) -> None:
     """Read as columns, row by row for a text that is verified, and as bodies; keys that are no texts become texts."""
     kinds = {

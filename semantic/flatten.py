@@ -276,9 +276,33 @@ def cells_of(column: Any) -> list[Any]:
     """Returns the values of an Arrow array, or the rows of an Arrow table. A map is an object: `{"a": 1}`, not
     `[("a", 1)]` as in pyarrow. Keys that are numbers, booleans or dates become texts. Of equal keys, the last
     counts."""
-    cells: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
     kind = column.type if hasattr(column, "type") else column.schema
+    try:
+        cells: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError):  # a date after the year 9999, or nanoseconds without pandas
+        if hasattr(column, "column_names"):
+            rows = zip(*map(cells_of, column.columns), strict=True)
+            return [dict(zip(column.column_names, row, strict=True)) for row in rows]
+        cells = list(map(_cell_of, column))
     return [_with_text_keys(cell) for cell in cells] if "map<" in str(kind) else cells
+
+
+def _cell_of(scalar: Any) -> Any:
+    """Returns the value of an Arrow scalar; times and dates as texts, however far away they are."""
+    kind = str(scalar.type)
+    if not scalar.is_valid:
+        return None
+    if kind.startswith("struct<"):
+        return {name: _cell_of(each) for name, each in scalar.items()}
+    if kind.startswith("map<"):
+        return {_cell_of(entry[0]): _cell_of(entry[1]) for entry in scalar.values}
+    if kind.startswith(("list<", "large_list<", "fixed_size_list<")):
+        return list(map(_cell_of, scalar.values))
+    if kind.startswith("timestamp["):
+        return as_json(np.datetime64(scalar.value, scalar.type.unit))
+    if kind.startswith("date"):
+        return as_json(np.datetime64(scalar.value, "D" if kind.startswith("date32") else "ms").astype("datetime64[D]"))
+    return scalar.as_py()
 
 
 def _with_text_keys(value: Any) -> Any:

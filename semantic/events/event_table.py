@@ -635,7 +635,8 @@ def _cell(cells: Any, row: int) -> Any:
     if kind.startswith("timestamp["):  # converted to microseconds, independent of the library
         value = cell.value
         return None if value is None else np.datetime64(value, cells.type.unit)
-    return cells_of(cells.slice(row, 1))[0] if "map<" in kind else cell.as_py()
+    nested = any(each in kind for each in ("map<", "timestamp[", "date"))
+    return cells_of(cells.slice(row, 1))[0] if nested else cell.as_py()
 
 
 def _there(cells: Cells) -> npt.NDArray[np.bool_]:

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,29 @@ def test_old_timestamps_of_parquet_keep_their_year(tmp_path: Path) -> None:
         found = [event.data for event in batch.each()]
         assert [each["box"]["until"] for each in found] == ["9999-12-31T00:00:00Z", "2026-01-31T12:30:00Z"]
         assert [each["until"][:16] for each in found] == ["9999-12-31T00:00", "2026-01-31T12:30"]
+
+
+def test_times_after_the_year_9999_in_lists_and_objects_are_texts(tmp_path: Path) -> None:
+    """As in a column of their own: Python has no such times, and the whole job failed."""
+    far = pa.array([1_769_860_800, 569_700_000_000], pa.int64()).cast(pa.timestamp("s"))
+    box = pa.StructArray.from_arrays([far, pa.array([0, 3_000_000], pa.int32()).cast(pa.date32())], ["at", "day"])
+    tags = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), far)
+    by = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["x", "x"]), far)
+    pq.write_table(pa.table({"box": box, "tags": tags, "by": by}), tmp_path / "x.parquet")
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    asked = ('tags startswith "20"', 'tags startswith "2002"', "tags < 2027-01-01", "box.at exists and by.x exists")
+    for text in asked:
+        matcher.add(text, text)
+    (split,) = splits_of(str(tmp_path))
+    for bodies in (False, True):
+        (batch,) = read_split(split, ReadOptions(bodies=bodies))
+        assert isinstance(batch, EventBatch)
+        found = ShardMatcher([matcher], False).match(batch).table
+        ends = found.offsets.tolist()
+        assert [sorted(found.slots[start:end].tolist()) for start, end in pairwise(ends)] == [[0, 2, 3], [0, 1, 3]]
+        boxes = [event.data["box"] for event in batch.each()]
+        assert boxes[0] == {"at": "2026-01-31T12:00:00Z", "day": "1970-01-01"}
+        assert boxes[1] == {"at": "20023-01-28T00:00:00Z", "day": "10183-09-21"}
 
 
 def test_maps_of_parquet_are_objects_as_in_json(tmp_path: Path) -> None:

@@ -1044,7 +1044,9 @@ def _without_bytes(kind: Any) -> Any:
         return pa.struct(parts) if parts or not kind.num_fields else None
     if pa.types.is_map(kind):
         inner = _without_bytes(kind.item_type)
-        return pa.map_(kind.key_type, inner) if inner not in (None, kind.item_type) else inner and kind
+        if inner is None or inner == kind.item_type:
+            return None if inner is None else kind
+        return pa.map_(kind.key_type, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         inner = _without_bytes(kind.value_type)
         if inner is None or inner == kind.value_type:

@@ -721,11 +721,11 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,9}")
 Tree = dict[str, Any]
 
 
-def filters_to_tree(filters: Any, *, pointer: str = "/filters") -> Tree:
+def filters_to_tree(filters: Any) -> Tree:
     """Returns the tree of filters that must all hold. No filters give the tree that always holds. Raises
     `InvalidSubscription` with every problem."""
     translation = _Translation()
-    tree = translation.group(filters, pointer, negated=False, joined="all", depth=0)
+    tree = translation.group(filters, "/filters", negated=False, joined="all", depth=0)
     if translation.problems:
         raise InvalidSubscription(translation.problems)
     return tree

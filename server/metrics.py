@@ -68,8 +68,8 @@ class Metrics:
         if events:
             self.match_duration.observe(seconds / events)
 
-    def observe_commit(self, seconds: float, events: int) -> None:
-        """Records how long a commit with this many events took."""
+    def observe_commit(self, seconds: float) -> None:
+        """Records how long a commit took."""
         self.commit_duration.observe(seconds)
 
     def counted(self) -> dict[str, float]:
@@ -360,7 +360,7 @@ def _rates(
         "deliveries_per_second": (totals.delivered - was.delivered) / seconds,
         "failures_per_second": (totals.attempts_failed - was.attempts_failed) / seconds,
         "match_seconds": _mean(gone["match_sum"], gone["match_count"]),
-        "match_p99_seconds": _quantile({name: value for name, value in gone.items() if name.startswith("match_le_")}),
+        "match_p99_seconds": _p99({name: value for name, value in gone.items() if name.startswith("match_le_")}),
         "commit_seconds": _mean(gone["commit_sum"], gone["commit_count"]),
     }
 
@@ -369,12 +369,12 @@ def _mean(total: float, count: float) -> float | None:
     return total / count if count else None
 
 
-def _quantile(buckets: Mapping[str, float], share: float = 0.99) -> float | None:
-    """Returns the upper bound of the bucket with the quantile; None if nothing was observed or the quantile is above
-    all bounds."""
+def _p99(buckets: Mapping[str, float]) -> float | None:
+    """Returns the upper bound of the bucket with the 99th percentile; None if nothing was observed or the percentile is
+    above all bounds."""
     bounds = sorted((float(name.removeprefix("match_le_")), value) for name, value in buckets.items())
     total = bounds[-1][1] if bounds else 0.0
-    found = next((bound for bound, value in bounds if total and value >= share * total), None)
+    found = next((bound for bound, value in bounds if total and value >= 0.99 * total), None)
     return None if found is None or found == float("inf") else found
 
 

@@ -51,7 +51,7 @@ from kindcast.spark_jobs.output import (
     tasks_for,
     unit_name,
 )
-from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, SPLIT_ROWS, ReadOptions, Split, read_split, splits_of
+from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, ReadOptions, Split, read_split, splits_of
 from kindcast.spark_jobs.report import Progress, silent
 from kindcast.spark_jobs.snapshot import (
     SHARD_SUBSCRIPTIONS,
@@ -378,7 +378,6 @@ def match_archive(
     chosen: Chosen = A_ROW_AN_EVENT,
     read: ReadOptions = AS_IT_STANDS,
     split_bytes: int = SPLIT_BYTES,
-    split_rows: int = SPLIT_ROWS,
     distinct: bool = False,
     together: int = SHARD_SUBSCRIPTIONS,
     progress: Progress = silent,
@@ -389,7 +388,7 @@ def match_archive(
     worker holds at one time. Raises `JobFailed`."""
     target = Output(output)
     with target.locked():
-        splits = number_lines(session, splits_of(archive, split_bytes=split_bytes, split_rows=split_rows), progress)
+        splits = number_lines(session, splits_of(archive, split_bytes=split_bytes), progress)
         groups, sent = snapshot.groups(together), snapshot.for_workers(session)
         repeated = [NONE_REPEATED] * len(splits)
         if distinct:
@@ -408,7 +407,7 @@ def match_archive(
         if single:
             done = run_units(session, target, units, "match", progress)
         else:
-            done = _joined(session, target, splits, units, snapshot, chosen, options, progress)
+            done = _joined(session, target, splits, units, chosen, options, progress)
         target.commit(done)
     told = _summary(snapshot, splits, done)
     return told | {"repeated": sum(each.count for each in repeated)} if distinct else told
@@ -419,7 +418,6 @@ def _joined(
     target: Output,
     splits: Sequence[Split],
     units: Sequence[tuple[str, Work]],
-    snapshot: Snapshot,
     chosen: Chosen,
     options: Any,
     progress: Progress,

@@ -32,7 +32,7 @@ from kindcast.spark_jobs.output import (
     run_units,
     unit_name,
 )
-from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, SPLIT_ROWS, ReadOptions, Split, read_split, splits_of
+from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, ReadOptions, Split, read_split, splits_of
 from kindcast.spark_jobs.report import Progress, silent
 from kindcast.spark_jobs.snapshot import Snapshot, parts_of, shown, vocabulary_of
 
@@ -338,7 +338,6 @@ def normalise_archive(
     *,
     read: ReadOptions = AS_IT_STANDS,
     split_bytes: int = SPLIT_BYTES,
-    split_rows: int = SPLIT_ROWS,
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Normalises an archive into `output`, by day, and writes `_terms.csv` for ontologists. Returns the summary. The
@@ -346,7 +345,7 @@ def normalise_archive(
     read = replace(read, bodies=True)
     target = Output(output)
     with target.locked():
-        splits = number_lines(session, splits_of(archive, split_bytes=split_bytes, split_rows=split_rows), progress)
+        splits = number_lines(session, splits_of(archive, split_bytes=split_bytes), progress)
         sent = snapshot.for_workers(session)
         units: list[tuple[str, Work]] = [
             (

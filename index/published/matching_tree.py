@@ -552,20 +552,9 @@ class Candidates:
                 self.inexact[row] = not parts.exact
                 self.bounded[row] = any(isinstance(each, AtLeast | AtMost) for each in parts.elementary)
 
-    def verified(self, rows: Rows, event: LoweredEvent) -> Rows:
-        """Returns those of `rows` that match `event`. Exact rows are kept; the others are matched by definition."""
-        doubtful = self.inexact[rows]
-        if any(len(values) > 1 for values in event.values.values()):
-            doubtful = doubtful | self.bounded[rows]
-        if not doubtful.any():
-            return rows
-        asked = rows[doubtful]
-        graph, clauses = self._graph, self._clauses
-        good = [row for row in asked.tolist() if clause_matches(graph, clauses[ClauseRow(row)], event)]
-        return np.concatenate([rows[~doubtful], np.array(good, dtype=np.int32)])
-
     def all_verified(self, found: RowTable, events: Sequence[LoweredEvent]) -> RowTable:
-        """Returns the result of `verified` for a batch. The order of the rows is kept."""
+        """Returns the found rows that match their event, in the same order. Exact rows are kept; the others are matched
+        by definition."""
         several = np.array(
             [any(len(values) > 1 for values in event.values.values()) for event in events], dtype=np.bool_
         )

@@ -14,7 +14,7 @@ from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology.guards import inspect_turtle
 from kindcast.semantic.ontology.records import Limits
 
-__all__ = ["QUAD_SYNTAXES", "RDF_SYNTAXES", "RdfLiteral", "Statement", "ntriples_of", "statements"]
+__all__ = ["RDF_SYNTAXES", "RdfLiteral", "Statement", "ntriples_of", "statements"]
 
 RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "turtle": RdfFormat.TURTLE,
@@ -25,8 +25,6 @@ RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "n-quads": RdfFormat.N_QUADS,
 }
 """From the name of each RDF syntax to its format in pyoxigraph."""
-
-QUAD_SYNTAXES = ("turtle", "n-triples", "n-quads", "trig")
 
 
 class RdfLiteral(NamedTuple):

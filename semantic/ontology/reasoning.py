@@ -850,15 +850,12 @@ def classified(
     *,
     reasoner: Reasoner | None = None,
     progress: Progress | None = None,
-    cancelled: threading.Event | None = None,
 ) -> Ontology:
     """Returns `ontology` with the findings of a reasoner about its `axioms`. Blocks. Any thread may call it.
 
     Raises OntologyError if the document is inconsistent or not OWL 2 DL; TooCostly for a limit; ReasonerUnavailable.
     """
-    return decode(
-        classified_encoded(encode(ontology), axioms, reasoner=reasoner, progress=progress, cancelled=cancelled)
-    )
+    return decode(classified_encoded(encode(ontology), axioms, reasoner=reasoner, progress=progress))
 
 
 def classified_encoded(

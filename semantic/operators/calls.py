@@ -301,15 +301,13 @@ def ask_several(
     asked: Sequence[tuple[Call, EventView]],
     operator: Operator,
     units: Units,
-    *,
-    cancellation: Cancellation | None = None,
 ) -> list[Answer | OperatorFailed]:
     """Returns the answers of one operator to several calls, for one or many events, in order; in one batch if
     possible."""
     found: list[Answer | OperatorFailed] = [Answer(False)] * len(asked)
     real = [number for number, (call, event) in enumerate(asked) if all(name in event for name in call.attributes)]
     given = [(event, *call.given(event)) for call, event in (asked[number] for number in real)]
-    for number, outcome in zip(real, run(operator, given, cancellation=cancellation) if given else (), strict=True):
+    for number, outcome in zip(real, run(operator, given) if given else (), strict=True):
         found[number] = _told(asked[number][0], operator, outcome, units)
     return found
 

@@ -501,13 +501,13 @@ class Gate:
             await self._refuse(scope, receive, send, problem_of(error), access, holder)
             return
         try:
-            self._admit(scope, caller, needs, method)
+            self._admit(scope, caller, needs)
         except (Problem, LimitReached) as error:
             await self._refuse(scope, receive, send, problem_of(error), access, caller)
             return
         await self._carry_out(scope, receive, send, access, caller, needs or frozenset())
 
-    def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None, method: str) -> None:
+    def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None) -> None:
         """Admits a request. Raises `Problem`, `LimitReached`."""
         if needs is None:
             others = self._routes.methods(scope["path"])

@@ -326,8 +326,6 @@ class Applied:
 
     touched: Touched = field(default_factory=lambda: Touched(set(), np.zeros(0, dtype=np.int64)))
     parked: bool = False
-    matchers_changed: bool = False
-    """Whether the set of matching subscriptions has changed."""
 
 
 class OtherServers:
@@ -388,7 +386,7 @@ class OtherServers:
         state.last_accepted_at = max(state.last_accepted_at, fresh.last_accepted_at)
         state.snapshot, state.changes_since_snapshot = fresh.snapshot, fresh.changes_since_snapshot
         self._sweeper.look_again()
-        applied.parked = applied.matchers_changed = True
+        applied.parked = True
         self._tell(applied)
         with connection.begin():  # if this fails, the next heartbeat says it
             servers.note_applied(connection, self.id, state.commits)
@@ -460,7 +458,6 @@ class OtherServers:
             raise StateOutdated
         self._apply(connection, noted)
         applied, numbers = self._announcement(connection, noted, locked.sequence)
-        applied.matchers_changed = bool(numbers)
         state.changes_since_snapshot += len(numbers)
         if state.snapshot != locked.snapshot:
             state.snapshot, state.changes_since_snapshot = locked.snapshot, 0

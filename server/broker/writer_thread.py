@@ -84,7 +84,7 @@ class BrokerThread:
         read_all: Callable[[Connection], State] | None = None,
         server: str = "",
         max_group_events: int,
-        observe_commit: Callable[[float, int], None] = lambda seconds, events: None,
+        observe_commit: Callable[[float], None] = lambda seconds: None,
         observe_matching: Callable[[float, int], None] = lambda seconds, events: None,
     ) -> None:
         """Must be called on the event loop that gets the answers. `listeners` may grow later. `read_all` restores a
@@ -312,7 +312,7 @@ class BrokerThread:
                 started = time.perf_counter()
                 self._prepare(answers)
                 group.commit()
-                self._observe_commit(time.perf_counter() - started, group.totals["accepted"])
+                self._observe_commit(time.perf_counter() - started)
                 self.trouble = None
                 if self._database.witness is not None:
                     self._database.witness.saw(self._state.commits)

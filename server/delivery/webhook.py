@@ -25,7 +25,7 @@ import httpcore
 from standardwebhooks import Webhook
 
 from kindcast.server.clock import CLOCK
-from kindcast.server.security.egress import Connections, Resolver, Sink, SinkRefused, check_sink
+from kindcast.server.security.egress import Connections, Sink, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "causes", "check_protocol"]
 
@@ -149,7 +149,6 @@ class WebhookSender:
         timeout: float,
         any_https_port: bool = False,
         origin: str = "",
-        resolver: Resolver | None = None,
     ) -> None:
         self._origin = origin
         self._consents: dict[str, _Consent] = {}
@@ -157,7 +156,7 @@ class WebhookSender:
         self._allow_private = allow_private
         self._any_https_port = any_https_port
         self._timeout = timeout
-        self._connections = Connections(allow_private=allow_private, resolver=resolver)
+        self._connections = Connections(allow_private=allow_private)
         self._attempts: set[asyncio.Task[None]] = set()
         self._unfinished: set[str] = set()
 

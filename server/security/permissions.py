@@ -275,10 +275,10 @@ def needs_of(method: str, path: str) -> frozenset[Permission] | None:
 class RouteTable:
     """Finds the permissions for a request. A path without parameters costs one lookup, others some µs."""
 
-    def __init__(self, routes: Mapping[str, Permission | tuple[Permission, ...]] = ROUTES) -> None:
+    def __init__(self) -> None:
         self._exact: dict[tuple[str, str], frozenset[Permission]] = {}
         self._patterns = []
-        for route, needs in routes.items():
+        for route, needs in ROUTES.items():
             method, path = route.split(" ", 1)
             permissions = frozenset(needs if isinstance(needs, tuple) else (needs,))
             if "{" in path:

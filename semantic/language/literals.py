@@ -321,6 +321,8 @@ _WITH_COMMA = re.compile(rf"{_NUMBER}{_AFTER_COMMA.pattern}")
 _THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
 _KINDS = re.compile(r"\b(isa|is|below)\s+([\w.\-:]{1,40})\s*\Z", re.IGNORECASE)
 _FURTHER_KIND = re.compile(r"(?:,|\|\|?)\s*([\w.\-:]{1,40})")
+_FURTHER_WORDS = re.compile(r"[\w\-]{1,40}(?:\s+[\w\-]{1,40}){0,2}?(?=\s*(?:\Z|\)|(?<=\s)(?:and|or)\b))", re.IGNORECASE)
+"""The rest of a name with spaces. What is before a comparison is an attribute, so that `and` is missing."""
 _EITHER_KIND = re.compile(r"\b(isa|is|below)\s+([\w.\-:]{1,40})\s+or\s+([\w.\-:]{1,40})\s*\Z", re.IGNORECASE)
 _AGGREGATE = re.compile(r"(?<![\w.\-])(count|sum|min|max)\s*\(\s*\Z", re.IGNORECASE)
 _WORD = re.compile(r"[\w.\-:@]{1,40}")
@@ -379,6 +381,10 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
         return f"numbers have no commas; write {meant}", meant
     if (kind := _KINDS.search(before)) and (other := _FURTHER_KIND.match(rest)):
         return _several_kinds(kind[1], kind[2], other[1])
+    if kind and ":" not in kind[2] and (words := _FURTHER_WORDS.match(rest)):
+        meant = f"{kind[2]} {' '.join(words[0].split())}"
+        if not any(map(is_keyword, meant.split())):
+            return f'names with spaces need quotes; write {kind[1]} "{meant}"', f'"{meant}"'
     if (function := _AGGREGATE.search(before)) and function[1] != function[1].lower():
         meant = function[1].lower()
         return f"{function[1]} is not understood; write {meant}", meant

@@ -265,7 +265,7 @@ _SILENT: Final = frozenset(
     {"", "application/octet-stream", "application/gzip", "application/x-gzip", "text/plain", "gz"}
 )
 _READABLE: Final = (
-    "Turtle, RDF/XML, N-Triples, JSON-LD, TriG, N-Quads, OBO, OWL/XML, OWL functional syntax and SSSOM, plain or gzip"
+    "Turtle, RDF/XML, N-Triples, JSON-LD, TriG, N-Quads, OBO, OWL/XML, OWL functional syntax or SSSOM, plain or gzip"
 )
 _LOOKS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("turtle", "n-triples", "n-quads", "trig"), "Turtle"),  # each is read as the others, or nearly

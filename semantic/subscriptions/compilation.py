@@ -311,6 +311,8 @@ class _Resolver:
         detail = f"no concept has the name {term.text!r}"
         if term.text.casefold() in NO_VALUE:
             return f"{detail}; to ask for absence write {attribute} missing", term.at, ({"label": "missing"},)
+        if not len(vocabulary):
+            return f"{detail}: the vocabulary is empty; load an ontology first", term.at, ()
         if len(self.problems) >= SUGGESTED:
             return detail, term.at, ()
         respelt = vocabulary.respelt(term.text).candidates

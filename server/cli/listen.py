@@ -257,7 +257,7 @@ def listen(
         created: Mapping[str, Any] = {}
         try:
             created = _subscribe(client, to)
-            output.hint(f"listening for {created['canonical']}; stop with Ctrl-C")
+            output.hint(f"listening for {output.expression(created['canonical'])}; stop with Ctrl-C")
             _follow(client, created["id"], after, count, wait, None, ack, form, columns)
         finally:
             if created:

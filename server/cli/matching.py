@@ -250,7 +250,7 @@ def _show_matches(number: int, id: str | None, found: list[str], texts: Sequence
     elif found:
         for each in found:
             output.screen().print(
-                Text.assemble(where, ("matches", "bold green"), f"  {texts[int(each) - 1]}"),
+                Text.assemble(where, ("matches", "bold green"), f"  {output.expression(texts[int(each) - 1])}"),
                 soft_wrap=True,
             )
     else:
@@ -358,7 +358,7 @@ def _by_server(
 
 def _show(report: Mapping[str, Any]) -> None:
     screen = output.screen()
-    screen.print(Text(report["canonical"], style="bold"), soft_wrap=True)
+    screen.print(Text(output.expression(report["canonical"]), style="bold"), soft_wrap=True)
     unread = f", {report['unreadable']:,} could not be read" if report["unreadable"] else ""
     open_ones = f", {report['undecided']:,} could not be decided" if report["undecided"] else ""
     output.paragraph(f"{report['matched']:,} of {report['events']:,} events match{unread}{open_ones}")

@@ -35,6 +35,7 @@ __all__ = [
     "ago",
     "as_json",
     "errors",
+    "expression",
     "group",
     "hint",
     "in_words",
@@ -162,6 +163,15 @@ def ago(moment: str | float | None, now: datetime | None = None) -> str:
             told = f"{round(size / length)} {unit}"
             break
     return f"in {told}" if seconds > 0 else f"{told} ago"
+
+
+def expression(text: str) -> str:
+    """Returns an expression for people. The empty one, which every event satisfies, is said in words.
+
+    >>> expression("price < 400"), expression("")
+    ('price < 400', 'every event')
+    """
+    return text or "every event"
 
 
 class _Console(Console):

@@ -160,7 +160,7 @@ def _way(
 
 
 def _show_created(created: Mapping[str, Any]) -> None:
-    rows = [("id", created["id"]), ("means", created["canonical"]), ("ticket", created["ticket"])]
+    rows = [("id", created["id"]), ("means", output.expression(created["canonical"])), ("ticket", created["ticket"])]
     if created.get("secret"):
         rows.append(("secret", created["secret"]))
     rows.append(("expires", output.ago(created.get("expires_at"))))
@@ -194,7 +194,7 @@ def list_all(context: typer.Context, server: ServerOption = DEFAULT_SERVER, json
         (
             each["id"],
             each["status"] + (", flagged" if each.get("flagged") else ""),
-            str(each["canonical"]),
+            output.expression(each["canonical"]),
             output.ago(each.get("expires_at")),
         )
         for each in found
@@ -324,6 +324,8 @@ def _show(found: Mapping[str, Any], json: bool) -> None:
 def _told(name: str, value: Any) -> str:
     if name.endswith("_at"):
         return f"{value} ({output.ago(value)})"
+    if name in ("expression", "canonical"):
+        return output.expression(value)
     return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
 
 

@@ -233,6 +233,16 @@ def test_subscribe_quiet_prints_the_id_alone(kindcast: Kindcast, shop_server: st
     assert id in {each["id"] for each in listed}
 
 
+def test_empty_expression_is_shown_as_every_event(kindcast: Kindcast, shop_server: str) -> None:
+    """An unset variable of a shell subscribes to everything. An empty cell would hide that."""
+    created = kindcast("subscribe", "", "--json").json
+    listed = kindcast("subscriptions").out.splitlines()
+    assert "every event" in next(line for line in listed if line.startswith(created["id"]))
+    assert "every event" in kindcast("subscriptions", "show", created["id"]).out
+    assert kindcast("match", "--subscription", "", "--event", "{}").out == "event 1  matches  every event\n"
+    assert kindcast("subscriptions", "delete", created["id"], "--ticket", created["ticket"]).status == 0
+
+
 def test_subscribe_by_tree_means_the_same_as_by_text(kindcast: Kindcast, shop_server: str) -> None:
     """The JSON form is the other spelling of one language."""
     tree = '{"all": [{"isa": ["target", "Computer"]}, {"<=": ["price", 400]}]}'

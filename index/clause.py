@@ -33,6 +33,7 @@ __all__ = [
     "LoweredEvent",
     "Predicate",
     "Test",
+    "can_hold",
 ]
 
 AttributeId = NewType("AttributeId", int)
@@ -79,6 +80,13 @@ class IntervalTest:
 
 
 Test = ConceptTest | KeyTest | IntervalTest
+
+
+def can_hold(test: Test) -> bool:
+    """Whether any value satisfies `test`."""
+    if isinstance(test, IntervalTest):
+        return test.low <= test.high
+    return bool(test.keys) if isinstance(test, KeyTest) else bool(test.within or test.below or test.exactly)
 
 
 @dataclass(frozen=True, slots=True)

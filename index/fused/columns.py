@@ -23,7 +23,7 @@ from kindcast.index.clause import (
     KeyTest,
     LoweredEvent,
     Predicate,
-    Test,
+    can_hold,
 )
 from kindcast.index.engine import ColumnBatch, KeyTable
 from kindcast.index.fused.arrays import Codes, Floats, Ints
@@ -37,7 +37,6 @@ __all__ = [
     "Conjunct",
     "EventBatch",
     "Parts",
-    "can_hold",
     "decompose",
 ]
 
@@ -108,13 +107,6 @@ def decompose(clause: Clause) -> Parts | None:
             rest.append(predicate)
     ordered = (tuple(sorted(dict.fromkeys(each), key=_place)) for each in alternatives)
     return Parts(required, clause.forbidden, tuple(dict.fromkeys(ordered)), tuple(rest))
-
-
-def can_hold(test: Test) -> bool:
-    """Whether any value satisfies `test`."""
-    if isinstance(test, IntervalTest):
-        return test.low <= test.high
-    return bool(test.keys) if isinstance(test, KeyTest) else bool(test.within or test.below or test.exactly)
 
 
 def _options(predicate: Predicate) -> tuple[list[Conjunct], bool]:

@@ -72,7 +72,7 @@ __all__ = [
     "save",
 ]
 
-# Clauses in columns → rows by cluster: what `groups_of_parts` does clause by clause, done column by column.
+# Clauses in columns → rows by cluster, column by column.
 #
 # ClauseColumns ─▶ how and where each test is read ─▶ ends float64[n, slots, 2] ─▶ RowGroup under its cluster
 

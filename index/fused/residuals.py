@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import IntervalTest, KeyTest, Predicate
+from kindcast.index.clause import IntervalTest, KeyTest, Predicate, can_hold
 from kindcast.index.fused.arrays import Bytes, Codes, Floats, GraphArrays, Ints, walk_up
-from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, Columns, can_hold
+from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, Columns
 from kindcast.index.jit import compiled
 
 __all__ = [

@@ -81,12 +81,12 @@ from kindcast.index.clause import (
     ColumnId,
     ConceptId,
     ConceptTest,
-    IntervalTest,
     Key,
     KeyTest,
     LoweredEvent,
     Predicate,
     Test,
+    can_hold,
 )
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import Engine
@@ -298,14 +298,8 @@ def _by_column(predicates: Iterable[Predicate]) -> dict[ColumnId, _ColumnTests]:
 def _tests(predicates: Iterable[Predicate]) -> Iterable[tuple[ColumnId, Test]]:
     for predicate in predicates:
         for column, test in predicate.tests:
-            if _is_satisfiable(test):
+            if can_hold(test):
                 yield column, test
-
-
-def _is_satisfiable(test: Test) -> bool:
-    if isinstance(test, IntervalTest):
-        return test.low <= test.high
-    return bool(test.keys) if isinstance(test, KeyTest) else bool(test.within or test.below or test.exactly)
 
 
 REMEMBERED_BYTES = 1 << 24

@@ -38,7 +38,7 @@ from kindcast.index.clause import (
     KeyTest,
     LoweredEvent,
     Predicate,
-    Test,
+    can_hold,
 )
 from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.engine import ColumnBatch
@@ -134,7 +134,7 @@ def _elementary(predicate: Predicate) -> list[Elementary] | None:
     """Returns elementary predicates equivalent to `predicate`: None if there are none, empty if it never holds."""
     if predicate.negated:
         return None
-    tests = [(column, test) for column, test in predicate.tests if _can_hold(test)]
+    tests = [(column, test) for column, test in predicate.tests if can_hold(test)]
     if not tests:
         return []
     if len(tests) > 1:
@@ -152,12 +152,6 @@ def _elementary(predicate: Predicate) -> list[Elementary] | None:
             return [*(Within(column, each) for each in within), *(Equal(column, cast(Key, each)) for each in exactly)]
         case _:
             return None
-
-
-def _can_hold(test: Test) -> bool:
-    if isinstance(test, IntervalTest):
-        return test.low <= test.high
-    return bool(test.keys) if isinstance(test, KeyTest) else bool(test.within or test.below or test.exactly)
 
 
 Axis = tuple[type, int, int]

@@ -715,7 +715,6 @@ _GROUPS = ("all", "any", "not")
 DIALECTS = (*_TESTS, *_GROUPS)
 """The dialects that CloudEvents requires."""
 _KNOWN = (*DIALECTS, "semantic")
-_ATTRIBUTE = re.compile(r"[a-z0-9]+")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 Tree = dict[str, Any]
@@ -776,7 +775,7 @@ class _Translation:
             return self._refuse(f"{dialect} needs an object of attribute names and values", pointer)
         trees = []
         for name, text in value.items():
-            if not _ATTRIBUTE.fullmatch(name):
+            if not _NAME.fullmatch(name):
                 self._refuse(f"{name[:100]!r} is not a context attribute: use lower-case letters and digits", pointer)
             elif name == "data":
                 detail = f"{dialect} compares context attributes, not the data: use the dialect semantic for the data"

@@ -292,7 +292,7 @@ def extract(statements: Statements, limits: Limits) -> Extracted:
     properties = _property_names(statements)
     found = Subsumptions(statements, limits)
     stated, derived = found.stated, found.derived
-    derived |= {(top, scheme) for top, scheme in statements.tops if _name(top) and _name(scheme)} - stated
+    derived |= {(top, scheme) for top, scheme in statements.tops if _named(top) and _named(scheme)} - stated
     edges = stated | derived
     types = _types(statements, found.members, properties)
     equivalences, matches = _same(statements, properties)
@@ -326,13 +326,9 @@ def _same(statements: Statements, properties: set[str]) -> tuple[tuple[tuple[str
         of_properties = predicate == ns.EQUIVALENT_PROPERTY or (
             predicate != ns.EQUIVALENT_CLASS and not attributes.isdisjoint((one, other))
         )
-        if not of_properties and one != other and _name(one) and _name(other):
+        if not of_properties and one != other and _named(one) and _named(other):
             (matches if predicate == ns.EXACT_MATCH else equivalences).add((min(one, other), max(one, other)))
     return tuple(sorted(equivalences)), tuple(sorted(matches))
-
-
-def _name(node: str) -> bool:
-    return bool(node) and not node.startswith("_:") and not ns.is_vocabulary(node)
 
 
 def _property_names(statements: Statements) -> set[str]:
@@ -343,7 +339,7 @@ def _property_names(statements: Statements) -> set[str]:
     for low, high in statements.sub_properties:
         found.update({low, high} - annotations)
     found.update({*statements.ranges, *statements.domains} - annotations)
-    return {node for node in found if _name(node)}
+    return {node for node in found if _named(node)}
 
 
 def _types(statements: Statements, members: Pairs, properties: set[str]) -> Pairs:
@@ -353,7 +349,7 @@ def _types(statements: Statements, members: Pairs, properties: set[str]) -> Pair
         (node, each)
         for node, types in statements.types.items()
         for each in types
-        if each != node and _name(node) and not ns.is_vocabulary(each)
+        if each != node and _named(node) and not ns.is_vocabulary(each)
     }
     return {pair for pair in pairs | members if pair[0] not in properties and not serves(pair[0], statements)}
 
@@ -372,10 +368,10 @@ def _kinds(
     for individual, _ in types:
         kinds[individual] = ("individual", True)
     for _, scheme in statements.tops:
-        if _name(scheme):
+        if _named(scheme):
             kinds[scheme] = ("scheme", True)
     for node, each in statements.types.items():
-        if _name(node):
+        if _named(node):
             if ns.SKOS_CONCEPT in each:
                 kinds[node] = ("concept", True)
             if each & ns.CLASS_TYPES:
@@ -383,7 +379,7 @@ def _kinds(
     for predicate, one, other in statements.same:
         if predicate == ns.EQUIVALENT_CLASS:
             for node in (one, other):
-                if _name(node) and node not in kinds:
+                if _named(node) and node not in kinds:
                     kinds[node] = ("class", False)
     for _, each_class in types:
         if each_class not in kinds:
@@ -395,7 +391,7 @@ def _kinds(
         elif kinds[node][0] == "individual":
             kinds[node] = ("concept", True)
     for node in statements.deprecated:
-        if statements.replaced.get(node) and node not in kinds and node not in properties and _name(node):
+        if statements.replaced.get(node) and node not in kinds and node not in properties and _named(node):
             kinds[node] = ("retired", True)
     return kinds
 
@@ -410,7 +406,7 @@ def _remarked(statements: Statements, kinds: Mapping[str, object], properties: s
         if node not in kinds
         and node not in properties
         and statements.types.get(node, NO_TYPES) <= {ns.NAMED_INDIVIDUAL}
-        and _name(node)
+        and _named(node)
     }
 
 

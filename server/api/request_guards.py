@@ -17,11 +17,11 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kindcast.server.api.problem_types import Problem, has_head, respond
+from kindcast.server.security.permissions import READING
 
 __all__ = ["LOOPBACK_NAMES", "BodyLimit", "HeadAsGet", "HostGuard", "host_check"]
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 HOSTS_REMEMBERED = 64
 """The number of Host headers whose check is remembered. Clients of one server send few different ones."""
 
@@ -73,7 +73,7 @@ class HostGuard:
             return Problem("wrong-host", detail)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return Problem("malformed-request", "the address has a NUL character (%00): leave it out")
-        if scope.get("method") not in SAFE_METHODS:  # a WebSocket has no method, and a page could read all its messages
+        if scope.get("method") not in READING:  # a WebSocket has no method, and a page could read all its messages
             own = _origin(scope["scheme"].replace("ws", "http"), *host)
             for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):
                 found = _ORIGIN.fullmatch(origin)

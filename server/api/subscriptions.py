@@ -19,6 +19,7 @@ from starlette.responses import StreamingResponse
 
 from kindcast.semantic import Note, SemanticError
 from kindcast.semantic.subscriptions import BulkCompiler, advise, restore_expression
+from kindcast.server.answers import Status
 from kindcast.server.api.access import audit_detail
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Problem, as_document, problem_of
@@ -56,7 +57,7 @@ from kindcast.server.late_matching import subscription_plan
 from kindcast.server.observation import recent_attributes
 from kindcast.server.security.callers import ANYBODY, Caller
 from kindcast.server.security.egress import SinkRefused
-from kindcast.server.security.keys import Claim, Repeatable, hashed, new_ticket, random_bytes
+from kindcast.server.security.keys import Claim, Repeatable, hash_of, new_ticket, random_bytes
 from kindcast.server.security.permissions import check_visible, hidden_in
 from kindcast.server.settings import Settings
 from kindcast.server.store import pending as pending_store
@@ -232,7 +233,7 @@ def read_new(
         id=f"sub_{random_bytes('id', ID_BYTES, repeatable).hex()}",
         asked=ways,
         parts=_parts(asked),
-        ticket_hash=hashed(ticket),
+        ticket_hash=hash_of(ticket),
         expires_at=ending(asked, settings),
         sink=asked.sink,
         protocol=None if asked.sink is None else asked.protocol or DEFAULT_PROTOCOL,
@@ -504,7 +505,6 @@ IdempotencyKey = Annotated[
         "answer is the same. With another request the answer is 422. Keep it as secret as the ticket.",
     ),
 ]
-Status = Literal["active", "paused", "failing", "disabled_by_failures", "expired"]
 
 
 @router.post("", summary="Subscribe", status_code=201, openapi_extra=body_schema(SubscriptionBody.model_json_schema()))

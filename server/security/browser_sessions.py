@@ -5,7 +5,6 @@ a stream or socket  ──▶ StreamTokens: browsers send no headers there; one 
 
 import base64
 import binascii
-import hashlib
 import hmac
 import secrets
 import time
@@ -18,7 +17,8 @@ from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from kindcast.server.security.callers import Caller
-from kindcast.server.security.keys import Role
+from kindcast.server.security.keys import Role, hash_of
+from kindcast.server.security.permissions import READING
 
 __all__ = [
     "STREAM_TOKEN_SECONDS",
@@ -37,7 +37,6 @@ MAX_SESSIONS = 10_000
 MAX_SESSIONS_OF_KEY = 100
 """The maximum number of sessions of one key. When there are more, its oldest one ends. So nobody ends the sessions of
 others by signing in often."""
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(slots=True)
@@ -67,13 +66,13 @@ class Sessions:
         while len(self._open) >= MAX_SESSIONS:
             del self._open[next(iter(self._open))]
         token = secrets.token_urlsafe(32)
-        made = Session(_hash(token), key, tenant, now + self._seconds)
+        made = Session(hash_of(token), key, tenant, now + self._seconds)
         self._open[made.hash] = made
         return token, made
 
     def find(self, token: str) -> Session | None:
         """Returns the session with this token; None if it has ended."""
-        return self.of_hash(_hash(token))
+        return self.of_hash(hash_of(token))
 
     def of_hash(self, hash: str) -> Session | None:
         """Returns the session with this hash; None if it has ended."""
@@ -82,7 +81,7 @@ class Sessions:
 
     def close(self, token: str) -> None:
         """Ends a session, if there is one."""
-        self._open.pop(_hash(token), None)
+        self._open.pop(hash_of(token), None)
 
 
 def cookie_name(scope: Scope) -> str:
@@ -112,17 +111,13 @@ def is_of_own_page(scope: Scope) -> bool:
     without TLS except on loopback; then the Origin decides."""
     headers = Headers(scope=scope)
     site = headers.get("sec-fetch-site")
-    if scope.get("method") in SAFE_METHODS:
+    if scope.get("method") in READING:
         return site in (None, "same-origin", "none")
     if site is not None:
         return site == "same-origin"
     origin = headers.get("origin", "").lower()
     scheme = scope["scheme"].replace("ws", "http")
     return origin == f"{scheme}://{headers.get('host', '').lower()}"
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 STREAM_TOKEN_SECONDS = 60.0

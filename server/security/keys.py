@@ -32,7 +32,6 @@ __all__ = [
     "Role",
     "check_ticket",
     "hash_of",
-    "hashed",
     "id_of",
     "is_key_of",
     "new_key",
@@ -87,9 +86,9 @@ def new_key(repeatable: "Repeatable | None" = None) -> tuple[str, str]:
     return id, f"kindcast_{id}_{secrets.token_urlsafe(SECRET_BYTES)}"
 
 
-def hash_of(key: str) -> str:
-    """Returns the stored hash of a key: SHA-256, in hex."""
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+def hash_of(secret: str) -> str:
+    """Returns the stored hash of a key, a ticket or the token of a session: SHA-256, in hex."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def id_of(key: str) -> str | None:
@@ -172,11 +171,6 @@ _POOL = _Pool()
 os.register_at_fork(after_in_child=_POOL.forget)
 
 
-def hashed(ticket: str) -> str:
-    """Returns the stored hash of a ticket: SHA-256, in hex."""
-    return hashlib.sha256(ticket.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What allows a client to change a subscription: the ticket, or the key of the request."""
@@ -198,5 +192,5 @@ def check_ticket(claim: Claim | str | None, ticket_hash: str, created_by: str | 
         return
     if not claim.ticket:
         raise TicketMissing
-    if not hmac.compare_digest(hashed(claim.ticket), ticket_hash):
+    if not hmac.compare_digest(hash_of(claim.ticket), ticket_hash):
         raise TicketWrong

@@ -15,7 +15,7 @@ from kindcast.server.broker.group import Group
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.broker.subscription_commands import NewSubscription
 from kindcast.server.cloudevents import DecodedEvent, EventReader
-from kindcast.server.security.keys import hashed
+from kindcast.server.security.keys import hash_of
 from kindcast.server.settings import Settings
 from kindcast.server.store.events import list_events
 
@@ -48,7 +48,7 @@ def new(id: str, expression: str = "") -> NewSubscription:
         id=id,
         asked={"expression": expression},
         parts=(expression,),
-        ticket_hash=hashed("ticket"),
+        ticket_hash=hash_of("ticket"),
         expires_at=time.time() + 600,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Column, Engine, MetaData, Table, insert
 
 from kindcast.server.cloudevents import digest_of
-from kindcast.server.security.keys import hashed
+from kindcast.server.security.keys import hash_of
 from kindcast.server.store.older_matches import matches
 from kindcast.server.store.tables import metadata
 
@@ -121,7 +121,7 @@ def make_layout_2(engine: Engine, events: int, *, acked: int) -> None:
                 notes=[],
                 flagged=False,
                 status="active",
-                ticket_hash=hashed("ticket"),
+                ticket_hash=hash_of("ticket"),
                 created_at=1.0,
                 expires_at=time.time() + 600,
                 acked=acked,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["History", "Metrics", "Stored", "running_history"]
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # each series would come twice, once with its birthday
+disable_created_metrics()  # type: ignore[no-untyped-call]  # each series would come twice, once with the time of its creation
 
 STATUSES = ("active", "paused", "failing", "disabled_by_failures", "expired")
 SHORT_SECONDS = (0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)

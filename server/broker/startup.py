@@ -49,7 +49,7 @@ __all__ = [
 
 _log = logging.getLogger("kindcast.broker")
 
-ROLL = "server.roll"
+LIVE = "server.roll"
 KIND = "kindcast server 2"
 PROGRAM = version("kindcast")
 ENGINE = "fused"
@@ -86,7 +86,7 @@ class Snapshots:
                 raise UnusableMatcher(self._folder, "the database does not name it")
             found = self._find(token)
             matcher = Matcher.open(found, vocabulary, operators=operators, limits=self._limits, budget=self._budget)
-            live_subscriptions = LiveSubscriptions.opened(matcher, read_arrays(found / ROLL, KIND)[1])
+            live_subscriptions = LiveSubscriptions.opened(matcher, read_arrays(found / LIVE, KIND)[1])
         except (UnusableMatcher, UnusableIndex, OSError, ValueError, KeyError) as error:
             self.refuse(error)
             return None
@@ -139,7 +139,7 @@ class Snapshots:
             self._clear(final, part)
             part.mkdir(mode=0o700)
             matcher.save(part)
-            write_arrays(part / ROLL, KIND, {"program": PROGRAM, "token": token}, state.live_subscriptions.arrays())
+            write_arrays(part / LIVE, KIND, {"program": PROGRAM, "token": token}, state.live_subscriptions.arrays())
             part.rename(final)
             _sync(self._folder)
         except OSError as error:
@@ -157,7 +157,7 @@ class Snapshots:
         store named the newest. Raises `UnusableMatcher`, and errors of reading a file."""
         found = sorted(self._folders(), reverse=True)
         for folder in found:
-            facts, _ = read_arrays(folder / ROLL, KIND)
+            facts, _ = read_arrays(folder / LIVE, KIND)
             if facts["token"] != token:
                 continue
             if facts["program"] != PROGRAM:

@@ -547,7 +547,7 @@ def _revive(group: Group, live: Live, row: Row[Any]) -> dict[str, Any]:
 # ── many at once ──────────────────────────────────────────────────────────────────────────────────────────────────────
 # Many new subscriptions in one command: compiled together outside the thread, stored by one statement, added in bulk.
 #
-#     checked requests ──describe, any thread──▶ what to store ──create_many, one group──▶ rows, roll, matcher
+#     checked requests ──describe, any thread──▶ what to store ──create_many, one group──▶ rows, state, matcher
 #
 # The result is the same as if each had been created alone. A refused subscription does not stop the others.
 

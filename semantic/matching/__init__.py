@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from kindcast.index.array_file import read_arrays, write_arrays
     from kindcast.index.compilation import KernelCache, kernel_cache, warm_up, warm_up_beside
     from kindcast.index.jit import load_kernels, use_cache
-    from kindcast.semantic.matching.matcher import saved_trees
     from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step
+    from kindcast.semantic.matching.saved_matcher import saved_trees
     from kindcast.semantic.matching.verification import (
         NOT_SEARCHED,
         SEARCH_SECONDS,
@@ -47,8 +47,8 @@ __getattr__ = on_demand(
         "kindcast.index.array_file": ("read_arrays", "write_arrays"),
         "kindcast.index.compilation": ("KernelCache", "kernel_cache", "warm_up", "warm_up_beside"),
         "kindcast.index.jit": ("load_kernels", "use_cache"),
-        "kindcast.semantic.matching.matcher": ("saved_trees",),
         "kindcast.semantic.matching.operator_layer": ("Decision", "Link", "OperatorLayer", "Step"),
+        "kindcast.semantic.matching.saved_matcher": ("saved_trees",),
         "kindcast.semantic.matching.verification": (
             "CostlyTest",
             "Failures",

@@ -104,7 +104,7 @@ def test_start_after_the_rules_changed_uses_nothing_that_was_compiled_before(
     caplog.set_level("INFO", "kindcast.broker")
     with monkeypatch.context() as older:
         older.setattr("kindcast.semantic.vocabulary.vocabulary.MEANING", 1)
-        older.setattr("kindcast.semantic.matching.matcher.MEANING", 1)
+        older.setattr("kindcast.semantic.matching.saved_matcher.MEANING", 1)
         with running_application(tmp_path) as client:
             client.put("/v1/ontologies/computers", content=FIRST, headers={"Content-Type": "text/turtle"})
             subscribe(client, "target isa Computer")

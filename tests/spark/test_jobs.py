@@ -380,7 +380,7 @@ def test_snapshot_written_under_other_rules_is_compiled_again_and_jobs_write_ano
             "kindcast.semantic.vocabulary.vocabulary",
             "kindcast.spark_jobs.snapshot",
             "kindcast.spark_jobs.snapshot",
-            "kindcast.semantic.matching.matcher",
+            "kindcast.semantic.matching.saved_matcher",
         ):
             older.setattr(f"{module}.MEANING", 1)
         before = inputs.snapshot(tmp_path / "out")

@@ -9,7 +9,7 @@ import pytest
 
 from kindcast import Matcher, Vocabulary, operator
 from kindcast.semantic.errors import UnknownSubscription, UnusableMatcher
-from kindcast.semantic.matching.matcher import FILE
+from kindcast.semantic.matching.saved_matcher import FILE
 
 TURTLE = b"""
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix : <http://example.org/> .
@@ -126,7 +126,7 @@ def test_matcher_saved_under_other_rules_is_refused(
 ) -> None:
     """Its rows were compiled under the older meaning, whatever the digest of the vocabulary says."""
     with monkeypatch.context() as older:
-        older.setattr("kindcast.semantic.matching.matcher.MEANING", 1)
+        older.setattr("kindcast.semantic.matching.saved_matcher.MEANING", 1)
         Matcher(vocabulary).save(tmp_path)
     with pytest.raises(UnusableMatcher, match="the rules of matching have changed"):
         Matcher.open(tmp_path, vocabulary)

@@ -277,6 +277,8 @@ def operator(
     >>> longer({"name": ("kindcast",)}, 3)
     True
     """
+    if not isinstance(name, str):
+        raise InvalidDeclaration('an operator needs a name: write @operator("name")')
 
     def made(function: Callable[..., Any]) -> Operator:
         return Operator(

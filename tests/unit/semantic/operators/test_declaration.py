@@ -49,6 +49,15 @@ def test_operator_nonsense_is_refused(name: str, fields: dict[str, Any], said: s
         operator(name, **fields)(lambda event: True)
 
 
+def test_operator_without_a_name_is_refused_at_once() -> None:
+    """`@operator` alone decorates nothing; the error comes from this line and not from the matcher."""
+    with pytest.raises(InvalidDeclaration, match=r'write @operator\("name"\)'):
+
+        @operator  # type: ignore[arg-type]
+        def near(event: Any) -> bool:
+            return True
+
+
 def test_operators_by_name_two_of_one_name_are_refused() -> None:
     """Which one is meant could not be told."""
     with pytest.raises(InvalidDeclaration, match="two operators have the name 'near'"):

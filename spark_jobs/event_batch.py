@@ -487,7 +487,7 @@ def _as_numbers(column: list[Any]) -> Any:
 
 
 def reason_of(error: InvalidEvent) -> str:
-    """Every problem with its place."""
+    """Returns every problem with its place."""
     return "; ".join(f"{problem.at}: {problem.detail}" if problem.at else problem.detail for problem in error.problems)
 
 

@@ -103,7 +103,7 @@ class Repeated:
     digest: int = 0
 
     def lines(self) -> npt.NDArray[np.int64]:
-        """Ascending."""
+        """Returns the numbers of the lines, ascending."""
         if not self.count:
             return np.zeros(0, dtype=np.int64)
         return np.sort(pq.read_table(self.folder, columns=["line"])["line"].to_numpy())

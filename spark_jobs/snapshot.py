@@ -589,8 +589,8 @@ def parts_of(
     canonicalise: Callable[[Event], CanonicalEvent],
     events_of: Callable[[Event], list[Event]],
 ) -> list[tuple[Event | None, CanonicalEvent]]:
-    """The events of a document with their canonical forms; None for one that is the document. Raises `InvalidEvent`
-    where one of them cannot be read: they are accepted or refused together."""
+    """Returns the events of a document with their canonical forms; None in place of an event that is the whole
+    document. Raises `InvalidEvent` if one of them cannot be read, because they are accepted or refused together."""
     try:
         return [(None, canonicalise(event))]
     except InvalidEvent as error:
@@ -604,7 +604,7 @@ _shards: dict[tuple[tuple[str, str], ...], ShardMatcher] = {}
 
 
 def vocabulary_of(snapshot: Snapshot) -> Vocabulary:
-    """The vocabulary of a snapshot; the last one is kept."""
+    """Returns the vocabulary of a snapshot. The last one is cached."""
     key = (snapshot.folder, snapshot.vocabulary_version)
     if key not in _vocabularies:
         with _collector.replacing(_vocabularies):
@@ -695,5 +695,5 @@ def settle() -> None:
 
 
 def shown(data: Any) -> str:
-    """How the data of an event begins."""
+    """Returns the beginning of the data of an event."""
     return json.dumps(data, ensure_ascii=False, default=str)[:200]

@@ -154,7 +154,7 @@ def _lines(batch: pa.RecordBatch, format: str, time_from: str | None) -> Iterato
 
 
 def _row_batch(read: EventBatch | Rejected) -> pa.RecordBatch:
-    """`RAW`."""
+    """Returns what was read as a batch with the columns of `RAW`."""
     if isinstance(read, Rejected):
         row = {"file": read.file, "line": read.line, "reason": read.reason, "body": read.text, "day": ""}
         return pa.RecordBatch.from_pylist([row], RAW)

@@ -326,7 +326,7 @@ class FusedEngine(Engine):
     def add_columns(
         self, clauses: Sequence[tuple[int, Clause]], columns: Sequence[ClauseColumns], count: int
     ) -> npt.NDArray[np.int32]:
-        """`add_many` for clauses in columns: some 10 ns per test, plus the layout."""
+        """Does the same as `add_many`, for clauses in columns. Costs some 10 ns per test, plus the layout."""
         if count <= min(self._memtable_rows, BULK_ROWS):
             return np.array(self.add_many(in_order(clauses, columns, count)), dtype=np.int32)
         rows = np.array([self._locations.take() for _ in range(count)], dtype=np.int32)
@@ -422,8 +422,8 @@ class FusedEngine(Engine):
         return RowTable(*distinct_rows(table.offsets, table.rows, self._locations.size))
 
     def explain(self, event: LoweredEvent) -> dict[str, Any]:
-        """What is done with `event`: clusters visited, columns in their order, rows left, checked and found; see
-        `kindcast.index.fused.engine.explained`. Some ms."""
+        """Returns the steps for `event`: the visited clusters, the order of the columns, and the numbers of rows left,
+        checked and found; see `kindcast.index.fused.engine.explained`. Takes some ms."""
         self._compaction.advance()
         batch = self._columns.encode([event])
         return explained(*self._compaction.parts, batch, self._graph, self._builder.cells, self._columns.columns())
@@ -460,12 +460,12 @@ class FusedEngine(Engine):
     # ── structure ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def merge_now(self) -> None:
-        """Merge all rows into one segment without tombstones, in this thread; waits for a merge that runs. Raises what
-        a merge has raised."""
+        """Merges all rows into one segment without tombstones, in this thread. Waits for a running merge. Raises the
+        exception that a merge raised."""
         self._compaction.merge_now()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a structural invariant is broken."""
+        """Raises AssertionError if a structural invariant is broken."""
         self._locations.check_invariants()
         self._compaction.check_invariants()
 
@@ -503,9 +503,9 @@ class FusedEngine(Engine):
 
 
 FILE = "fused.index"
-"""Its name in the folder that the engine is given."""
+"""The name of the file in the folder of the engine."""
 LAYOUT = 1
-"""Counts the meanings that arrays of the same names have had."""
+"""The number of the layout. It grows when arrays of the same names get another meaning."""
 SAVED_NAMES = {"tombstones": "dead"}
 """Arrays that have another name in files, which older versions wrote."""
 
@@ -522,8 +522,8 @@ class Saved(NamedTuple):
 
 
 def save(folder: Path, graph: GraphArrays, engine: Saved) -> None:
-    """Write the file, whole or not at all; makes the folder. Costs what writing the bytes of the engine costs. Raises
-    `OSError`."""
+    """Writes the file, whole or not at all. Makes the folder if it is absent. The cost is that of writing the bytes.
+    Raises `OSError`."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {"state": engine.state}
@@ -540,8 +540,8 @@ def save(folder: Path, graph: GraphArrays, engine: Saved) -> None:
 
 
 def open_saved(folder: Path, graph: GraphArrays) -> Saved:
-    """What `save` wrote, mapped. Costs one reading of the file. Raises `DamagedIndex`, `OtherLayout`, `OtherGraph`;
-    `OSError` where there is no such file."""
+    """Maps what `save` wrote. Costs one reading of the file. Raises `DamagedIndex`, `OtherLayout`, `OtherGraph`;
+    `OSError` if there is no such file."""
     path = Path(folder) / FILE
     facts, arrays = read_arrays(path, kind_of(shares=False), kind_of(shares=True))
     if facts["graph"] != _digest(graph):
@@ -635,16 +635,17 @@ def explained(
     cells: Bytes,
     columns: Sequence[ColumnId],
 ) -> dict[str, Any]:
-    """The walk for the one event of `batch`; `columns`: for each of the engine's numbers the column.
+    """Returns the steps for the only event of `batch`. `columns` maps the engine's numbers of columns to columns.
 
     `{"segments": [{"rows", "dead", "clusters", "visited": [{"required", "forbidden", "columns": [{"column", "reads"}],
     "rows", "steps": [{"by", "column", "rows", "masks", "left": [{"column", "rows"}], "checked", "found"}],
     "programs"}], "scattered": None or {"rows", "attributes", "left", "checked", "programs", "found"}}],
-    "memtable": {"rows", "asked", "found"}, "found"}`. A step is a list, a range or a block of rows that was looked at;
-    `left` has the columns in the order in which their masks were joined, and how many rows were left after each;
-    `checked` is how many records were read, none where all rows of a list or a range match; `found` rows satisfied all
-    columns, of which `programs` were asked what no column can say. `scattered` are the small clusters, found together:
-    `attributes` is how many rows are left by those that the event has and lacks.
+    "memtable": {"rows", "asked", "found"}, "found"}`. A step is a list, a range or a block of rows that was read.
+    `left` has the columns in the order in which their masks were joined, and the number of rows that were left after
+    each. `checked` is the number of records that were read: none if all rows of a list or a range match. `found` is the
+    number of rows that satisfy all columns; residual predicates were evaluated for `programs` of them. `scattered` are
+    the small clusters, which are found together: `attributes` is the number of rows whose required and forbidden
+    attributes fit the event.
     """
     walks = [_Walk(segment, batch, graph, cells, columns) for segment in segments]
     told = [walk.segment() for walk in walks]
@@ -769,7 +770,8 @@ class _Walk:
         return told
 
     def _looked_at(self, number: int, columns: list[int]) -> list[tuple[str, int, int, int, int]]:
-        """What is looked at in a cluster: what it is, the slot it is found by, its positions, its masks."""
+        """Returns the lists, blocks and ranges of a cluster that are read: (kind, slot by which it is found, first
+        position, end, masks)."""
         arrays = self._arrays
         steps = []
         for j, column in enumerate(columns):
@@ -791,7 +793,7 @@ class _Walk:
     def _step(
         self, number: int, columns: list[int], access: int, begin: int, end: int, mask: int
     ) -> tuple[dict[str, Any], Ints]:
-        """The counts, and the positions that are found."""
+        """Returns the counts of one step, and the positions that it finds."""
         words = (end - begin + 63) // 64
         left = np.ones(end - begin, dtype=np.bool_)
         order = []

@@ -81,7 +81,7 @@ class RowLocations:
         return self._state[: self.size]
 
     def take(self) -> int:
-        """Take the lowest free row; the caller must then say where it is stored."""
+        """Takes the lowest free row. The caller must then say where it is stored."""
         if self._free:
             return heapq.heappop(self._free)
         if self.size == self._state.size:
@@ -111,7 +111,7 @@ class RowLocations:
         return int(self._state[row]) if 0 <= row < self.size else NOWHERE
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a structural invariant is broken."""
+        """Raises AssertionError if a structural invariant is broken."""
         assert sorted(self._free) == np.flatnonzero(self.state() == NOWHERE).tolist(), (self._free, self.state())
 
 
@@ -275,7 +275,7 @@ class Memtable:
         return divided
 
     def forget(self) -> None:
-        """Clear the caches."""
+        """Clears the caches."""
         self._fitting.clear()
 
     def fitting(self, present: frozenset[AttributeId]) -> int:
@@ -290,11 +290,11 @@ class Memtable:
         return count
 
     def rest(self) -> Rest | None:
-        """The residual predicates of rows once they are frozen."""
+        """Returns the residual predicates that the rows get when they are frozen."""
         return self._rest.rest()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a structural invariant is broken."""
+        """Raises AssertionError if a structural invariant is broken."""
         live = {int(row): entry for entry, row in enumerate(self._rows[: self.entries]) if row >= 0}
         # Entries, their rows and their places agree.
         assert live == self._entries, (live, self._entries)
@@ -314,7 +314,7 @@ class Memtable:
 
 
 def _no_sieves(known: SieveArrays | None, words: int) -> SieveArrays:
-    """The columns of the sieves that are known, with no row entered, and room for so many words of them."""
+    """Returns sieves without rows, for the columns of the `known` sieves, with space for `words` words of rows."""
     count = 0 if known is None else known.column.size
     return SieveArrays(
         np.zeros(0, dtype=np.int32) if known is None else known.column,
@@ -326,7 +326,7 @@ def _no_sieves(known: SieveArrays | None, words: int) -> SieveArrays:
 
 @compiled
 def _cell(value: float, cuts: Floats) -> int:
-    """How many of the sorted `cuts` are below `value`."""
+    """Returns the number of the sorted `cuts` that are below `value`."""
     low, high = 0, cuts.size
     while low < high:
         middle = (low + high) >> 1

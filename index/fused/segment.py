@@ -141,7 +141,7 @@ class Shared:
         return RowGroup(every[alive], np.repeat(ends, counts, axis=0)[alive])
 
     def check_invariants(self, tombstones: Bytes, rows: Codes) -> None:
-        """Raise AssertionError if a structural invariant is broken; `tombstones` and `rows` are by position."""
+        """Raises AssertionError if a structural invariant is broken; `tombstones` and `rows` are by position."""
         arrays = self.arrays
         left = np.add.reduceat(1 - arrays.gone.astype(np.int64), arrays.begin[:-1])
         assert (left == self.left).all(), (left, self.left)
@@ -219,7 +219,8 @@ def _counted(buffer: Codes, starts: Ints, positions: int, left: Ints) -> Ints:
 def _expand(
     buffer: Codes, positions: int, begin: Ints, members: Codes, gone: Bytes, some_gone: bool, found: Codes
 ) -> None:
-    """Write the rows of a find to `found`, and of each `~(positions + g)` in it those of group g that are there."""
+    """Writes the rows in `buffer` to `found`. `~(positions + g)` in `buffer` stands for the rows of group g that are
+    not removed."""
     at = 0
     i = 0
     while i < buffer.size:
@@ -308,7 +309,7 @@ class Visiting:
         return found
 
     def forget(self) -> None:
-        """Clear the caches."""
+        """Clears the caches."""
         self._known.clear()
         self._known_bytes = 0
 
@@ -383,9 +384,9 @@ class Segment:
         shared: SharedArrays | None = None,
         pause: Callable[[], None] = no_pause,
     ) -> None:
-        """From what it is made of: the row at each position, the positions by row, the program of each position that
-        has one, the engine's numbers of the columns, the programs of rows whose cluster asks some, the masks of the
-        small clusters, if they are found together, and the rows that share positions, if some do."""
+        """Makes a segment from its parts: the row at each position, the positions by row, the program of each position
+        that has one, the engine's numbers of the columns, the clusters, the residual programs of the rows, the masks of
+        the small clusters if they are found together, and the rows that share positions if some do."""
         self.packed = packed
         self.arrays: SegmentArrays = getattr(unpack, "py_func", unpack)(packed)
         self.rows = rows
@@ -396,7 +397,7 @@ class Segment:
         self.rest = rest
         self.shared = None if shared is None else Shared(shared, rows)
         self.stored = rows.size
-        """How many rows it was made of, one that has several positions counted at each."""
+        """Returns the number of rows when the segment was made. A row with several positions counts at each."""
         self.live = rows.size - int(self.arrays.sizes[3])
         if shared is not None:
             self.stored += shared.rows.size - int(np.count_nonzero(rows < 0))
@@ -466,7 +467,7 @@ class Segment:
         return self.visiting.clusters(present)
 
     def forget(self) -> None:
-        """Clear the caches."""
+        """Clears the caches."""
         self.visiting.forget()
         if self.scattered is not None:
             self.scattered.forget()
@@ -520,7 +521,7 @@ class Segment:
         return groups
 
     def rest_of(self, living: Living) -> Rest | None:
-        """The residual predicates of the rows in `living`."""
+        """Returns the residual predicates of the rows in `living`."""
         if self.rest is None:
             return None
         asked = np.flatnonzero(living.positions & (self.program_of >= 0))
@@ -540,7 +541,7 @@ class Segment:
         return np.concatenate([own, arrays.rows[arrays.gone == 0]])
 
     def check_invariants(self) -> None:
-        """Raise AssertionError if a structural invariant is broken."""
+        """Raises AssertionError if a structural invariant is broken."""
         arrays = self.arrays
         # The living are counted.
         assert self.live == self.living_rows().size, (self.live, arrays.tombstones)

@@ -118,7 +118,7 @@ def why_no_aggregate(name: str) -> str:
 
 
 def _sum(values: tuple[Value, ...], counts: tuple[int, ...]) -> Value | None:
-    """Exact, rounded once."""
+    """Returns the exact sum, rounded once; None if the values have none."""
     dimension = _dimension(values)
     amounts = [each.amount for each in values if each.amount is not None] if dimension is not None else []
     numbers = [each.number for each in values if each.number is not None]
@@ -131,7 +131,7 @@ def _sum(values: tuple[Value, ...], counts: tuple[int, ...]) -> Value | None:
 
 
 def _extreme(values: tuple[Value, ...], most: bool) -> Value | None:
-    """The least or the greatest."""
+    """Returns the least or the greatest value; None if the values have no common order."""
     choose = max if most else min
     dimension = _dimension(values)
     amounts = [each.amount for each in values if each.amount is not None] if dimension is not None else []
@@ -149,7 +149,7 @@ def _extreme(values: tuple[Value, ...], most: bool) -> Value | None:
 
 
 def _dimension(values: tuple[Value, ...]) -> str | None:
-    """The one dimension of all values; None where some have none, or another."""
+    """Returns the dimension of all values; None if one of them has no dimension or another."""
     found = {each.dimension if each.amount is not None else None for each in values}
     return found.pop() if len(found) == 1 else None
 

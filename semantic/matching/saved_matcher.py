@@ -264,7 +264,7 @@ class _Constants:
         self._size = 0
 
     def column(self, column: ConstantColumn) -> list[Any]:
-        """Where a column is found again."""
+        """Adds a column. Returns where it is stored."""
         if isinstance(column, NumberColumn):
             return ["numbers", self._place(column.values), self._place(column.whole)]
         known = self._known.get(id(column.texts))
@@ -286,13 +286,13 @@ class _Constants:
 
 
 def _texts(texts: Mapping[str, Any]) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    """All texts in one, and the ends of each in characters."""
+    """Returns all texts in one array, and the end of each in characters."""
     ends = np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)))
     return np.frombuffer("".join(texts).encode("utf-8", "surrogatepass"), dtype=np.uint8), ends
 
 
 def _bytes(pieces: Iterator[bytes]) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    """All in one, and the ends of each."""
+    """Returns all pieces in one array, and the end of each."""
     listed = list(pieces)
     ends = np.cumsum(np.fromiter(map(len, listed), dtype=np.int64, count=len(listed)))
     return np.frombuffer(b"".join(listed), dtype=np.uint8), ends

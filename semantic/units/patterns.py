@@ -62,7 +62,7 @@ class TooCostlyNow(Exception):
 
 
 class SearchBudget:
-    """What the searches of one event may take: each `STEPS`, and `seconds` together. One thread."""
+    """The budget of the searches of one event: `STEPS` for each, and `seconds` for all together. For one thread."""
 
     __slots__ = ("_left",)
 
@@ -70,11 +70,11 @@ class SearchBudget:
         self._left = seconds
 
     def search(self, pattern: "Pattern", text: str) -> bool:
-        """`pattern.found_in(text)`. Raises `TooCostlyNow`."""
+        """Returns `pattern.found_in(text)`. Raises `TooCostlyNow`."""
         return self.spend(pattern.states * len(text), lambda: pattern.found_in(text))
 
     def spend(self, steps: int, work: Callable[[], T]) -> T:
-        """`work()`, which takes at most `steps`. Raises `TooCostlyNow`."""
+        """Returns the result of `work`, which takes at most `steps`. Raises `TooCostlyNow`."""
         if steps > STEPS or self._left <= 0.0:
             raise TooCostlyNow(steps)
         left, began = self._left, time.perf_counter()
@@ -88,8 +88,8 @@ _budget: ContextVar[SearchBudget | None] = ContextVar("search budget", default=N
 
 
 class searching_within:  # noqa: N801, used like a function
-    """A context manager: searches in its block raise `TooCostlyNow` where `budget` does not allow them; None: all are
-    allowed. It is entered for each candidate, and a class takes a third of the time of a generator."""
+    """A context manager. Searches in its block raise `TooCostlyNow` if `budget` does not allow them. None allows all.
+    It is entered for each candidate, and a class takes a third of the time of a generator."""
 
     __slots__ = ("_before", "_own")
 
@@ -104,13 +104,14 @@ class searching_within:  # noqa: N801, used like a function
 
 
 def worked_within(steps: int, work: Callable[[], T]) -> T:
-    """`work()`, which takes at most `steps`. Raises `TooCostlyNow` under a budget that does not allow it."""
+    """Returns the result of `work`, which takes at most `steps`. Raises `TooCostlyNow` under a budget that does not
+    allow it."""
     budget = _budget.get()
     return work() if budget is None else budget.spend(steps, work)
 
 
 class Pattern:
-    """A compiled pattern. Any number of threads may search with it; a search leaves the others run."""
+    """A compiled pattern. Any number of threads may search with it, and other threads run during a search."""
 
     __slots__ = ("_compiled", "nocase", "states", "text")
 
@@ -128,7 +129,7 @@ class Pattern:
         return self.found_in(text) if budget is None else budget.search(self, text)
 
     def found_in(self, text: str) -> bool:
-        """`search` without a budget."""
+        """Does the same as `search`, without a budget."""
         try:
             return self._compiled.search(text) is not None
         except UnicodeEncodeError:
@@ -137,11 +138,11 @@ class Pattern:
 
     @property
     def groups(self) -> int:
-        """How many groups it has, if it was compiled to keep them."""
+        """The number of groups, if the pattern was compiled to keep them."""
         return int(self._compiled.groups)
 
     def parts(self, text: str) -> tuple[str, ...] | None:
-        """The whole `text` and its groups, if the pattern matches all of it; otherwise None. Linear in the text."""
+        """Returns `text` and its groups if the pattern matches all of it, otherwise None. Linear in the text."""
         try:
             found = self._compiled.fullmatch(text)
         except UnicodeEncodeError:
@@ -151,9 +152,10 @@ class Pattern:
 
 @lru_cache(maxsize=CACHED)
 def compile_pattern(text: str, nocase: bool = False, *, capture: bool = False) -> Pattern:
-    """The pattern `text`, in the syntax of RE2; `nocase` lets letters match in either case, `capture` keeps groups.
+    """Compiles `text`, a pattern in the syntax of RE2. With `nocase`, letters match in either case; `capture` keeps
+    groups.
 
-    Raises `InvalidPattern` with the position, for what RE2 does not know, and for patterns that are too long or large.
+    Raises `InvalidPattern`, with the position, if RE2 does not understand the pattern, or if it is too long or large.
 
     >>> compile_pattern("hp .*book", nocase=True).search("my HP NoteBook")
     True
@@ -175,19 +177,18 @@ def compile_pattern(text: str, nocase: bool = False, *, capture: bool = False) -
 
 
 def check_size(pattern: Pattern) -> Pattern:
-    """The pattern, if a new subscription may have it. Raises `InvalidPattern`."""
+    """Returns the pattern if it is small enough for a new subscription. Raises `InvalidPattern`."""
     if pattern.states > STATES:
         raise InvalidPattern(
             f"the pattern has {pattern.states:,} states, but at most {STATES:,} are allowed: use smaller repetitions, "
-            f"or"
-            " repetitions without an upper bound",
+            "or repetitions without an upper bound",
             pattern.text,
         )
     return pattern
 
 
 def fold(text: str) -> str:
-    """`text` as `nocase` compares it: NFC, case-folded (so `STRASSE` and `Straße` are the same), NFC again.
+    """Returns `text` as `nocase` compares it: NFC, case-folded (so `STRASSE` and `Straße` are the same), NFC again.
 
     >>> fold("Straße") == fold("STRASSE")
     True
@@ -196,8 +197,8 @@ def fold(text: str) -> str:
 
 
 LONG = 10_000
-"""Characters of a text that is folded once for all who ask, one after the other, and that is searched within the budget
-whatever is searched for."""
+"""The number of characters from which the last folded texts are cached, and from which every search counts against the
+budget."""
 
 
 def _fold(text: str) -> str:
@@ -210,7 +211,8 @@ _fold_long = lru_cache(maxsize=2)(_fold)
 
 
 def _explained(cause: str, text: str) -> InvalidPattern:
-    """RE2's message in words, and where: it quotes the part that it did not understand."""
+    """Returns an error with the message of RE2 in words, and with its position. RE2 quotes the part that it did not
+    understand."""
     if "too large" in cause:
         return InvalidPattern("the pattern is too large with expanded repetitions", text)
     what, _, part = cause.partition(": ")

@@ -167,7 +167,7 @@ def publish(
     at_most: int | None = MATCHES_AT_ONCE,
     ahead: "Ahead | None" = None,
 ) -> list[Results]:
-    """Accept the events of one or more requests, in order. `observe(seconds, events)` is called with the time that
+    """Accepts the events of one or more requests, in order. `observe(seconds, events)` is called with the time that
     reading and matching took. Requests in the same group are read, matched and stored together, because a statement
     costs more than a row.
 
@@ -382,7 +382,7 @@ def _published(
 def publish_together(
     group: Group, publication: Publication, observe: Callable[[float, int], None], ahead: Ahead | None = None
 ) -> list[Outcome]:
-    """Accept the events of one document. `ahead` has what was found of them before. Raises `InvalidEvent` if one of
+    """Accepts the events of one document. `ahead` has what was found of them before. Raises `InvalidEvent` if one of
     them cannot be read, and `TooManyMatches`. Then the command is undone, and no event is accepted."""
     events = publication.events
     (results,) = publish(group, [publication], observe, at_most=None, ahead=ahead)
@@ -404,7 +404,7 @@ def publish_together(
 
 
 def publish_matched(group: Group, publication: Publication, given: Sequence[Given]) -> Results:
-    """Accept events whose matches were found elsewhere: `given` has the matches of each event. Nothing is matched or
+    """Accepts events whose matches were found elsewhere: `given` has the matches of each event. Nothing is matched or
     parked. An event that was accepted before keeps its matches, and its `Outcome` is a duplicate."""
     events = publication.events
     results = _published(group, events, [0] * len(events), [publication], [math.inf], _unobserved, given=given)
@@ -585,7 +585,7 @@ class _Rows:
 
 
 def keep_parked_vocabulary(group: Group) -> None:
-    """Store what the active vocabulary consists of. Candidates are decided and shards match under it, perhaps after a
+    """Stores what the active vocabulary consists of. Candidates are decided and shards match under it, perhaps after a
     restart."""
     state, before, version = group.state, group.state.parked_under, group.state.vocabulary.version
     if before != version:

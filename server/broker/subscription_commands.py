@@ -143,7 +143,7 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compile_new(new: NewSubscription, vocabulary: Vocabulary, operators: Mapping[str, Operator]) -> Compiled:
-    """Compile each part alone, so that errors have positions in the original text, and then all parts together.
+    """Compiles each part alone, so that errors have positions in the original text, and then all parts together.
 
     Raises `InvalidSubscription`.
     """

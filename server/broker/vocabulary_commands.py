@@ -143,7 +143,7 @@ def prepare(
     *,
     with_dependents: bool = False,
 ) -> Prepared:
-    """Compile the stored trees in `rows` (of `subscriptions.all_trees`) under `vocabulary`, and compare their meaning
+    """Compiles the stored trees in `rows` (of `subscriptions.all_trees`) under `vocabulary`, and compare their meaning
     with their meaning under `before`. May run in any thread."""
     impact = Impact(before, vocabulary)
     with short_turns(), garbage_collection.paused():
@@ -200,7 +200,7 @@ def prepare_in_parts(
 
 
 def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[Connection], None]) -> Recompiled:
-    """Activate the vocabulary of `prepared`, together with the row that says so (`mark_active` writes it). Raises
+    """Activates the vocabulary of `prepared`, together with the row that says so (`mark_active` writes it). Raises
     `BrokerBusy` if another server has activated another vocabulary meanwhile."""
     if prepared.before is not group.state.vocabulary:
         raise BrokerBusy(OVERTAKEN)
@@ -246,7 +246,7 @@ def _swap_words(group: Group, version: int, prepared: Prepared) -> Recompiled:
 
 
 def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
-    """Delete every version of an ontology. `prepared` has the vocabulary without it.
+    """Deletes every version of an ontology. `prepared` has the vocabulary without it.
 
     Raises `OntologyInUse` while a subscription names a concept that only this ontology has, and `UnknownOntology`.
     """
@@ -274,7 +274,7 @@ def check_unused(connection: Connection, name: str, dependents: Sequence[str], *
 
 
 def fill(matcher: Matcher, rows: Iterable[Row[Any]]) -> Iterator[ChangedNotes]:
-    """Restore the tree of each row into `matcher`. The trees of paused and expired subscriptions are only compiled for
+    """Restores the tree of each row into `matcher`. The trees of paused and expired subscriptions are only compiled for
     their notes. Yields the subscriptions whose notes differ from those in the row. A tree without a meaning under the
     vocabulary, for example because its unit no longer fits, is left out. So it matches nothing, and its note says
     so."""
@@ -317,7 +317,7 @@ def _noted_alone(matcher: Matcher, row: Row[Any]) -> Iterator[ChangedNotes]:
 
 
 def keep_notes(connection: Connection, noted: Iterable[ChangedNotes]) -> None:
-    """Store the notes."""
+    """Stores the notes."""
     subscriptions.change_notes(connection, [(each.number, each.notes, each.flagged) for each in noted])
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kindcast.server.cli import output
-from kindcast.server.cli.serve import logged
+from kindcast.server.cli.logs import logged
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (\w+) ([\w.]+): (.*)")
 

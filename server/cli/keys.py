@@ -170,6 +170,9 @@ def read_audit(
     if json:
         output.print_json(answer)
         return
+    if not answer["entries"]:
+        output.hint("There are no entries. Only a server with keys writes some.")
+        return
     names = ("number", "at", "tenant", "who", "address", "action", "outcome", "detail")
     output.table(names, [[str(each[name]) for name in names] for each in answer["entries"]])
 

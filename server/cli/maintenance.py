@@ -38,7 +38,7 @@ def backup(
     from kindcast.server.store import backup as store
 
     settings = load_settings(None, data=data, database=database)
-    check_database(settings)
+    _check_exists(settings)
     with output.errors().status("copying …"):
         made = _done(lambda: store.backup(settings.database_url, settings.data, folder))
     _tell(made, f"the backup is in {folder}", json)
@@ -76,7 +76,7 @@ def check(
 
     settings = load_settings(None, data=folder or data, database=None if folder else database)
     if folder is None:
-        check_database(settings)
+        _check_exists(settings)
     address = sqlite_url(folder / store.MAIN) if folder else settings.database_url
     with output.errors().status("reading all of it …"):
         found = _done(lambda: store.check(address, settings.data))
@@ -85,7 +85,7 @@ def check(
     else:
         for line in found.damage or ["all stored data is intact"]:
             output.paragraph(line, "bold red" if found.damage else "bold green")
-        output.hint(", ".join(f"{number:,} {name}" for name, number in found.rows.items()))
+        output.hint(", ".join(f"{name}: {number:,}" for name, number in found.rows.items()))
     if found.damage:
         raise typer.Exit(1)
 
@@ -151,6 +151,14 @@ def _done(work: Any) -> Any:
         raise CommandFailed(str(error)) from error
 
 
+def _check_exists(settings: Any) -> None:
+    """Raises CommandFailed if no database is named and the data folder has none."""
+    check_database(settings)
+    path = settings.data / "kindcast.db"
+    if settings.database is None and not path.exists():
+        raise CommandFailed(f"there is no database {path}", "Name the data folder of the server: --data DIR")
+
+
 def _tell(made: Any, done: str, json: bool) -> None:
     import msgspec
 
@@ -158,7 +166,8 @@ def _tell(made: Any, done: str, json: bool) -> None:
         output.print_json(msgspec.to_builtins(made))
     else:
         output.paragraph(done, "bold green")
-        output.hint(f"{made.sequence:,} positions, {made.commits:,} commits, layout {made.layout}, of {made.source}")
+        counts = f"{output.plural(made.sequence, 'position')}, {output.plural(made.commits, 'commit')}"
+        output.hint(f"{counts}, layout {made.layout}, of {made.source}")
 
 
 clock = group("clock", "The time of the server, after the clock of the machine jumped.")

@@ -243,6 +243,11 @@ def test_empty_expression_is_shown_as_every_event(kindcast: Kindcast, shop_serve
     assert kindcast("subscriptions", "delete", created["id"], "--ticket", created["ticket"]).status == 0
 
 
+def test_audit_log_of_a_server_without_keys_says_why_it_is_empty(kindcast: Kindcast, shop_server: str) -> None:
+    """A heading without rows would not."""
+    assert "Only a server with keys writes some" in kindcast("audit", "list").err
+
+
 def test_subscribe_by_tree_means_the_same_as_by_text(kindcast: Kindcast, shop_server: str) -> None:
     """The JSON form is the other spelling of one language."""
     tree = '{"all": [{"isa": ["target", "Computer"]}, {"<=": ["price", 400]}]}'

@@ -22,6 +22,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from kindcast.semantic.errors import InvalidEvent, InvalidSubscription, OntologyError, property_in_words
 from kindcast.server.client import ProblemError
@@ -402,6 +403,8 @@ OTHER_WORDS_IN_GROUPS = {
 LIKE = 0.7
 """The minimum similarity of a suggested name, from 0 to 1."""
 WRONG_CHOICE = " is not one of "
+EXTRA_ARGUMENTS = "Got unexpected extra argument"
+QUOTES = ". An argument with spaces needs quotes."
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -410,7 +413,8 @@ class Commands(TyperGroup):
     suggests others."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the named command. Called by typer. If a value is none of its choices, the error has a suggestion."""
+        """Runs the named command. Called by typer. If a value is none of its choices, or if there are too
+        many arguments, the error has a suggestion."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -419,6 +423,10 @@ class Commands(TyperGroup):
             if is_choice and "Did you mean" not in choices:
                 near = get_close_matches(before.strip("'"), _QUOTED.findall(choices), n=1)
                 error.message += f" Did you mean {near[0]!r}?" if near else ""
+            raise
+        except TyperException as error:
+            if error.message.startswith(EXTRA_ARGUMENTS) and not error.message.endswith(QUOTES):
+                error.message += QUOTES
             raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

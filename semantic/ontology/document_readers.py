@@ -205,6 +205,8 @@ _LOOKED_AT: Final = 1 << 16  # bytes; real files begin with long licence comment
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _XML_START = re.compile(rb"<(?:\?xml\b|!|[A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?[\s>/])")
+_PAGE_START = re.compile(rb"<html(?:\s[^>]*)?>\s*<(?:head|body|title|meta)\b", re.IGNORECASE)
+"""A page without a DOCTYPE, as servers send it with an error. As Turtle it would be an IRI."""
 _XML_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)[\s>/]")
 _RDF_NODE = re.compile(rb"<[^<>]*?\srdf:(?:about|ID|nodeID)\s*=")
 _XML_NOISE = re.compile(rb"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
@@ -234,6 +236,8 @@ def sniffed(data: bytes) -> str | None:
     head = data[:_LOOKED_AT].removeprefix(b"\xef\xbb\xbf").lstrip()
     if re.match(rb"\{\s*[\"}]|\[\s*[{\]]\s*(?:\"|$)", head):
         return "json-ld"
+    if _PAGE_START.match(head):
+        return "html"
     if re.match(rb"<(?:\?xml\b|!)", head) or (_XML_START.match(head) and b"xmlns" in head):
         return _xml(head)
     if _OBO_START.match(head) or (_OBO_HEADER.match(head) and _OBO_STANZA.search(head)):

@@ -125,6 +125,7 @@ def test_syntax_in_xml_is_decided_by_its_root(format: str) -> None:
         (b"Prefix: e: <http://e/>\n", None, "x", "Manchester"),
         (b"<!DOCTYPE html>\n<html><body>Not found</body></html>", None, "x", "HTML"),
         (b"<!DOCTYPE html>\n<html><body>Not found</body></html>", "text/turtle", "x.ttl", "HTML"),
+        (b"<html>\r\n<head><title>404 Not Found</title></head></html>", "text/turtle", "x.ttl", "HTML"),
         (b"<html xmlns='http://www.w3.org/1999/xhtml'/>", None, "x.owl", "HTML"),
         (b"PK\x03\x04rest", None, "x.zip", "ZIP archive"),
         (b"PK\x03\x04rest", None, "x.ttl", "ZIP archive"),

@@ -196,12 +196,12 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
 
 
 def title_of(code: str) -> str:
-    """The short title of a problem type.
+    """Returns the short title of a problem type.
 
     >>> title_of("unknown-concept")
     'Unknown concept'
     """
-    return code.replace("-", " ").capitalize()
+    return code.replace("-", " ").capitalize().replace(" json", " JSON")
 
 
 MEDIA_TYPE = "application/problem+json"
@@ -223,14 +223,12 @@ class Problem(HTTPException):
         detail: str,
         *,
         status: int | None = None,
-        title: str | None = None,
         errors: Sequence[Mapping[str, Any]] = (),
         headers: Mapping[str, str] | None = None,
         **extensions: Any,
     ) -> None:
         super().__init__(status or PROBLEM_TYPES[code].status, detail, dict(headers) if headers else None)
         self.code = code
-        self.title = title or title_of(code)
         self.errors = list(errors)
         self.extensions = extensions
 
@@ -416,7 +414,7 @@ def as_document(problem: Problem) -> dict[str, Any]:
     """Returns the members of the problem document, without `instance`."""
     document: dict[str, Any] = {
         "type": TYPES + problem.code,
-        "title": problem.title,
+        "title": title_of(problem.code),
         "status": problem.status_code,
         "detail": problem.detail,
     }
@@ -499,10 +497,9 @@ def _validation_problem(error: RequestValidationError) -> Problem:
 
 def _http_problem(error: HTTPException) -> Problem:
     """Errors of the framework: no such route, wrong method, too large a body."""
-    phrase = http.HTTPStatus(error.status_code).phrase
-    code = phrase.lower().replace(" ", "-").replace("'", "")
+    code = http.HTTPStatus(error.status_code).phrase.lower().replace(" ", "-").replace("'", "")
     detail = {
         404: "there is nothing at this address: /openapi.json lists all addresses",
         405: "this address does not support this method: the header Allow lists the supported methods",
     }.get(error.status_code, str(error.detail))
-    return Problem(code, detail, status=error.status_code, title=phrase, headers=error.headers)
+    return Problem(code, detail, status=error.status_code, headers=error.headers)

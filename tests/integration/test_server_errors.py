@@ -74,6 +74,7 @@ def test_every_route_refuses_other_methods_as_problems(client: httpx.Client) -> 
         for method in set(FREE_METHODS) - siblings:
             answer = client.request(method, url)
             assert (answer.status_code, problem_code(answer)) == (405, "method-not-allowed"), (method, path)
+            assert answer.json()["title"] == "Method not allowed"
             assert answer.headers["allow"]
 
 
@@ -88,6 +89,7 @@ def test_unknown_address_is_a_problem(client: httpx.Client) -> None:
     """404 tells where to look."""
     answer = client.get("/v2/events")
     assert (answer.status_code, problem_code(answer)) == (404, "not-found")
+    assert answer.json()["title"] == client.get("/console/nothing").json()["title"] == "Not found"
     assert answer.json()["instance"] == "/v2/events"
     assert "/openapi.json" in answer.json()["detail"]
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from kindcast.server.api import problem_types
-from kindcast.server.api.problem_types import PROBLEM_TYPES, title_of
+from kindcast.server.api.problem_types import PROBLEM_TYPES, as_document, title_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,5 +33,6 @@ def test_page_of_problems_shows_the_table() -> None:
 def test_problem_has_the_status_and_the_title_of_its_code() -> None:
     """Where a code has two statuses, the one that is given."""
     problem = problem_types.Problem("unknown-concept", "no such")
-    assert (problem.status_code, problem.title) == (404, title_of("unknown-concept"))
+    assert (problem.status_code, as_document(problem)["title"]) == (404, "Unknown concept")
+    assert title_of("malformed-json") == "Malformed JSON"
     assert problem_types.Problem("invalid-subscription", "no such", status=400).status_code == 400

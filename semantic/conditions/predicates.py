@@ -438,7 +438,7 @@ def _of_kind(kind: str, order: str, left: str | None, right: str | None) -> bool
     return address == wanted
 
 
-def _kind_test(predicate: Any, kind: str) -> Callable[[Value], bool]:
+def _kind_test(predicate: Predicate, kind: str) -> Callable[[Value], bool]:
     """Returns the test of one value for a predicate on versions or addresses that no column can decide."""
     match predicate:
         case Comparison(order=order, operand=Constant(value=str(wanted))):
@@ -917,7 +917,7 @@ def _steps(pairs: Pairs) -> int:
     return PAIR_STEPS * sum(len(near) for _, groups in pairs for near in groups)
 
 
-def text_test(predicate: Any) -> Callable[[str], bool]:
+def text_test(predicate: Expression) -> Callable[[str], bool]:
     """Returns the test of one text for a predicate that no column can decide: a test of text, or an order of
     strings."""
     match predicate:

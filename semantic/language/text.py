@@ -194,6 +194,9 @@ AGGREGATED = "AGGREGATED"
 """The token type of an aggregate."""
 EVERY = All(())
 """The expression of the empty text: every event."""
+Operand = Constant | AttributeRef
+Calculated = Arithmetic | Variable | Constant
+"""A side of a comparison over variables."""
 
 
 def parse_text(text: str) -> Expression:
@@ -249,7 +252,7 @@ def _listed(items: tuple[Any, ...], at: Position | None) -> tuple[Any, ...]:
     return items
 
 
-def _constant(operand: Constant | AttributeRef, where: str) -> Constant:
+def _constant(operand: Operand, where: str) -> Constant:
     if isinstance(operand, AttributeRef):
         detail = f"{quoted_name(operand.name[:40])} is an attribute; {where} takes constants: write a string in quotes"
         raise refuse("syntax", detail, operand.at)
@@ -313,29 +316,29 @@ class _Builder(Transformer[Token, Any]):
         name = _string(relation) if relation.type == "IRI" else _name(relation)
         return RelationTest(_name(attribute), name, _listed(terms, at), at)
 
-    def comparison(self, attribute: Token, order: Token, operand: Constant | AttributeRef) -> Expression:
+    def comparison(self, attribute: Token, order: Token, operand: Operand) -> Expression:
         return Comparison(_name(attribute), cast(Order, str(order)), operand, _at(attribute))
 
-    def membership(self, attribute: Token, *operands: Constant | AttributeRef) -> Expression:
+    def membership(self, attribute: Token, *operands: Operand) -> Expression:
         at = _at(attribute)
         constants = tuple(_constant(operand, "in") for operand in _listed(operands, at))
         return Membership(_name(attribute), constants, at)
 
-    def between(self, attribute: Token, _o: Token, low: Any, high: Any, _c: Token) -> Expression:
+    def between(self, attribute: Token, _o: Token, low: Operand, high: Operand, _c: Token) -> Expression:
         return self._range(attribute, low, high, "[]")
 
-    def between_open(self, attribute: Token, low: Any, high: Any, _c: Token) -> Expression:
+    def between_open(self, attribute: Token, low: Operand, high: Operand, _c: Token) -> Expression:
         return self._range(attribute, low, high, "(]")
 
-    def between_closed_open(self, attribute: Token, _o: Token, low: Any, high: Any) -> Expression:
+    def between_closed_open(self, attribute: Token, _o: Token, low: Operand, high: Operand) -> Expression:
         return self._range(attribute, low, high, "[)")
 
-    def between_open_open(self, attribute: Token, low: Any, high: Any) -> Expression:
+    def between_open_open(self, attribute: Token, low: Operand, high: Operand) -> Expression:
         return self._range(attribute, low, high, "()")
 
-    def _range(self, attribute: Token, low: Any, high: Any, closed: Closed) -> Expression:
-        low, high = _constant(low, "between"), _constant(high, "between")
-        return Between(_name(attribute), low, high, closed, _at(attribute))
+    def _range(self, attribute: Token, low: Operand, high: Operand, closed: Closed) -> Expression:
+        ends = _constant(low, "between"), _constant(high, "between")
+        return Between(_name(attribute), *ends, closed, _at(attribute))
 
     def presence(self, attribute: Token, word: Token) -> Expression:
         return Presence(_name(attribute), word.lower() == "exists", _at(attribute))
@@ -348,7 +351,7 @@ class _Builder(Transformer[Token, Any]):
         at = _at(name)
         return OperatorCall(str(name), tuple(map(_argument, _listed(arguments, at))), at)
 
-    def constraint(self, left: Any, order: Token, right: Any) -> Expression:
+    def constraint(self, left: Calculated, order: Token, right: Calculated) -> Expression:
         at = _at(order)
         constraint = ValueConstraint(left, cast(Order, str(order)), right, at)
         if not (_has_variable(left) or _has_variable(right)):
@@ -405,7 +408,7 @@ class _Builder(Transformer[Token, Any]):
     def variable(self, token: Token) -> Variable:
         return Variable(str(token)[1:], _at(token))
 
-    def arithmetic(self, left: Any, operator: Token, right: Any) -> Arithmetic:
+    def arithmetic(self, left: Calculated, operator: Token, right: Calculated) -> Arithmetic:
         return Arithmetic(cast(Any, str(operator)), left, right)
 
 

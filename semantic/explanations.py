@@ -679,12 +679,12 @@ class _Teller:
                 return f"{text}: {attribute} is not an array of objects"
             if atom.requires == attribute and not values:
                 return f"{text}: {attribute} has no value"
-            return f"{text}: {'every' if verdict != atom.negated else 'not every'} element satisfies"
+            return f"{text}: {'every' if verdict != atom.negated else 'not every'} element satisfies it"
         if isinstance(predicate, SomeOf):
             if not self._event.elements.get(attribute):
                 there = attribute in self._event.attributes or bool(values)
                 return f"{text}: {attribute} is {'not an array of objects' if there else 'absent'}"
-            return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies"
+            return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies it"
         if not values:
             return f"{text}: {self._absent(attribute)}"
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):

@@ -245,6 +245,8 @@ class _Resolver:
             if self.stored:
                 self.notes.append(Note("operator-gone", "", f"{detail}: this call never holds"))
             else:
+                if not self.operators:
+                    detail += "; this matcher has no operators (a server has the built-in ones)"
                 near = get_close_matches(node.name, self.operators, n=3)
                 self.problem("unknown-operator", detail, node.at, tuple({"label": name} for name in near))
         elif not self.stored:

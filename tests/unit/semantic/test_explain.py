@@ -167,22 +167,22 @@ def test_explain_every_names_the_values_that_decide(text: str, values: list[int]
 @pytest.mark.parametrize(
     ("text", "data", "verdict", "said"),
     [
-        ("not every i (p < 5)", {"i": [{"p": 9}, {}]}, True, [(True, "not every element satisfies")]),
-        ("not every i (p < 5)", {"i": 3}, True, [(True, "not every element satisfies")]),
-        ("not every i (p < 5)", {"i": [{"p": 1}]}, False, [(False, "every element satisfies")]),
+        ("not every i (p < 5)", {"i": [{"p": 9}, {}]}, True, [(True, "not every element satisfies it")]),
+        ("not every i (p < 5)", {"i": 3}, True, [(True, "not every element satisfies it")]),
+        ("not every i (p < 5)", {"i": [{"p": 1}]}, False, [(False, "every element satisfies it")]),
         ("not every i (p < 5)", {}, False, [(False, "i is absent")]),
         (
             "not every i (p < 5) and not every k (q = 1)",
             {"i": 3, "k": [{"q": 2}]},
             True,
-            [(True, "not every element satisfies")] * 2,
+            [(True, "not every element satisfies it")] * 2,
         ),
         (
             "not every i (p < 5) and i exists",
             {"i": [{"p": 9}]},
             False,
             [
-                (True, "not every element satisfies"),
+                (True, "not every element satisfies it"),
                 (False, "i is absent; the event has i.p"),
                 (False, "i has no value"),
             ],

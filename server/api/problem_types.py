@@ -287,7 +287,13 @@ _LASTING = (errors.StoreDamaged, errors.RecordDamaged)
 _MALFORMED = frozenset({"bad-constant", "empty-name"})
 """Problems of a subscription that are independent of vocabulary and operators."""
 
-_OWN_WORDS = {"extra_forbidden": "unknown member", "missing": "this is missing"}
+_A_TIME = "give a time such as 2026-01-31T08:00:00Z"
+_OWN_WORDS = {
+    "extra_forbidden": "unknown member",
+    "missing": "this is missing",
+    "datetime_parsing": _A_TIME,
+    "datetime_from_date_parsing": _A_TIME,
+}
 """Our words for errors of the framework's validation."""
 
 

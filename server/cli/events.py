@@ -189,6 +189,9 @@ def events(
         output.print_json(page)
         return
     if not page["events"]:
+        if after is not None or type is not None:
+            output.hint("There are no such events.")
+            return
         output.hint('There are no events yet: kindcast publish \'{"target": "laptop", "price": 350}\'')
         return
     rows = [

@@ -37,6 +37,7 @@ from kindcast.server.connectors.source import MISSING, BrokerLost, BrokerRefused
 from kindcast.server.delivery.message import EXPIRY_NOTICE
 from kindcast.server.delivery.webhook import Delivery, Outcome, causes
 from kindcast.server.security.egress import (
+    ALLOWING,
     MAX_SINK_LENGTH,
     Resolver,
     SinkRefused,
@@ -136,7 +137,8 @@ def check_url(name: Name, url: str, *, allow_private: bool, allowed_hosts: Seque
         )
     [(host, port)] = parsed.hosts
     if port != SCHEMES[parsed.scheme].port:
-        raise SinkRefused(f"port {port} is not allowed: use {SCHEMES[parsed.scheme].port} for {parsed.scheme}")
+        usual = SCHEMES[parsed.scheme].port
+        raise SinkRefused(f"port {port} is not allowed: use {usual} for {parsed.scheme}; {ALLOWING}")
     refuse_local_name(host)
     return parsed, False
 

@@ -111,6 +111,7 @@ class Sink:
         return f"{self.scheme}://{self.host}:{self.port}"
 
 
+ALLOWING = "the server's setting allow_private_sinks allows it"
 CREDENTIALS = {"sink": "sinkcredential", "url": "one of the headers"}
 """Where credentials belong instead of into the URL, by the member that holds the URL."""
 
@@ -141,7 +142,8 @@ def check_sink(url: str, *, allow_private: bool, any_https_port: bool = False, w
         raise SinkRefused(f"the {what} has the port {port}; ports are between 1 and 65,535")
     if not allow_private:
         if port != PUBLIC_PORTS[parsed.scheme] and not (any_https_port and parsed.scheme == "https"):
-            raise SinkRefused(f"port {port} is not allowed: use {PUBLIC_PORTS[parsed.scheme]} for {parsed.scheme}")
+            usual = PUBLIC_PORTS[parsed.scheme]
+            raise SinkRefused(f"port {port} is not allowed: use {usual} for {parsed.scheme}; {ALLOWING}")
         refuse_local_name(host, what)
     return Sink(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)
 
@@ -264,13 +266,13 @@ def refuse_local_name(host: str, what: str = "sink") -> None:
     """Refuses names of this machine and addresses that are not public. Raises `SinkRefused`."""
     bare = host.rstrip(".").lower()
     if bare == "localhost" or bare.endswith(".localhost"):
-        raise SinkRefused(f"the {what} is this machine itself, which is not a public address")
+        raise SinkRefused(f"the {what} is this machine itself, which is not a public address; {ALLOWING}")
     try:
         ipaddress.ip_address(bare)
     except ValueError:
         return  # a name: its addresses are checked at each connection
     if not is_public(bare):
-        raise SinkRefused(f"the host of the {what} is not a public address")
+        raise SinkRefused(f"the host of the {what} is not a public address; {ALLOWING}")
 
 
 def _unwrapped(address: _Address) -> tuple[_Address, ...]:

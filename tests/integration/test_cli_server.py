@@ -243,6 +243,12 @@ def test_empty_expression_is_shown_as_every_event(kindcast: Kindcast, shop_serve
     assert kindcast("subscriptions", "delete", created["id"], "--ticket", created["ticket"]).status == 0
 
 
+def test_events_that_a_filter_leaves_out_are_not_said_to_be_absent(kindcast: Kindcast, shop_server: str) -> None:
+    """There are events, but none of this type."""
+    kindcast("publish", '{"n": 1}')
+    assert kindcast("events", "--type", "nobody.sends.this").err.strip() == "There are no such events."
+
+
 def test_audit_log_of_a_server_without_keys_says_why_it_is_empty(kindcast: Kindcast, shop_server: str) -> None:
     """A heading without rows would not."""
     assert "Only a server with keys writes some" in kindcast("audit", "list").err

@@ -61,7 +61,8 @@ class KeyBody(BaseModel):
         Field(
             description=(
                 "The tenant of the key. Without it, it is the tenant of the header `Kindcast-Tenant`. Without both, "
-                "the key of an administrator is for all tenants, and any other key is for `default`."
+                "the key of an administrator is for all tenants, and any other key is for the tenant in which the "
+                "caller acts: that of its session, or else `default`."
             )
         ),
     ] = None
@@ -160,10 +161,8 @@ async def create(
     named = asked.tenant or request.headers.get(TENANT_HEADER)
     if not access.ring.keys and (asked.role != "admin" or named is not None):
         raise _invalid("/role", "the first key must be for an administrator of all tenants: role admin, no tenant")
-    if asked.role == "admin" and caller.of_all:
-        tenant = named
-    else:
-        tenant = named or (DEFAULT_TENANT if caller.of_all else caller.tenant)
+    is_for_all = asked.role == "admin" and caller.of_all
+    tenant = named or (None if is_for_all else caller.tenant)
     id, key = new_key(repeatable)
     made = Key(
         id=id,

@@ -183,6 +183,8 @@ def test_session_of_administrator_of_all_chooses_a_tenant(address: str, admin: s
         assert browser.get("/v1/session").json()["tenant"] == "bakery"
         browser.post("/v1/subscriptions", json={"expression": "a > 1"}).raise_for_status()
         assert len(browser.get("/v1/subscriptions").json()["subscriptions"]) == 1
+        for role, tenant in {"subscriber": "bakery", "admin": None}.items():
+            assert browser.post("/v1/keys", json={"role": role}).json()["tenant"] == tenant
         assert browser.patch("/v1/session", json={"tenant": "default"}).json()["tenant"] == "default"
         assert browser.get("/v1/subscriptions").json()["subscriptions"] == []
         assert problem_code(browser.patch("/v1/session", json={"tenant": "nobody"})) == "unknown-tenant"

@@ -82,6 +82,8 @@ class _Bucket:
     def __init__(self, unit: str, rate: float) -> None:
         self.unit, self.rate = unit, rate
         self.quota = max(1.0, rate * WINDOW_SECONDS)
+        self.window = max(WINDOW_SECONDS, math.ceil(1.0 / rate))
+        """The seconds in which an empty bucket becomes full."""
         self.left = self.quota
         self.emptied_by: object = None
         """The request that took what was left."""
@@ -157,13 +159,12 @@ class Meter:
                     each.emptied_by = request
 
     def used(self) -> dict[str, float]:
-        """Returns how much of each limit is used now. For rates, this is the average per second over
-        `WINDOW_SECONDS`."""
+        """Returns how much of each limit is used now. For rates, this is the average per second over the window."""
         found: dict[str, float] = {}
         for name, unit in RATES.items():
             for each in self._buckets:
                 if each.unit == unit:
-                    found[name] = round((each.quota - each.look()) / WINDOW_SECONDS, 3)
+                    found[name] = round((each.quota - each.look()) / each.window, 6)
         return found | ({"connections": self.under_way} if "connections" in self.limits else {})
 
     def fields(self) -> dict[str, str]:
@@ -176,6 +177,6 @@ class Meter:
             name = f'"{self.whose}-{each.unit}"'
             left = each.look()
             unit = "" if each.unit == "requests" else f';qu="{each.unit}"'
-            policies.append(f"{name};q={int(each.quota)}{unit};w={WINDOW_SECONDS}")
+            policies.append(f"{name};q={int(each.quota)}{unit};w={each.window}")
             states.append(f"{name};r={max(0, int(left))};t={math.ceil(max(0.0, each.quota - left) / each.rate)}")
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(states)}

@@ -1023,15 +1023,20 @@ def test_acknowledgements_over_a_websocket_count_as_requests(tmp_path: Path) -> 
 
 
 def test_rate_limits_are_answered_429(keyed: Keyed) -> None:
-    """With the fields of the draft; other keys do not notice."""
-    slow = keyed.key("publisher", limits={"events_per_second": 0.01})
+    """With the fields of the draft, whose window is the time for what they allow; other keys do not notice."""
+    made = keyed.make("publisher", limits={"events_per_second": 0.01})
+    slow = {"Authorization": f"Bearer {made['key']}"}
     first = keyed.client.post("/v1/events", json={}, headers=slow)
     assert first.status_code == 202
-    assert first.headers["ratelimit-policy"] == '"key-events";q=1;qu="events";w=10'
+    assert first.headers["ratelimit-policy"] == '"key-events";q=1;qu="events";w=100'
     assert first.headers["ratelimit"].startswith('"key-events";r=0;t=')
     second = keyed.client.post("/v1/events", json={}, headers=slow)
     assert (second.status_code, problem_code(second)) == (429, "limit-reached")
     assert int(second.headers["retry-after"]) > 10
+    listed = keyed.client.get("/v1/keys", headers=keyed.admin).json()["keys"]
+    assert next(each["used"] for each in listed if each["id"] == made["id"])["events_per_second"] == pytest.approx(
+        0.01, abs=1e-3
+    )
     assert keyed.client.post("/v1/match", json={"event": {}}, headers=slow).status_code == 200
     assert keyed.client.post("/v1/events", json={}, headers=keyed.roles["publisher"]).status_code == 202
 

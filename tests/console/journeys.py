@@ -569,10 +569,10 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     for tenant, event in (("other", "visibilitychange"), ("default", "focus")):
         browser.run_later(_CHOSEN_ELSEWHERE, tenant, event)
         browser.wait("document.querySelector('.tools').innerText.includes('other') === arguments[0]", tenant == "other")
-    limits = {"limits": {"subscriptions": 500}}
+    limits = {"limits": {"subscriptions": 500, "matches_per_event": 900}}
     httpx.patch(f"{address}/v1/tenants/default", json=limits, headers=admin).raise_for_status()
     browser.run("location.reload()")
-    browser.see("/ 500", within="table")
+    browser.see("/ 500", "matches of an event: 900", within="table")
     browser.open(f"{address}/console#/access/usage")
     browser.see("Ann", within="table")
     shot("usage")

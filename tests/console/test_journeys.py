@@ -141,6 +141,35 @@ def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(t
 
 
 @pytest.mark.slow
+def test_owner_of_a_subscription_whose_matches_are_hidden_sees_why_and_may_delete_it(tmp_path: Path) -> None:
+    """A declaration hides an attribute from the role of the owner, so the subscription is paused. Its attempts are
+    refused; its state, the reason and the buttons are shown. One that an administrator paused says so, too."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        admin = {"Authorization": f"Bearer {httpx.post(f'{address}/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        mine = httpx.post(f"{address}/v1/keys", json={"role": "subscriber"}, headers=admin).json()["key"]
+        owner = {"Authorization": f"Bearer {mine}"}
+        hidden, paused = (
+            httpx.post(f"{address}/v1/subscriptions", json={"expression": each}, headers=owner).json()["id"]
+            for each in ("grade > 5", "price > 5")
+        )
+        httpx.post(f"{address}/v1/subscriptions/{paused}/pause", headers=admin).raise_for_status()
+        declaration = {"readable_by": ["auditor"]}
+        httpx.put(f"{address}/v1/attributes/grade", json=declaration, headers=admin).raise_for_status()
+        browser.open(f"{address}/console#/deliveries/{paused}")
+        browser.type("Key", mine)
+        browser.press("Enter")
+        browser.see("It is paused", "paused by an administrator")
+        browser.open(f"{address}/console#/deliveries/{hidden}")
+        browser.see("It is paused", "this uses 'grade'", "What you can do")
+        browser.run("window.confirm = () => true")
+        browser.click("Delete", "button")
+        browser.see("Deliveries", "price > 5")
+        kept = httpx.get(f"{address}/v1/subscriptions", headers=admin).json()["subscriptions"]
+        assert [each["id"] for each in kept] == [paused]
+
+
+@pytest.mark.slow
 def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -> None:
     """A page of another origin on the same machine can neither publish nor show the console in a frame."""
     (tmp_path / "a").mkdir()

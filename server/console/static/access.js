@@ -16,7 +16,7 @@ const ROLES = () => ({
   publisher: t("publishes events"), subscriber: t("subscribes and receives"), ontologist: t("subscribes, and changes vocabularies"), auditor: t("reads everything but payloads"), admin: t("may do everything"),
 });
 const LIMITS = () => ({
-  requests_per_second: t("requests a second"), events_per_second: t("events a second"), bytes_per_second: t("bytes a second"), connections: t("connections at one time"), subscriptions: t("subscriptions"),
+  requests_per_second: t("requests a second"), events_per_second: t("events a second"), bytes_per_second: t("bytes a second"), connections: t("connections at one time"), subscriptions: t("subscriptions"), matches_per_event: t("matches of an event"),
 });
 const limitsOf = (limits, used = {}) => Object.entries(limits).map(([name, value]) => `${LIMITS()[name] ?? name}: ${name in used ? number(used[name], 3) + " / " : ""}${number(value, 3)}`).join(", ");
 
@@ -50,7 +50,7 @@ async function keys() {
   const said = h("span", {}), explain = () => fill(said, ROLES()[role.value]);
   const role = select(Object.fromEntries(Object.keys(ROLES()).map((each) => [each, each])), "subscriber", explain), name = h("input", { type: "text", maxlength: 200 }), days = select({ "": t("never"), 1: t("in one day"), 30: t("in thirty days"), 90: t("in ninety days"), 365: t("in a year") }, "90");
   const tenant = h("input", { type: "text", maxlength: 40, pattern: "[a-z0-9]([a-z0-9\\-]{0,38}[a-z0-9])?", placeholder: state.session.tenant });
-  const limits = Object.entries(LIMITS()).map(([key, text]) => [key, h("input", { type: "number", min: "0", step: key === "connections" || key === "subscriptions" ? "1" : "any", oninvalid: (event) => (event.target.closest("details").open = true) }), text]);
+  const limits = Object.entries(LIMITS()).map(([key, text]) => [key, h("input", { type: "number", min: "0", step: key.endsWith("_second") ? "any" : "1", oninvalid: (event) => (event.target.closest("details").open = true) }), text]);
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
     event.submitter.disabled = true;

@@ -2,6 +2,8 @@
 import { button, call, card, dataOf, empty, every, field, figure, fill, get, h, how, link, list, may, nameOf, note, number, outcome, query, renew, say, select, state, status, t, table, tag, testButton, tickets, when, withTicket } from "./dom.js";
 
 export const page = (rest, parameters) => (rest[0] ? one(rest[0]) : all(parameters));
+// Nobody from whom a subscription's matches are hidden sees its attempts. Its state and its buttons are for them too.
+const unhidden = (error) => { if (error.code !== "hidden-attribute") throw error; return { attempts: [], hidden: error.message }; };
 const short = (canonical) => (canonical ?? "").replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
 
 async function all(parameters) {
@@ -25,7 +27,7 @@ async function one(id) {
   const since = h("input", { type: "datetime-local", step: "1", max: "9999-12-31T23:59:59" });
   let before = "";
   async function draw() {
-    const [it, attempts, dead] = await Promise.all([get("subscriptions/" + id), get(`subscriptions/${id}/attempts?limit=50`), get("dead-letters?" + query({ subscription: id, limit: 50 }))]);
+    const [it, attempts, dead] = await Promise.all([get("subscriptions/" + id), get(`subscriptions/${id}/attempts?limit=50`).catch(unhidden), get("dead-letters?" + query({ subscription: id, limit: 50 }))]);
     const told = JSON.stringify([it, attempts, dead, tickets.of(id)]);
     const age = frame.querySelector("[data-age]");
     if (age && it.pending_since) age.textContent = lasting((Date.now() - new Date(it.pending_since)) / 1000);
@@ -58,7 +60,7 @@ async function one(id) {
           })), h("p", { class: "small quiet" }, t("Without a time: everything that is still kept.")),
           how(`v1/subscriptions/${id}/replay`, `kindcast subscriptions replay ${id} --since 2026-01-31T08:00:00Z`, "POST", '{"since": "2026-01-31T08:00:00Z"}'),
           may("receive") && h("p", {}, link(t("Watch its events"), "#/live?subscription=" + id)))),
-      it.sink && card(h("h2", {}, t("Attempts")), attempts.attempts.length ? table([t("Event"), { text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], attempts.attempts.map((each) => [link("#" + each.sequence, `#/live?event=${each.sequence}&subscription=${id}`), String(each.attempt), when(each.at), tag(outcome(each.outcome), each.outcome === "delivered" ? "good" : "bad"), `${each.status_code ?? ""} ${each.detail}`])) : empty(t("Nothing was sent yet.")), how(`v1/subscriptions/${id}/attempts`)),
+      it.sink && card(h("h2", {}, t("Attempts")), attempts.attempts.length ? table([t("Event"), { text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], attempts.attempts.map((each) => [link("#" + each.sequence, `#/live?event=${each.sequence}&subscription=${id}`), String(each.attempt), when(each.at), tag(outcome(each.outcome), each.outcome === "delivered" ? "good" : "bad"), `${each.status_code ?? ""} ${each.detail}`])) : empty(attempts.hidden ?? t("Nothing was sent yet.")), how(`v1/subscriptions/${id}/attempts`)),
       dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, dataOf(each.event).slice(0, 200)), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
   }
   await draw();
@@ -73,8 +75,9 @@ const lasting = (seconds) => {
 // Why a webhook is late, in one sentence.
 function diagnosis(it, dead) {
   if (it.status === "expired") return note("bad", t("It has ended and matches nothing. Renew it within a week."));
-  if (it.status === "paused") return note("warn", t("It is paused: events that come now are not for it."));
+  if (it.status === "paused") return note("warn", t("It is paused: events that come now are not for it."), it.status_reason && ` (${it.status_reason})`);
   if (it.status === "disabled_by_failures") return note("bad", t("The webhook was given up: {0}. Messages that wait: {1}", it.status_reason ?? it.last_error ?? "", number(dead)));
+  if (it.status === "active" && it.status_reason) return note("warn", it.status_reason);  // its matches are hidden, so its counters say nothing
   if (it.flagged) return note("warn", t("It uses a concept that is no longer in the vocabulary."));
   if (it.consecutive_errors > 0) return note("warn", t("The webhook is late: attempts that failed in a row: {0}; the last one: {1}. The next attempt is at {2}.", number(it.consecutive_errors), it.last_error ?? "", when(it.next_attempt_at)));
   if (it.waiting_for_operators > 0) return note("warn", t("Events that wait for an operator to decide: {0}", number(it.waiting_for_operators)));

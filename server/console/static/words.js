@@ -131,6 +131,7 @@ const TEXTS = [
   ["detail", "Einzelheit", "详情"],
   ["events", "Ereignisse", "事件"],
   ["everything", "alles", "全部"],
+  ["matches of an event", "Treffer eines Ereignisses", "每个事件的匹配数"],
   ["in a year", "in einem Jahr", "一年后"],
   ["in ninety days", "in neunzig Tagen", "九十天后"],
   ["in one day", "in einem Tag", "一天后"],

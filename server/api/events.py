@@ -657,7 +657,8 @@ MATCHES = {
 class AcceptedMatches(msgspec.Struct, frozen=True):
     """The answer. `accepted` and `duplicates` count new and known events. `matched`, `repeated` and `unmatched` count
     matches: new ones, known ones, and those of subscriptions that do not exist or get nothing now. `silent` lists the
-    first of these subscriptions."""
+    first of these subscriptions. If an attribute is hidden from the caller and an event is known, known matches count
+    as `matched`."""
 
     accepted: int
     duplicates: int
@@ -680,7 +681,7 @@ class _Match(msgspec.Struct):
 
 @matches_router.post("", summary="Deliver matches that another program found", status_code=202, openapi_extra=MATCHES)
 async def accept_matches(
-    request: Request, broker: AppBroker, reader: AppEventReader, settings: AppSettings
+    request: Request, broker: AppBroker, caller: AppCaller, reader: AppEventReader, settings: AppSettings
 ) -> Response:
     """Accepts events together with their matches, which another program found, for example a Spark job with the same
     matcher. They are delivered like matches of this server: by webhook, stream and pull. An event is stored once by its
@@ -696,7 +697,7 @@ async def accept_matches(
         raise Problem("too-many-events", f"send at most {MOST_MATCHES:,} matches at a time")
     count_events(request, len(found))
     accepted = await broker.accept_matches(
-        [each.event for each in found], [each.wanted for each in found], max_matches=caller_of(request).max_matches
+        [each.event for each in found], [each.wanted for each in found], max_matches=caller.max_matches
     )
     outcomes = []
     for match, result in zip(found, accepted.results, strict=True):
@@ -710,11 +711,14 @@ async def accept_matches(
     if refused and not outcomes:
         raise await _none_accepted(refused, f"none of the {len(refused):,} matches can be taken")
     known = sum(each.duplicate for each in outcomes)
+    new, repeated = accepted.new, accepted.repeated
+    if known and reader_of(caller, broker).view is not None:
+        new, repeated = new + repeated, 0  # whether events of others matched already would show hidden values
     content = AcceptedMatches(
         accepted=len(outcomes) - known,
         duplicates=known,
-        matched=accepted.new,
-        repeated=accepted.repeated,
+        matched=new,
+        repeated=repeated,
         unmatched=sum(accepted.silent.values()),
         silent=list(accepted.silent)[:MOST_NAMED],
         rejected=await _described(refused),

@@ -268,6 +268,21 @@ def test_publisher_cannot_test_guesses_about_the_event_of_another_one(teams: dic
     assert [each["code"] for each in differs["events"][0]["notes"]] == ["differs"]
 
 
+def test_publisher_cannot_test_by_matches_of_its_own_what_an_event_matched(teams: dict[str, Team]) -> None:
+    """Whether a match that it sends is known would show that the event of another publisher matched."""
+    team = teams["left"]
+    secret = [team.subscribe("admin", f"ssn = '{each}'").json()["id"] for each in ("matched", "other")]
+    publish(team, {"ssn": "matched"}, "matched by others")
+    event = {"specversion": "1.0", "id": "matched by others", "source": "/s", "type": "t"}
+    told = {}
+    for role in ("publisher", "admin"):
+        sent = [{"event": event, "subscription": each} for each in secret]
+        told[role] = [team.client.post("/v1/matches", json=each, headers=team.keys[role]).json() for each in sent]
+    assert told["publisher"][0] == told["publisher"][1]
+    assert (told["publisher"][0]["duplicates"], told["publisher"][0]["matched"]) == (1, 1)
+    assert [(each["matched"], each["repeated"]) for each in told["admin"]] == [(0, 1), (0, 1)]
+
+
 def test_cursors_of_dead_letters_lead_to_no_hidden_match(tmp_path: Path) -> None:
     """The page of a subscriber ends with the last dead letter that it may see, not with a later one of others."""
     with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:

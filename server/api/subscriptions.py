@@ -290,6 +290,10 @@ def _utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+_OF_ANY_SIZE = frozenset({"sink", "protocolsettings", "sinkcredential", "metadata", "attributes"})
+"""The members that can be changed and have no small bound of their own."""
+
+
 def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | None) -> dict[str, Any]:
     """Returns the columns that a PATCH sets. Null removes a value. A first sink gets a secret. `row` is the present
     subscription. Values that belong to another protocol than the new one are removed.
@@ -330,6 +334,9 @@ def read_change(body: Mapping[str, Any], settings: Settings, row: Row[Any] | Non
     if asked.sink is not None or effective.keys() & values.keys():
         given = effective["protocolsettings"] or {}, effective["sinkcredential"] or {}
         PROTOCOLS[protocol or DEFAULT_PROTOCOL].check(*given)
+    if row is not None and values.keys() & _OF_ANY_SIZE:
+        stored = {name: values.get(name, getattr(row, name)) for name in (*_OF_ANY_SIZE, "types", "source")}
+        check_size({name: each for name, each in stored.items() if each is not None} | row.expression, settings)
     return values
 
 

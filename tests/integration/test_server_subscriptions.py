@@ -371,6 +371,24 @@ def test_update_what_is_fixed_or_wrong_is_refused(client: httpx.Client) -> None:
         assert (refused.status_code, problem_code(refused)) == (422, "sink-missing")
 
 
+def test_a_change_cannot_make_a_subscription_larger_than_a_new_one_may_be(tmp_path: Path) -> None:
+    """Neither at once nor member by member, in both APIs; what makes it smaller is accepted."""
+    with running_application(tmp_path, max_subscription_bytes=1_000, allow_private_sinks=True) as client:
+        sink = {"sink": "http://127.0.0.1:9/a"}
+        made = client.post("/v1/cloudevents/subscriptions", json={**sink, "protocol": "HTTP"}).json()
+        url, kept = f"/v1/subscriptions/{made['id']}", {"metadata": {"k": "x" * 600}}
+        assert client.patch(url, json=kept, headers=ticket(made)).json()["metadata"] == kept["metadata"]
+        settings = {"headers": {"X-Key": "x" * 600}}
+        for large in ({"metadata": {"k": "x" * 1_000}}, {"protocolsettings": settings}):
+            refused = client.patch(url, json=large, headers=ticket(made))
+            assert (refused.status_code, problem_code(refused)) == (413, "body-too-large")
+        put = {**sink, "protocol": "HTTP", "protocolsettings": settings}
+        refused = client.put(f"/v1/cloudevents/subscriptions/{made['id']}", json=put, headers=ticket(made))
+        assert (refused.status_code, problem_code(refused)) == (413, "body-too-large")
+        changed = client.patch(url, json={"metadata": None, "protocolsettings": settings}, headers=ticket(made))
+        assert changed.status_code == 200
+
+
 def test_delete_answers_what_it_was_and_forgets_it(client: httpx.Client) -> None:
     """It matches no more, and neither it nor what waited for it can be read."""
     created = subscribe(client, "n exists")

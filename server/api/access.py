@@ -160,7 +160,7 @@ class AccessControl:
         if self.provider is not None and token is not None and id_of(token) is None:
             return await self._subject(self.provider, token, headers)
         await self.look_for_key(token)
-        key, session = self._key_of(scope, headers)
+        key, session = self._key_of(scope)
         chosen = None if session is None or session.tenant not in self.ring.tenants else session.tenant
         tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is not used
         if tenant is not None and not TENANT.fullmatch(tenant):
@@ -248,18 +248,18 @@ class AccessControl:
             raise Problem("not-permitted", f"{caller.who} has no role that is listed in the setting oidc_roles")
         return caller
 
-    def _key_of(self, scope: Scope, headers: Headers) -> tuple[Key, Session | None]:
-        if "authorization" not in headers and (token := session_token(scope)) is not None:
+    def _key_of(self, scope: Scope) -> tuple[Key, Session | None]:
+        sent = _bearer(scope)
+        if sent is None and (token := session_token(scope)) is not None:
             session = self.sessions.find(token)
             if session is not None and self.ring.is_valid(session.key):
                 if not is_of_own_page(scope):
                     detail = "only this server's own pages may use a session: send a key instead"
                     raise Problem("wrong-origin", detail)
                 return self.ring.keys[session.key], session
-        token = _bearer(scope)
-        if token is None:
+        if sent is None:
             raise Problem("key-missing", "this server needs a key: send it as Authorization: Bearer …")
-        key = self.ring.find(token)
+        key = self.ring.find(sent)
         if key is None:
             raise wrong_key()
         return key, None
@@ -404,7 +404,7 @@ def _creations(tenants: Iterable[Tenant]) -> set[tuple[str, float]]:
 
 
 def _bearer(scope: Scope) -> str | None:
-    """Returns the key or token of a request."""
+    """Returns the key or token of a request. Other credentials, such as `Basic`, are for a proxy before this server."""
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, text = value.decode("latin-1").partition(" ")

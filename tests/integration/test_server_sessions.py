@@ -94,6 +94,21 @@ def test_session_may_do_what_its_key_may_and_nothing_else(address: str, admin: s
             assert answer.status_code == (200 if permission in told["permissions"] else 403), path
 
 
+def test_session_works_behind_a_proxy_that_asks_for_a_password(address: str, admin: str) -> None:
+    """The browser sends the password (Basic) with each request; a key that is sent still decides, also a wrong one."""
+    with signed_in(address, admin) as browser:
+        password = {"Authorization": "Basic YW5uOnNlY3JldA=="}
+        assert browser.get("/v1/session", headers=password).json()["role"] == "admin"
+        assert browser.get("/v1/keys", headers=password).status_code == 200
+        other = browser.post(
+            "/v1/subscriptions", json={"expression": ""}, headers=password | {"Sec-Fetch-Site": "none"}
+        )
+        assert problem_code(other) == "wrong-origin"
+        wrong = browser.get("/v1/keys", headers={"Authorization": "Bearer kindcast_wrong"})
+        assert problem_code(wrong) == "key-wrong"
+    assert problem_code(httpx.get(f"{address}/v1/keys", headers=password)) == "key-missing"
+
+
 def test_session_other_pages_are_refused(address: str, admin: str) -> None:
     """A change needs the browser's word that a page of this server asks for it; what only reads must not come from
     elsewhere. A request with a key needs neither."""

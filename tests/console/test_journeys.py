@@ -170,6 +170,23 @@ def test_owner_of_a_subscription_whose_matches_are_hidden_sees_why_and_may_delet
 
 
 @pytest.mark.slow
+def test_what_is_drawn_again_keeps_the_focus_and_what_was_unfolded(tmp_path: Path) -> None:
+    """Also if it has more parts than before: the age of the oldest message that waits."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        made = httpx.post(f"{address}/v1/subscriptions", json={"expression": "n = 1"}).json()["id"]
+        browser.open(f"{address}/console#/deliveries/{made}")
+        browser.see("What you can do")
+        browser.run("document.querySelectorAll('.figure summary')[1].click()")
+        browser.run("[...document.querySelectorAll('button')].find((each) => each.innerText === 'Replay').focus()")
+        httpx.post(f"{address}/v1/events", json={"n": 1}).raise_for_status()
+        browser.see("the oldest waits for")
+        assert browser.run("return document.activeElement.innerText") == "Replay"
+        unfolded = browser.run("return [...document.querySelectorAll('.figure:has([open])')].map((e) => e.innerText)")
+        assert [each.split("\n")[1] for each in unfolded] == ["dead letters"]
+
+
+@pytest.mark.slow
 def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -> None:
     """A page of another origin on the same machine can neither publish nor show the console in a frame."""
     (tmp_path / "a").mkdir()

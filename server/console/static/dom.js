@@ -56,13 +56,23 @@ export function fill(element, ...children) {
 // The same for what is drawn again by itself: what was unfolded stays unfolded, and the focus stays where it was.
 const FOCUSABLE = "a, button, input, select, summary, textarea, [tabindex]";
 export function renew(element, ...children) {
-  const open = [...element.querySelectorAll("details")].map((each) => each.open);
-  const held = document.activeElement, place = [...element.querySelectorAll(FOCUSABLE)].indexOf(held);
+  const before = named(element, "details", "summary"), held = document.activeElement;
+  const focused = [...named(element, FOCUSABLE)].find(([, each]) => each === held)?.[0];
   fill(element, ...children);
-  element.querySelectorAll("details").forEach((each, number) => { if (number < open.length) each.open = open[number]; });
-  const same = held.isConnected ? held : element.querySelectorAll(FOCUSABLE)[place];
-  if (place >= 0 && same?.textContent === held.textContent) same.focus({ preventScroll: true });
+  named(element, "details", "summary").forEach((each, name) => { if (before.has(name)) each.open = before.get(name).open; });
+  if (focused) (held.isConnected ? held : named(element, FOCUSABLE).get(focused))?.focus({ preventScroll: true });
   return element;
+}
+// Elements by the text of each, or of a part of it. Those with the same text have numbers: what is drawn again may have others between them.
+function named(element, selector, part) {
+  const found = new Map();
+  for (const each of element.querySelectorAll(selector)) {
+    const text = each.tagName + (part ? each.querySelector(part) : each).textContent;
+    let name = text;
+    for (let number = 2; found.has(name); number++) name = `${text} ${number}`;
+    found.set(name, each);
+  }
+  return found;
 }
 
 let counter = 0;

@@ -106,6 +106,9 @@ SECRET_BYTES = 32
 MOST_GROWTH = 8
 """A JSON text is at most so many times as long after it was parsed and serialised again (`1e15`)."""
 
+MAX_EXPRESSION = 65_536
+"""The maximum number of characters of an expression as text."""
+
 ID_BYTES = 8
 
 KEY_CHARACTERS = (16, 255)
@@ -167,7 +170,7 @@ def _is_start(given: object) -> object:
 class _Asked(_Strict):
     """The expression of a subscription as the user wrote it."""
 
-    expression: Annotated[str | None, Field(max_length=65_536)] = None
+    expression: Annotated[str | None, Field(max_length=MAX_EXPRESSION)] = None
     where: dict[str, Any] | None = None
     filters: Annotated[list[Any] | None, Field(max_length=1_000)] = None
     types: Annotated[list[Text] | None, Field(min_length=1, max_length=1_000, description="CloudEvents types.")] = None
@@ -591,9 +594,10 @@ async def list_all(
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)
 async def export(broker: AppBroker, caller: AppCaller) -> Response:
     """Returns NDJSON with one subscription per line, which can be imported. The expression has IRIs instead of labels,
-    so that it means the same elsewhere, and it includes `types`, `source` and `filters`. `asked` is the original form,
-    which the import keeps if it has the same meaning. A line also has the sink, the end time, the metadata, and whether
-    the subscription is paused. Secrets, credentials, values of headers, and expired subscriptions are left out."""
+    so that it means the same elsewhere, and it includes `types`, `source` and `filters`. If it is too long for a text,
+    it is a tree (`where`). `asked` is the original form, which the import keeps if it has the same meaning. A line also
+    has the sink, the end time, the metadata, and whether the subscription is paused. Secrets, credentials, values of
+    headers, and expired subscriptions are left out."""
     return StreamingResponse(_exported(broker, caller), media_type="application/x-ndjson")
 
 
@@ -907,7 +911,8 @@ def _read_line(
         if may_be_deep and not depth_within(body, settings.max_json_depth):
             return Problem("too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
         if len(line) * MOST_GROWTH > settings.max_subscription_bytes:
-            check_size(body, settings)
+            check_size(body | {"asked": None}, settings)
+            check_size({"asked": body.get("asked")}, settings)
         if isinstance(body.get("sink"), str) and body["sink"].endswith(CUT):
             raise _invalid("the export left out the path of the sink: write the whole address", "/sink")
         if body.get("start_at") is not None:
@@ -970,9 +975,10 @@ def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
     plain = {name: value for name, value in (row.protocolsettings or {}).items() if secrets or name != "headers"}
     asked = {**row.expression, "types": row.types, "source": row.source}
     asked = {name: value for name, value in asked.items() if value is not None}
+    is_text = len(row.canonical) <= MAX_EXPRESSION  # with IRIs it may be longer than any text that can be read
     line = {
         "id": row.id,
-        "expression": row.canonical,
+        **({"expression": row.canonical} if is_text else {"where": row.tree}),
         "asked": None if asked == {"expression": row.canonical} else asked,
         "sink": row.sink,
         "protocol": row.protocol,

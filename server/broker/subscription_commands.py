@@ -218,7 +218,7 @@ def _reuse(row: Row[Any], new: NewSubscription) -> IdempotencyKeyReused | None:
 
     is_form = same(new, _FORM)
     if not is_form and new.written is not None:
-        is_form = same(new.written, _FORM) and new.parts == (row.canonical,)
+        is_form = same(new.written, _FORM) and new.parts in ((row.canonical,), (row.tree,))
     if is_form and same(new, _REST):
         return None
     return IdempotencyKeyReused(

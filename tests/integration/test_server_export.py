@@ -177,6 +177,21 @@ def test_lines_that_no_export_has_are_refused(
     assert [fault["pointer"] for fault in told["rejected"][0]["problem"]["errors"]] == [pointer]
 
 
+@pytest.mark.parametrize("length", [80, 230])
+def test_what_is_longer_than_a_text_comes_back(tmp_path: Path, length: int) -> None:
+    """A long list as a tree: its line has a tree, too, and as a whole it may be longer than a subscription."""
+    where = {"in": ["n", [f"{each:04}{'x' * length}" for each in range(1_000)]]}
+    with server(tmp_path / "one") as one, server(tmp_path / "two") as two:
+        one.post("/v1/subscriptions", json={"where": where}).raise_for_status()
+        lines = exported(one, secrets=True)
+        for _ in range(2):
+            told = imported(two, lines)
+            assert ([each["id"] for each in told["created"]], told["rejected"]) == ([lines[0]["id"]], [])
+        shown = [each.get(f"/v1/subscriptions/{lines[0]['id']}").json() for each in (one, two)]
+        assert shown[0]["canonical"] == shown[1]["canonical"]
+        assert shown[0]["where"] == shown[1]["where"] == where
+
+
 def test_only_administrators_get_secrets_and_it_is_audited(tmp_path: Path) -> None:
     with running_application(tmp_path, allow_private_sinks=True) as client:
         admin = client.post("/v1/keys", json={"role": "admin"}).raise_for_status().json()["key"]

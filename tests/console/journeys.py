@@ -619,6 +619,7 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     httpx.delete(f"{address}/v1/keys/{more['id']}", headers=admin).raise_for_status()
     browser.see("The session has ended: sign in again.", within="#said")  # also where nobody pressed a button
     browser.open(f"{address}/console#/subscribe")
+    browser.wait("!document.querySelector('main[aria-busy=true]')")  # the form before has the same words
     browser.see("You have no key?")
     browser.type("Key", admin["Authorization"].split()[1])
     browser.press("Enter")

@@ -84,18 +84,26 @@ class Browser:
     def click(self, text: str, selector: str = "button, a, summary, [role=treeitem] .node") -> None:
         """Clicks what is called so, as a person would: it must be in view and not covered."""
 
-        def clicked() -> bool:
+        def click() -> None:
             element = self.find(selector, text)
+            self.run("arguments[0].scrollIntoView({block: 'center'})", {ELEMENT: element})
+            self.command("POST", f"/element/{element}/click")
+
+        self._until_done(click, f"a click on {text!r}")
+
+    def _until_done(self, act: Callable[[], None], what: str) -> None:
+        """Repeats what is done with an element that it finds, while the page is drawn again in between."""
+
+        def done() -> bool:
             try:
-                self.run("arguments[0].scrollIntoView({block: 'center'})", {ELEMENT: element})
-                self.command("POST", f"/element/{element}/click")
+                act()
             except AssertionError as error:
-                if "stale element reference" in str(error):  # the page was drawn again meanwhile: find the new one
+                if "stale element reference" in str(error):
                     return False
                 raise
             return True
 
-        self.until(clicked, f"a click on {text!r}")
+        self.until(done, what)
 
     def double_click(self, text: str, selector: str = "button") -> None:
         """Clicks twice at once, as many people do."""
@@ -116,10 +124,14 @@ class Browser:
 
     def type(self, label: str, text: str, *, clear: bool = True) -> None:
         """Writes into the input that a label names."""
-        element = self.labelled(label)
-        if clear:
-            self.command("POST", f"/element/{element}/clear")
-        self.command("POST", f"/element/{element}/value", text=text)
+
+        def write() -> None:
+            element = self.labelled(label)
+            if clear:
+                self.command("POST", f"/element/{element}/clear")
+            self.command("POST", f"/element/{element}/value", text=text)
+
+        self._until_done(write, f"text in {label!r}")
 
     def press(self, *keys: str) -> None:
         """Presses keys where the focus is: names such as `Enter`, or characters."""

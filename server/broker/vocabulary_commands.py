@@ -143,7 +143,7 @@ def prepare(
     *,
     with_dependents: bool = False,
 ) -> Prepared:
-    """Compiles the stored trees in `rows` (of `subscriptions.all_trees`) under `vocabulary`, and compare their meaning
+    """Compiles the stored trees in `rows` (of `subscriptions.all_trees`) under `vocabulary`, and compares their meaning
     with their meaning under `before`. May run in any thread."""
     impact = Impact(before, vocabulary)
     with short_turns(), garbage_collection.paused():

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyld import jsonld
 from pyld.context_resolver import ContextResolver
+from pyld.resolved_context import ResolvedContext
 
 from kindcast.semantic.errors import InvalidEvent, Problem
 
@@ -77,6 +78,50 @@ class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no t
         return super()._expand_iri(active_ctx, value, base, vocab is True or isinstance(vocab, str), **others)
 
 
+class _Merged(ResolvedContext):  # type: ignore[misc]  # PyLD has no types
+    """A context together with the context that it names under `@import`."""
+
+
+class _Resolver(ContextResolver):  # type: ignore[misc]  # PyLD has no types
+    """PyLD's resolver, which merges `@import` itself. PyLD would merge it into the cached context that is imported, so
+    that all later documents with that context would have the terms of the first one."""
+
+    _is_importing = False
+
+    def resolve(self, active_ctx: Any, context: Any, base: str, cycles: Any = None) -> list[Any]:
+        resolved = super().resolve(active_ctx, context, base, cycles)
+        return [self._merged(each, active_ctx, base) for each in resolved]
+
+    def _merged(self, resolved: Any, active_ctx: Any, base: str) -> Any:
+        """Returns a context with what it imports. PyLD reports an `@import` that is no text or no single context."""
+        local = resolved.document
+        if isinstance(local, dict) and "@context" in local:
+            local = local["@context"]
+        if not isinstance(local, dict) or not isinstance(local.get("@import"), str):
+            return resolved
+        if self._is_importing:
+            raise _nested_import(local)
+        self._is_importing = True
+        try:
+            imported = super().resolve(active_ctx, local["@import"], base)
+        finally:
+            self._is_importing = False
+        if len(imported) != 1 or not isinstance(imported[0].document, dict):
+            return resolved
+        if isinstance(imported[0], _Merged):
+            raise _nested_import(local)
+        inherited = {name: value for name, value in imported[0].document.items() if name != "@propagate"}
+        return _Merged({**inherited, **{name: value for name, value in local.items() if name != "@import"}})
+
+
+def _nested_import(context: Any) -> Exception:
+    told = "Invalid JSON-LD syntax; @import must not include @import entry"
+    error: Exception = jsonld.JsonLdError(
+        told, "jsonld.SyntaxError", {"context": context}, code="invalid context entry"
+    )
+    return error
+
+
 class Expander:
     """Expands documents with one set of contexts. Each context is processed once. Not thread-safe."""
 
@@ -139,7 +184,7 @@ class Expander:
             self._resolved.clear()
         options = {
             "documentLoader": load,
-            "contextResolver": ContextResolver(self._resolved, load, MOST_URLS),
+            "contextResolver": _Resolver(self._resolved, load, MOST_URLS),
             "processingMode": "json-ld-1.1",
         }
         problem: Problem | None = None

@@ -187,6 +187,39 @@ def test_expander_keeps_no_meaning_of_a_context_that_needs_unknown_ones() -> Non
         assert found == [{f"https://example.com/{number}": [{"@value": number}]}]
 
 
+def test_an_import_of_a_context_changes_no_other_document() -> None:
+    """Each document has its own terms and those that it imports, in every order."""
+    url, importing, typed = (f"https://example.com/{each}.jsonld" for each in ("shop", "importing", "typed"))
+    shop = {"price": f"{EX}price", "name": f"{EX}name"}
+    known = {
+        url: {"@context": shop},
+        importing: {"@context": {"@import": url}},
+        typed: {"@context": {"@propagate": False, **shop}},
+    }
+
+    def own(vocabulary: str, url: str = url) -> Any:
+        return {"@import": url, "@vocab": vocabulary, "price": vocabulary + "price"}
+
+    cases: list[tuple[Any, set[str]]] = [
+        (url, {f"{EX}price", f"{EX}name"}),
+        (importing, {f"{EX}price", f"{EX}name"}),
+        (own("urn:a:"), {"urn:a:price", f"{EX}name", "urn:a:other"}),
+        (own("urn:b:"), {"urn:b:price", f"{EX}name", "urn:b:other"}),
+        (own("urn:b:", typed), {"urn:b:price", f"{EX}name", "urn:b:other"}),
+        ([{"@context": own("urn:c:")}], {"urn:c:price", f"{EX}name", "urn:c:other"}),
+    ]
+    for order in (cases, cases[::-1], cases[2:] + cases + cases[::-1]):
+        expander, reader = Expander(known), GraphReader(known, EventLimits())
+        for context, names in order:
+            document = {"@context": context, "price": 1, "name": "a", "other": 2}
+            assert set(expander.expanded(document)[0]) == names
+            data = reader.read(Event(document))[0].data
+            assert isinstance(data, Node)
+            assert {each.strip("<>") for each in data if each.startswith("<")} == names
+    with pytest.raises(InvalidEvent, match="must not include @import"):
+        Expander(known).expanded({"@context": {"@import": importing}, "price": 1})
+
+
 CORE = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.8.jsonld"
 NORMALIZED = {
     "temperature": {"type": "Property", "value": 21.5, "unitCode": "CEL", "observedAt": "2026-01-31T12:00:00Z"},

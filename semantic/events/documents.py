@@ -298,12 +298,14 @@ def _is_there(node: Any, path: Path) -> bool:
 def _holds(split: Split, event: Event) -> bool:
     """Whether the event satisfies the condition `where` of the declaration."""
     return all(
-        any(_says(text, value) for value in values_at(event, name) if isinstance(value, str) for text in texts)
+        any(_says(name, text, value) for value in values_at(event, name) if isinstance(value, str) for text in texts)
         for name, texts in split.where
     )
 
 
-def _says(text: str, value: str) -> bool:
+def _says(name: str, text: str, value: str) -> bool:
+    if name == "ce.datacontenttype":  # media types have no case
+        text, value = text.lower(), value.lower()
     return value.startswith(text[:-1]) if text.endswith(ANY) else value == text
 
 

@@ -84,7 +84,7 @@ def test_one_event_keeps_its_document_and_is_read_out_of_it() -> None:
                 "resourceType": "Bundle",
                 "entry": [{"resource": {"id": "1"}}, {"request": {}}, {"resource": {"id": "1"}}],
             },
-            {"id": "7", "datacontenttype": "application/fhir+json; fhirVersion=4.0"},
+            {"id": "7", "datacontenttype": "Application/FHIR+JSON; fhirVersion=4.0"},
             [("7#0", {"id": "1"}), ("7#1", {"id": "1"})],
         ),
         (

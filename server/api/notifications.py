@@ -34,6 +34,8 @@ CORE_CONTEXT: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.8
 CORE_CONTEXTS: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context"
 JSON_LD: Final = "application/ld+json"
 NO_SOURCE: Final = "urn:kindcast:ngsi-ld"
+LOGISTICS_OBJECT: Final = "https://onerecord.iata.org/ns/cargo#LogisticsObject"
+"""The class of all logistics objects. It is the type of an object if the notification says no other."""
 
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
 _CONTEXT_RELATION = re.compile(r';\s*rel\s*=\s*"?http://www\.w3\.org/ns/json-ld#context"?', re.IGNORECASE)
@@ -144,9 +146,12 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
     >>> event["id"], event["source"], event["notificationtype"]
     ('d1', 'https://1r.example.com', 'LOGISTICS_OBJECT_CREATED')
     """
-    node = _the_node(body)
-    if node is None or not any(_local(kind) == "Notification" for kind in _listed(node.get("@type"))):
+    nodes = list(_nodes(body))
+    notifications = [each for each in nodes if "Notification" in map(_local, _listed(each.get("@type")))]
+    if len(notifications) != 1:
         raise _refused("a ONE Record notification must be one JSON-LD object of the type Notification")
+    node = notifications[0]
+    described = {id: each for each in nodes if each is not node and (id := _text(each, "@id"))}
     members = {_local(name): value for name, value in node.items() if not name.startswith("@")}
     objects = _listed(members.get("hasLogisticsObject"))
     if not objects:
@@ -165,8 +170,9 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
         object = dict(found) if isinstance(found, Mapping) else {"@id": found}
         if isinstance(object.get("@id"), list | Mapping) or not all(isinstance(name, str) for name in object):
             raise _refused("an object must be embedded or have an IRI")
-        if "@type" not in object and kind:
-            object = {"@type": kind, **object}
+        object = _described(object, described)
+        if "@type" not in object:
+            object = {"@type": kind or LOGISTICS_OBJECT, **object}
         if context is not None and "@context" not in object:
             object = {"@context": context, **object}
         id = _text(object, "@id")
@@ -174,7 +180,7 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
             "specversion": SPECVERSION,
             "id": _event_id(notification, id, index, len(objects)),
             "source": source or _origin(id) or "urn:kindcast:one-record",
-            "type": kind or next(filter(None, map(_scalar, _listed(object.get("@type")))), "LogisticsObject"),
+            "type": kind or next(filter(None, map(_scalar, _listed(object["@type"]))), LOGISTICS_OBJECT),
             "datacontenttype": JSON_LD,
             **{name: value for name, value in said.items() if value},
             "data": object,
@@ -185,15 +191,38 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
     return events
 
 
-def _the_node(body: Any) -> Mapping[str, Any] | None:
-    """Returns the only node of a document: an object, one in a list (the expanded form), or one in `@graph`."""
-    while True:
-        if isinstance(body, list) and len(body) == 1:
-            body = body[0]
-        elif isinstance(body, Mapping) and "@type" not in body and "@graph" in body:
-            body = body["@graph"]
-        else:
-            return body if isinstance(body, Mapping) else None
+def _nodes(body: Any) -> Iterator[Mapping[str, Any]]:
+    """Yields the top-level nodes of a document: an object, those in lists (the expanded form), and those in `@graph`
+    (the flattened form)."""
+    waiting = [body]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, list):
+            waiting.extend(reversed(each))
+        elif isinstance(each, Mapping) and "@type" not in each and "@graph" in each:
+            waiting.append(each["@graph"])
+        elif isinstance(each, Mapping):
+            yield each
+
+
+def _described(object: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an object with its members from the other nodes of the document. The nodes that it refers to, directly or
+    through others, are beside them under `@included`."""
+    root = _text(object, "@id")
+    object = {**described.get(root, {}), **object}
+    included: dict[str, Any] = {}
+    waiting: list[Any] = [object]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            id = _text(each, "@id")
+            if id != root and id in described and id not in included:
+                included[id] = described[id]
+                waiting.append(described[id])
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+    return {**object, "@included": list(included.values())} if included else object
 
 
 def _origin(iri: str) -> str:

@@ -64,3 +64,26 @@ def test_one_record_notification_is_an_event_about_its_object(client: httpx.Clie
     assert notify(client, "onerecord", later).json()["accepted"] == 1
     got = client.get(f"/v1/subscriptions/{id}/events").json()["events"]
     assert [each["event"]["subject"] for each in got] == [PIECE, PIECE]
+
+
+def test_one_record_notification_without_type_or_in_flattened_form_is_an_event(client: httpx.Client) -> None:
+    """The object is matched with what the other nodes of the document say of it."""
+    ids = [
+        subscribe(client, each)["id"]
+        for each in ('ce.type endswith "#LogisticsObject"', "grossWeight > 4 kg and grossWeight < 12 lb")
+    ]
+    sent = change({"@id": PIECE})
+    context = {"@context": {**sent.pop("@context"), "cargo": "https://onerecord.iata.org/ns/cargo#"}}
+    unit = {"@id": "https://onerecord.iata.org/ns/code-lists/MeasurementUnitCode#KGM"}
+    weight = {"@id": "_:b1", "@type": "cargo:Value", "cargo:numericalValue": 5, "cargo:unit": unit}
+    graph = [
+        sent,
+        {"@id": PIECE, "@type": "cargo:Piece", "cargo:grossWeight": {"@id": "_:b1"}},
+        weight,
+        {"@id": "urn:x", "cargo:y": 1},
+    ]
+    untyped = {name: value for name, value in sent.items() if name != "api:hasLogisticsObjectType"}
+    for body in ({**context, **untyped}, {**context, "@graph": graph}):
+        answer = notify(client, "onerecord", body)
+        assert (answer.status_code, answer.json()["accepted"]) == (202, 1), answer.text
+    assert [len(client.get(f"/v1/subscriptions/{each}/events").json()["events"]) for each in ids] == [1, 1]

@@ -148,6 +148,38 @@ def test_one_record_forms_are_one_event() -> None:
     )
 
 
+def test_one_record_object_without_a_type_is_a_logistics_object() -> None:
+    """A notification need not say the type of its object. Without a statement the object could not be an event."""
+    untyped = {name: value for name, value in change({"@id": PIECE}).items() if name != "api:hasLogisticsObjectType"}
+    (event,) = one_record_events(untyped, digest="d")
+    kind = "https://onerecord.iata.org/ns/cargo#LogisticsObject"
+    assert (event["type"], event["data"]) == (kind, {**API, "@type": kind, "@id": PIECE})
+
+
+def test_one_record_flattened_notification_has_what_other_nodes_say_of_its_object() -> None:
+    """Some servers send all nodes side by side. The object has its members and the nodes that it needs, no others."""
+    weight, shipment = {"@id": "_:b1", "cargo:numericalValue": 5}, {"@id": "urn:s:1", "cargo:pieces": {"@id": PIECE}}
+    described = {
+        "@id": PIECE,
+        "@type": "cargo:Piece",
+        "cargo:grossWeight": {"@id": "_:b1"},
+        "cargo:of": [{"@id": "urn:s:1"}],
+    }
+    sent = change({"@id": PIECE}, **{"@id": "urn:n:1"})
+    context = {"@context": sent.pop("@context")}
+    for nodes in (
+        [sent, described, weight, shipment, {"@id": "urn:x"}],
+        [{"@id": "urn:x"}, shipment, described, weight, sent],
+    ):
+        (event,) = one_record_events({**context, "@graph": nodes})
+        data = event["data"]
+        included = {each["@id"]: each for each in data.pop("@included")}
+        assert (event["id"], event["subject"], data) == ("urn:n:1", PIECE, {**context, **described})
+        assert included == {"_:b1": weight, "urn:s:1": shipment}
+    with pytest.raises(InvalidEvent):
+        one_record_events({**context, "@graph": [sent, sent]})
+
+
 @pytest.mark.parametrize("body", [[], {}, {"@type": "api:Subscription"}, {"@type": "api:Notification"}], ids=repr)
 def test_one_record_refuses_what_is_no_notification(body: Any) -> None:
     with pytest.raises(InvalidEvent):

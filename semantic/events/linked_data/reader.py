@@ -432,16 +432,22 @@ def _read(name: str, value: Any, members: dict[str, list[Any]]) -> None:
             if type(each) is Node:  # as {"object": …} in a list
                 _read(name, each, members)
             elif not _is_deleted(each):
-                measured = isinstance(each, int | float) and not isinstance(each, bool) and isinstance(unit, str)
-                members.setdefault(name, []).append({"value": each, "unitCode": unit} if measured else each)
+                members.setdefault(name, []).append(_measured(each, unit))
         if holder + TAGS in value:
             members.setdefault(name + TAGS, []).extend(_listed(value[holder + TAGS]))
     for inner, values in value.items():
         if inner not in _HOLDING and inner not in _TOLD:
             for each in values if type(values) is list else (values,):
-                _read(f"{name}.{PREVIOUS.get(inner, inner)}", each, members)
+                before = PREVIOUS.get(inner)
+                _read(f"{name}.{before or inner}", _measured(each, unit) if before else each, members)
     if isinstance(unit, str):
         members.setdefault(f"{name}.unitCode", []).append(unit)
+
+
+def _measured(value: Any, unit: Any) -> Any:
+    """Returns a number with its unit, and any other value as it is."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"value": value, "unitCode": unit} if is_number and isinstance(unit, str) else value
 
 
 def _is_deleted(value: Any) -> bool:

@@ -191,11 +191,14 @@ class InvalidDeclaration(_Problems):
 
 class UnknownContext(SemanticError):
     """JSON-LD refers to contexts that are neither shipped nor uploaded, by itself or through another context. `urls`
-    are all of them."""
+    are all of them. `users` are the contexts that refer to a context that was to be deleted."""
 
-    def __init__(self, urls: tuple[str, ...]) -> None:
-        listed = ", ".join(_short(url) for url in urls)
-        super().__init__(f"unknown JSON-LD contexts: upload them first (PUT /v1/contexts?url=…): {listed}")
+    def __init__(self, urls: tuple[str, ...], users: tuple[str, ...] = ()) -> None:
+        listed, using = (", ".join(map(_short, each)) for each in (urls, users))
+        if users:
+            super().__init__(f"other contexts refer to {listed}: delete or replace these first: {using}")
+        else:
+            super().__init__(f"unknown JSON-LD contexts: upload them first (PUT /v1/contexts?url=…): {listed}")
         self.urls = urls
 
 

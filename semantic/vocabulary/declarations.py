@@ -25,11 +25,11 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError
+from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError, UnknownContext
 from kindcast.semantic.model import Position
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
-from kindcast.semantic.vocabulary.contexts import check_contexts
+from kindcast.semantic.vocabulary.contexts import check_contexts, needed_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
 from kindcast.semantic.vocabulary.event_types import Splits
@@ -179,7 +179,11 @@ class Declarations:
         left = {key: body for key, body in getattr(self, field_name).items() if key != name}
         remaining = replace(self, **{field_name: left}).checked()
         if kind == "context":
-            check_contexts(remaining.contexts)
+            try:
+                check_contexts(remaining.contexts)
+            except UnknownContext as error:
+                users = (url for url, body in left.items() if name in needed_contexts(body["@context"], url))
+                raise UnknownContext(error.urls, tuple(users)) from None
         return remaining
 
     # ── storage ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -61,6 +61,7 @@ def test_context_that_needs_unknown_ones_is_refused_with_all_of_them(client: htt
     assert put(client, HERE, {"@context": [THERE]}).status_code == 201
     kept = client.delete("/v1/contexts", params={"url": THERE})
     assert (kept.status_code, problem_code(kept)) == (422, "unknown-context")
+    assert kept.json()["detail"] == f"other contexts refer to {THERE}: delete or replace these first: {HERE}"
     wrong = put(client, HERE, {"@context": {"@id": "https://e.com/id"}})
     assert (wrong.status_code, problem_code(wrong)) == (422, "invalid-declaration")
     assert put(client, HERE, []).status_code == 400

@@ -131,7 +131,7 @@ CODES_REC20 = _table("""
     PTI imperial_pint  QTI imperial_quart                    KGM kilogram       GRM gram           MGM milligram
     TNE metric_ton     LBR pound          ONZ ounce          LTN long_ton       STI stone          CTM carat
     APZ troy_ounce     SEC second         MIN minute         HUR hour           DAY day            WEE week
-    ANN year           C26 millisecond    B98 microsecond    C47 nanosecond     HTZ hertz          KHZ kilohertz
+    MON month          ANN year           C26 millisecond    B98 microsecond    C47 nanosecond     HTZ hertz          KHZ kilohertz
     MHZ megahertz      A86 gigahertz      RPM revolution/minute                 RPS revolution/second
     MTS meter/second   KMH kilometer/hour                    HM mile/hour       KNT knot
     2M centimeter/second                  C16 millimeter/second                 FS foot/second     MSK meter/second^2

@@ -71,7 +71,7 @@ BIT_OF_QUDT = math.log(2)
 """QUDT measures information in nats."""
 
 OTHER_OPINIONS = {
-    "month": "the mean month here, the synodic one there, as in everything with `mo` below",
+    "month MON": "the mean month here, the synodic one there, as in everything with `mo` below",
     "BAUD KiloBAUD MegaBAUD": "per second here, as in UCUM; a bare number there",
     "C26": "UN/CEFACT says millisecond; QUDT gives the code to the decisecond too",
     "TNE": "UN/CEFACT says metric ton; QUDT gives the code to the short ton too",

@@ -69,6 +69,7 @@ def test_measure_same_value_in_two_units_gives_the_same_double(
 @pytest.mark.parametrize(
     ("names", "dimension"),
     [
+        (["month", "mo", "MON"], "time"),
         (["degC", "Cel", "CEL", "DEG_C", QUDT + "DEG_C", "unit:DEG_C", OM + "degreeCelsius", "°C", "℃",
           "degrees Celsius", "Celsius", "celsius", "degree_Celsius", " degC "], "temperature"),
         (["degF", "[degF]", "FAH", "DEG_F", QUDT + "DEG_F", OM + "degreeFahrenheit", "°F",

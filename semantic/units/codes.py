@@ -131,8 +131,9 @@ CODES_REC20 = _table("""
     PTI imperial_pint  QTI imperial_quart                    KGM kilogram       GRM gram           MGM milligram
     TNE metric_ton     LBR pound          ONZ ounce          LTN long_ton       STI stone          CTM carat
     APZ troy_ounce     SEC second         MIN minute         HUR hour           DAY day            WEE week
-    MON month          ANN year           C26 millisecond    B98 microsecond    C47 nanosecond     HTZ hertz          KHZ kilohertz
-    MHZ megahertz      A86 gigahertz      RPM revolution/minute                 RPS revolution/second
+    MON month          ANN year           C26 millisecond    B98 microsecond    C47 nanosecond
+    HTZ hertz          KHZ kilohertz      MHZ megahertz      A86 gigahertz      RPM revolution/minute
+    RPS revolution/second
     MTS meter/second   KMH kilometer/hour                    HM mile/hour       KNT knot
     2M centimeter/second                  C16 millimeter/second                 FS foot/second     MSK meter/second^2
     NEW newton         B47 kilonewton     B73 meganewton     B37 force_kilogram                    NU newton*meter

@@ -220,6 +220,8 @@ def _take(item: Mapping[str, Any], graph: Graph, labels: _Labels) -> str:
                     node.add("^" + checked_property(property), Link(other))
         elif name == "@included":
             for each in values:
+                if not isinstance(each, Mapping):  # the processor keeps texts and numbers here
+                    raise InvalidEvent([Problem("invalid-json-ld", "values of @included must be node objects")])
                 _take(each, graph, labels)
         elif not name.startswith("@"):
             checked_property(name)

@@ -143,6 +143,11 @@ def test_a_map_of_types_that_leads_to_no_node_is_refused(value: Any) -> None:
     assert codes({"@context": context, "a": {EX + "T": value}}, "application/ld+json") == ["invalid-json-ld"]
 
 
+@pytest.mark.parametrize("value", ["", 5, True])
+def test_included_values_that_are_no_nodes_are_refused(value: Any) -> None:
+    assert codes({"@context": [], "@type": "http://x/T", "@included": [{"@id": "urn:a"}, value]}) == ["invalid-json-ld"]
+
+
 def test_a_node_within_itself_is_its_iri_and_blank_labels_are_no_values() -> None:
     found = tree(
         {

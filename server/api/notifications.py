@@ -36,6 +36,8 @@ JSON_LD: Final = "application/ld+json"
 NO_SOURCE: Final = "urn:kindcast:ngsi-ld"
 LOGISTICS_OBJECT: Final = "https://onerecord.iata.org/ns/cargo#LogisticsObject"
 """The class of all logistics objects. It is the type of an object if the notification says no other."""
+MOST_LINKS: Final = 10_000
+"""The maximum of a flattened notification with several objects: their number times the references between nodes."""
 
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
 _CONTEXT_RELATION = re.compile(r';\s*rel\s*=\s*"?http://www\.w3\.org/ns/json-ld#context"?', re.IGNORECASE)
@@ -152,10 +154,13 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
         raise _refused("a ONE Record notification must be one JSON-LD object of the type Notification")
     node = notifications[0]
     described = {id: each for each in nodes if each is not node and (id := _text(each, "@id"))}
+    links = {id: _references(each, described) for id, each in described.items()}
     members = {_local(name): value for name, value in node.items() if not name.startswith("@")}
     objects = _listed(members.get("hasLogisticsObject"))
     if not objects:
         raise _refused("the ONE Record notification has no object: the member hasLogisticsObject is missing")
+    if len(objects) > 1 and len(objects) * sum(map(len, links.values())) > MOST_LINKS:
+        raise _refused("the notification has too many objects that refer to too many others: send them one by one")
     said = {
         "notificationtype": _local(_scalar(members.get("hasEventType"))),
         "triggeredby": _scalar(members.get("isTriggeredBy")),
@@ -170,7 +175,7 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
         object = dict(found) if isinstance(found, Mapping) else {"@id": found}
         if isinstance(object.get("@id"), list | Mapping) or not all(isinstance(name, str) for name in object):
             raise _refused("an object must be embedded or have an IRI")
-        object = _described(object, described)
+        object = _described(object, described, links)
         if "@type" not in object:
             object = {"@type": kind or LOGISTICS_OBJECT, **object}
         if context is not None and "@context" not in object:
@@ -205,23 +210,35 @@ def _nodes(body: Any) -> Iterator[Mapping[str, Any]]:
             yield each
 
 
-def _described(object: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
+def _references(value: Any, described: Mapping[str, Any]) -> dict[str, None]:
+    """Returns the nodes of `described` that a value refers to. Linear."""
+    found: dict[str, None] = {}
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            if (id := _text(each, "@id")) in described:
+                found[id] = None
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+    return found
+
+
+def _described(
+    object: Mapping[str, Any], described: Mapping[str, Any], links: Mapping[str, Mapping[str, None]]
+) -> dict[str, Any]:
     """Returns an object with its members from the other nodes of the document. The nodes that it refers to, directly or
     through others, are beside them under `@included`."""
     root = _text(object, "@id")
     object = {**described.get(root, {}), **object}
     included: dict[str, Any] = {}
-    waiting: list[Any] = [object]
+    waiting = list(_references(object, described))
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, Mapping):
-            id = _text(each, "@id")
-            if id != root and id in described and id not in included:
-                included[id] = described[id]
-                waiting.append(described[id])
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
+        id = waiting.pop()
+        if id != root and id not in included:
+            included[id] = described[id]
+            waiting.extend(links[id])
     return {**object, "@included": list(included.values())} if included else object
 
 

@@ -178,6 +178,12 @@ def test_one_record_flattened_notification_has_what_other_nodes_say_of_its_objec
         assert included == {"_:b1": weight, "urn:s:1": shipment}
     with pytest.raises(InvalidEvent):
         one_record_events({**context, "@graph": [sent, sent]})
+    many = [{"@id": f"urn:o:{number}", "cargo:next": {"@id": f"urn:o:{number + 1}"}} for number in range(200)]
+    objects = [{"@id": each["@id"]} for each in many]
+    with pytest.raises(InvalidEvent, match="one by one"):
+        one_record_events({**context, "@graph": [change(objects), *many]})
+    (event,) = one_record_events({**context, "@graph": [change(objects[0]), *many]}, digest="d")
+    assert len(event["data"]["@included"]) == 199
 
 
 @pytest.mark.parametrize("body", [[], {}, {"@type": "api:Subscription"}, {"@type": "api:Notification"}], ids=repr)

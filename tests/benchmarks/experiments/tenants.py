@@ -28,13 +28,15 @@ PAPER_SHAPE = ""
 AXES = Axes("tenants", "ms", log_x=True)
 SEED = 1
 
-SIZES: dict[Scale, tuple[int, ...]] = {"quick": (20,), "default": (100, 1_000), "full": (100, 1_000, 10_000)}
+SIZES: dict[Scale, tuple[int, ...]] = {"quick": (20,), "default": (100, 1_000), "full": (1_000, 10_000)}
 SUBSCRIPTIONS = 10
 """Of each tenant."""
 OPEN: dict[Scale, int] = {"quick": 8, "default": 64, "full": 256}
 """Tenants that may be open at one time."""
 OPENINGS: dict[Scale, int] = {"quick": 5, "default": 50, "full": 200}
 IN_POSTGRESQL: dict[Scale, int] = {"quick": 20, "default": 100, "full": 1_000}
+OPEN_IN_POSTGRESQL = 8
+"""An open tenant needs connections, of which PostgreSQL has 100 by default."""
 MADE = 100
 """So many are made by requests, which `making_ms` is of; the folders of further ones are copies of theirs, made while
 the server is stopped. In PostgreSQL all are made by requests."""
@@ -50,11 +52,11 @@ def tasks(scale: Scale) -> Sequence[Task]:
     settings = {"most": OPEN[scale], "openings": OPENINGS[scale], "seconds": SECONDS[scale]}
     plain = [Task(f"{OPEN[scale]} open at most", n, {"n": n, **settings}) for n in SIZES[scale]]
     few = {**settings, "n": WITH_ONTOLOGY, "most": WITH_ONTOLOGY // 2, "openings": WITH_ONTOLOGY // 2}
-    stored = {"n": IN_POSTGRESQL[scale], **settings, "postgresql": True}
+    stored = {**settings, "n": IN_POSTGRESQL[scale], "most": OPEN_IN_POSTGRESQL, "postgresql": True}
     return [
         *plain,
         Task("each with one ontology of 2,000 classes", WITH_ONTOLOGY, {**few, "classes": CLASSES}),
-        Task(f"in PostgreSQL, {OPEN[scale]} open at most", IN_POSTGRESQL[scale], stored),
+        Task(f"in PostgreSQL, {OPEN_IN_POSTGRESQL} open at most", IN_POSTGRESQL[scale], stored),
     ]
 
 

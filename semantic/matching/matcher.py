@@ -78,6 +78,9 @@ __all__ = ["MatchTable", "Matcher"]
 
 BATCH = 1_000
 """Events lowered and matched in one call: enough to spread its overhead, few enough to stay in the cache."""
+TABLE_PART = 4_000
+"""Rows of a table that are read and matched in one call. More rows share more of the work on a cluster, and several
+threads wait less often for each other; fewer rows need less memory for their matches."""
 Published = Mapping[str, Any] | Event | CanonicalEvent
 """The input of matching: the data of an event, an event, or a canonical event."""
 
@@ -481,7 +484,7 @@ class Matcher:
         Raises `InvalidEvent`, with a note that names the row, and `ValueError` for columns of different lengths.
         """
         table = self._tables.read(columns)
-        parts = parts_of(self._engine, table, self._verified, size=BATCH, threads=threads)
+        parts = parts_of(self._engine, table, self._verified, size=TABLE_PART, threads=threads)
         return table_of(parts, len(table), self._subscriptions.names.view())
 
     def _verified(self, found: RowTable, table: Table, start: int) -> TablePart:

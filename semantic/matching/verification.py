@@ -446,7 +446,9 @@ def parts_of(
     """Yields the matches of `table` in parts of at most `size` events. `part` converts the rows that were found, from a
     first event on, in this thread. With several threads, each thread reads some rows and then searches the index for
     them, while another thread reads."""
-    step = min(size, -(-len(table) // max(threads, 1))) or 1
+    threads = max(threads, 1)
+    rounds = -(-len(table) // (size * threads))
+    step = -(-len(table) // max(rounds * threads, 1)) or 1  # the same for each thread, so that none ends later
     spans = [(start, min(start + step, len(table))) for start in range(0, len(table), step)]
 
     def search(span: tuple[int, int]) -> RowTable:

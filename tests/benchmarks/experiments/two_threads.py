@@ -21,7 +21,7 @@ SEED = 1
 ASKED = 1.7
 SIZES: dict[Scale, int] = {"quick": 3_000, "default": 100_000, "full": 100_000}
 TABLE = 10_000
-"""Events of one call: a thread takes a thousand at a time."""
+"""Events of one call, which the threads share equally."""
 CALLS = 16
 """Tables, all different, each matched once with one thread and once with two."""
 

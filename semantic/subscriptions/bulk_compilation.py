@@ -340,8 +340,7 @@ def _compile_many(expressions: Sequence[str | Mapping[str, Any]], known: _Known)
     for piece in bulk.pieces():
         part, template = piece.part, piece.template
         properties = template.clause_count, template.cost, (), False
-        for place, among in enumerate(piece.numbers.tolist()):
-            constants = [column[place] for column in part.columns]
+        for among, constants in zip(piece.numbers.tolist(), part.constants(), strict=False):
             text, tree = template.text.filled(constants), filled(part.skeleton, constants)
             results[int(bulk.name(among))] = Described(text, tree, *properties)  # trees with a shape call no operators
     for among, compiled in bulk.singles.items():

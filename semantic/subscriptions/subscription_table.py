@@ -18,6 +18,7 @@ import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, cast
 
 import numpy as np
@@ -63,6 +64,13 @@ class NumberColumn:
         value: int | float = self.values[place].item()
         return int(value) if self.whole.size and self.whole[place] else value
 
+    def listed(self) -> list[int | float]:
+        """Returns all numbers."""
+        values: list[int | float] = self.values.tolist()
+        if self.whole.size:
+            return [int(value) if whole else value for value, whole in zip(values, self.whole.tolist(), strict=True)]
+        return values
+
     def taken(self, places: Array) -> "NumberColumn":
         """Returns the numbers at `places`."""
         return NumberColumn(self.values[places], self.whole[places] if self.whole.size else self.whole)
@@ -81,6 +89,10 @@ class TextColumn:
 
     def __getitem__(self, place: int) -> str:
         return self.texts[int(self.places[place])]
+
+    def listed(self) -> list[str]:
+        """Returns all texts."""
+        return [self.texts[place] for place in self.places.tolist()]
 
     def taken(self, places: Array) -> "TextColumn":
         """Returns the texts at `places`."""
@@ -110,6 +122,10 @@ class Part:
     def taken(self, places: Array) -> "Part":
         """Returns the trees at `places`."""
         return Part(self.skeleton, tuple(column.taken(places) for column in self.columns))
+
+    def constants(self) -> Iterable[Sequence[Any]]:
+        """Returns the constants of each tree, in order."""
+        return zip(*(column.listed() for column in self.columns), strict=True) if self.columns else repeat(())
 
     @property
     def nbytes(self) -> int:

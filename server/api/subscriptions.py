@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
@@ -199,11 +198,12 @@ class RenewBody(_Ending):
 def read_body(model: type[Model], body: Mapping[str, Any]) -> Model:
     """Validates the body of a request. Raises `Problem` (501) for members of the contract that this version lacks, and
     `RequestValidationError` for other errors."""
-    for name, what in NOT_YET.items():
-        if body.get(name):
-            raise not_yet(what, f"/{name}")
+    for name in NOT_YET.keys() & body.keys():
+        if body[name]:
+            raise not_yet(NOT_YET[name], f"/{name}")
+        body = {other: value for other, value in body.items() if other != name}
     try:
-        return model.model_validate({name: value for name, value in body.items() if name not in NOT_YET})
+        return model.model_validate(body)
     except ValidationError as error:
         raise RequestValidationError([_placed(each, model) for each in error.errors(include_url=False)]) from None
 
@@ -283,6 +283,8 @@ def _start_of(body: Mapping[str, Any]) -> int | float | None:
 def _terms(asked: _Ending, body: Mapping[str, Any]) -> str:
     """Returns the end and the start that a request asks for; an empty text without either. The row of the subscription
     does not show them: an end may be relative to the time of the request, or be changed by a renewal."""
+    if asked.expires_at is None and asked.ttl_seconds is None and body.get("start_at") is None:
+        return ""
     end = None if asked.expires_at is None else _utc(asked.expires_at).timestamp()
     said = {"expires_at": end, "ttl_seconds": asked.ttl_seconds, "start_at": _start_of(body)}
     return ", ".join(f"{name} {value!r}" for name, value in said.items() if value is not None)
@@ -391,8 +393,8 @@ def ending(asked: _Ending, settings: Settings) -> float:
 def _ways(asked: _Asked) -> dict[str, Any]:
     """Returns the expression as it was written, under the name of its member; empty if there is none. Raises `Problem`
     (422)."""
-    given = {name: getattr(asked, name) for name in ("expression", "where", "filters")}
-    ways = {name: value for name, value in given.items() if value is not None}
+    given = ("expression", asked.expression), ("where", asked.where), ("filters", asked.filters)
+    ways = {name: value for name, value in given if value is not None}
     if len(ways) > 1:
         raise _invalid(f"give one of {' and '.join(ways)}, not both", *(f"/{name}" for name in ways))
     return ways
@@ -875,14 +877,15 @@ async def _import(
     `StoreUnavailable`, because other lines may be stored."""
 
     def read_all() -> list[tuple[NewSubscription, str | None, Any] | Exception]:
-        parts = [None if repeatable is None else replace(repeatable, part=number) for number, _ in lines]
+        parts = [None if repeatable is None else repeatable.of_part(number) for number, _ in lines]
         return [_read_line(line, settings, caller, part) for (_, line), part in zip(lines, parts, strict=True)]
 
     read = await run_to_the_end(read_all)
     asked = [each for each in read if not isinstance(each, Exception)]
     made: Sequence[Exception | None]
+    size = sum(len(line) for _, line in lines)
     try:
-        made = await broker.create_subscriptions([new for new, _, _ in asked], compiler, caller.quota)
+        made = await broker.create_subscriptions([new for new, _, _ in asked], size, compiler, caller.quota)
     except ServerError as error:
         made = [error] * len(asked)
     outcomes = iter(made)

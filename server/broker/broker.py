@@ -683,29 +683,29 @@ class Broker:
         )
 
     async def create_subscriptions(
-        self, new: Sequence[NewSubscription], compiler: BulkCompiler, quota: Quota = NO_QUOTA
+        self, new: Sequence[NewSubscription], size: int, compiler: BulkCompiler, quota: Quota = NO_QUOTA
     ) -> list[Refusal | IndexFull | None]:
-        """Creates many subscriptions at once. Returns None for each subscription that matches now, and the error for
-        each of the others. `compiler` was lent by `compilers`."""
+        """Creates many subscriptions at once, from requests of `size` bytes. Returns None for each subscription that
+        matches now, and the error for each of the others. `compiler` was lent by `compilers`."""
         vocabulary, operators = self.vocabulary, self.state.operators
         limit = self.settings.max_subscriptions
 
-        async def create(some: Sequence[NewSubscription]) -> list[Refusal | None]:
+        async def create(some: Sequence[NewSubscription], size: int) -> list[Refusal | None]:
             described = await run_in_turn(
                 lambda: importing.describe(some, vocabulary, operators, compiler),
-                sum(each.size for each in some),
+                size,
                 next((each.created_by for each in some), None),
             )
             asked = some, described, vocabulary, operators, self._sweeper, compiler
             return await self._submit(lambda group: importing.create_many(group, *asked, limit=limit, quota=quota))
 
         try:
-            return [*await create(new)]
+            return [*await create(new, size)]
         except IndexFull:  # there may be room for some of them
             results: list[Refusal | IndexFull | None] = []
             for each in new:
                 try:
-                    results += await create([each])
+                    results += await create([each], each.size)
                 except IndexFull as error:
                     results.append(error)
             return results

@@ -126,6 +126,10 @@ class Repeatable:
     part: int = 0
     """The index within a request that creates several subscriptions."""
 
+    def of_part(self, part: int) -> "Repeatable":
+        """Returns the request of one subscription."""
+        return Repeatable(self.owner, self.key, part)
+
     def random(self, what: str, size: int) -> bytes:
         """Returns at most 32 pseudo-random bytes, always the same for `what`."""
         told = f"{self.owner or ''}\n{self.part}\n{what}".encode("utf-8", "surrogatepass")

@@ -335,14 +335,17 @@ def _not_finite(value: Any, place: str) -> str | None:
     return next((each for each in found if each is not None), None)
 
 
+FOREIGN = "this is not an answer of kindcast: is there a proxy in front of the server?"
+
+
 def problem(answer: httpx.Response) -> ProblemError:
-    """Returns the problem in an answer that was read. If it is not a problem document, for example from a proxy, only
-    status and reason are known."""
+    """Returns the problem in an answer that was read. If it is not JSON, for example from a proxy, the problem has the
+    status and its reason, and says so."""
     try:
         body = msgspec.json.decode(answer.content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         body = None
-    told = body if isinstance(body, dict) else {}
+    told = body if isinstance(body, dict) else {"detail": FOREIGN}
     return ProblemError.of({**told, "status": answer.status_code}, reason=answer.reason_phrase)
 
 

@@ -64,6 +64,9 @@ anything new."""
 REQUEST_BYTES = 4 * 1024 * 1024
 """The size from which a batch is sent in several requests, because servers limit the size of requests."""
 
+PROBLEMS = "https://kindcast.dev/problems/"
+"""The beginning of the types of a server's problems. An answer without it is not from a server, but from a proxy."""
+
 TOLD_MESSAGES = 10
 """The maximum number of bad messages that are reported one by one between two lines of progress. The others are
 counted."""
@@ -264,8 +267,8 @@ class Connector:
 
     async def run(self) -> None:
         """Reads and publishes until `stop`, or until no message came for `idle_seconds`. Raises `BrokerRefused`,
-        `BrokerLost` if the broker cannot be reached for `idle_seconds`, and `ProblemError` if the server refuses
-        permanently."""
+        `BrokerLost` if the broker cannot be reached for `idle_seconds`, `ProblemError` if the server refuses every
+        event permanently, and `UnexpectedAnswer` if another program answers."""
         failures = 0
         while not self._stopped.is_set():
             source = self._new_source()
@@ -344,7 +347,8 @@ class Connector:
 
     async def _publish(self, events: Sequence[tuple[Received, msgspec.Raw]]) -> list[tuple[Received, str]] | None:
         """Publishes until the server has answered for every event. Returns the refused events with their reasons; None
-        if the connector was stopped before. Raises `ProblemError` if all requests are refused."""
+        if the connector was stopped before. Raises `ProblemError` if the server refuses every event permanently, and
+        `UnexpectedAnswer`."""
         refused: list[tuple[Received, str]] = []
         failures = 0
         while True:
@@ -353,11 +357,11 @@ class Connector:
             except (ServerUnreachable, NoAnswerInTime) as error:
                 self._tell(f"{error}; trying again")
             except ProblemError as error:
-                if error.status in (401, 403, 404, 405):
-                    raise
-                if not _is_temporary(error.status):
+                if _is_about_events(error):
                     halves = await self._publish_halves(events, error)
                     return None if halves is None else refused + halves
+                if not _is_temporary(error.status):
+                    raise
                 self._tell(f"the server answered {error.status} {error.title}; trying again")
             else:
                 self.tally.accepted += int(answer["accepted"])
@@ -380,7 +384,7 @@ class Connector:
         """Publishes the halves of a request that was refused as a whole, because it is too large or because of one
         event. An event that is refused alone is bad."""
         if len(events) == 1:
-            return [(events[0][0], error.detail or error.title)]
+            return [(events[0][0], error.detail if error.type.startswith(PROBLEMS) else str(error))]
         half = len(events) // 2
         first = await self._publish(events[:half])
         second = None if first is None else await self._publish(events[half:])
@@ -444,7 +448,14 @@ def _batch(events: Sequence[msgspec.Raw]) -> Call[dict[str, Any]]:
         headers={"Content-Type": "application/cloudevents-batch+json"},
         content=b"[" + b",".join(bytes(event) for event in events) + b"]",
         read=dict,
+        members=frozenset({"accepted"}),
     )
+
+
+def _is_about_events(error: ProblemError) -> bool:
+    """Whether a request was refused because of its events. Otherwise no event can be published, for example because a
+    proxy answers, or because the server does not know its name: then no message is bad."""
+    return error.status == 413 or (error.status in (400, 422) and error.type.startswith(PROBLEMS))
 
 
 def _is_temporary(status: int) -> bool:

@@ -163,6 +163,7 @@ def test_problem_from_elsewhere_keeps_the_status() -> None:
         with pytest.raises(ProblemError) as problem:
             client.ontologies()
         assert (problem.value.status, problem.value.type, problem.value.title) == (502, "about:blank", "Bad Gateway")
+        assert "is there a proxy" in problem.value.detail
 
 
 def test_client_nobody_there_raises_an_error_of_its_own() -> None:

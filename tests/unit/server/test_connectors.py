@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kindcast.server.client import ProblemError, UnexpectedAnswer
+from kindcast.server.client.calls import read_answer
 from kindcast.server.connectors import bindings, broker_url
 from kindcast.server.connectors.amqp import broken_is_lost, connect
 from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, BadMessage, Binding, Content, Plain
@@ -211,13 +214,17 @@ class Batch:
 class Answering:
     """A client of a server that gives these answers, one for each request. Remembers the data of the events."""
 
-    def __init__(self, *answers: dict[str, Any]) -> None:
+    def __init__(self, *answers: dict[str, Any] | httpx.Response) -> None:
         self._answers = list(answers)
         self.sent: list[list[Any]] = []
 
     async def send(self, call: Any) -> dict[str, Any]:
         self.sent.append([each["data"] for each in msgspec.json.decode(call.content)])
-        return self._answers.pop(0)
+        answer = self._answers.pop(0)
+        if isinstance(answer, dict):
+            return answer
+        answer.request = httpx.Request("POST", "http://server.test/v1/events")
+        return read_answer(call, answer)
 
 
 def connected(source: Batch, client: Answering, **options: Any) -> tuple[Tally, list[str]]:
@@ -260,6 +267,39 @@ def test_large_batch_is_sent_in_several_requests() -> None:
     tally, _ = connected(source, client)
     assert [[text[0] for text in request] for request in client.sent] == [["a", "b"], ["c"], ["d"], ["e"]]
     assert tally.acknowledged == 5
+
+
+def refusal(status: int, code: str) -> httpx.Response:
+    """The answer of a server of kindcast."""
+    return httpx.Response(status, json={"type": f"https://kindcast.dev/problems/{code}", "detail": code})
+
+
+@pytest.mark.parametrize("answer", [refusal(422, "no-event-accepted"), refusal(400, "too-deep"), httpx.Response(413)])
+def test_refusal_of_an_event_is_a_bad_message(answer: httpx.Response) -> None:
+    """Also the 413 of a proxy in front of the server, whose limit is smaller."""
+    source = Batch(message(b"1", identity="a"))
+    tally, _ = connected(source, Answering(answer))
+    assert (tally.bad, source.acknowledged) == (1, [b"1"])
+    assert any(each in source.aside[0][1] for each in ("no-event-accepted", "too-deep", "413 Request Entity Too Large"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refusal(421, "wrong-host"),
+        refusal(415, "unsupported-media-type"),
+        *(httpx.Response(status, text="<html>") for status in (400, 402, 407, 411, 422, 451)),
+        httpx.Response(308, headers={"Location": "https://server.test/"}),
+        httpx.Response(200, json={"ok": True}),
+    ],
+    ids=lambda answer: str(answer.status_code),
+)
+def test_refusal_of_all_requests_makes_no_message_bad(answer: httpx.Response) -> None:
+    """A proxy answers, or the server does not know its name: the messages stay in the broker."""
+    source = Batch(message(b"1", identity="a"), message(b"2", identity="b"))
+    with pytest.raises((ProblemError, UnexpectedAnswer)):
+        connected(source, Answering(answer))
+    assert (source.aside, source.acknowledged) == ([], [])
 
 
 def test_id_member_of_a_message_that_is_nested_too_deeply() -> None:

@@ -3,9 +3,9 @@
     courier --Delivery--> BrokerSender.send --guard--> link to the broker --confirmed--> Outcome --> courier
 
 A message is delivered when the broker has confirmed it. The guard is the same as for webhooks: the host is resolved
-once, every address must be public, and the connection uses the checked address. A link never reconnects by itself and
-ignores lists of other servers. Kafka cannot be guarded in this way, because its clients connect to any broker that the
-cluster names. So Kafka needs a host that the administrator has allowed.
+once, every address must be public, and the connection uses the first of these addresses that answers. A link never
+reconnects by itself and ignores lists of other servers. Kafka cannot be guarded in this way, because its clients
+connect to any broker that the cluster names. So Kafka needs a host that the administrator has allowed.
 
 The courier sends one message of a subscription at a time, while it holds the lease of the subscription.
 
@@ -38,6 +38,7 @@ from kindcast.server.delivery.message import EXPIRY_NOTICE
 from kindcast.server.delivery.webhook import Delivery, Outcome, causes
 from kindcast.server.security.egress import (
     ALLOWING,
+    CONNECT_SECONDS_PER_ADDRESS,
     MAX_SINK_LENGTH,
     Resolver,
     SinkRefused,
@@ -307,15 +308,26 @@ class BrokerSender:
             raise BrokerLost("the host name cannot be resolved") from error
         if not free and not all(map(is_public, addresses)):
             raise SinkRefused("the host of the sink is not a public address")
-        if not addresses:
-            raise BrokerLost("the host name has no address")
-        link: OpenedLink = _LINKS[self._name](url, addresses[0], self._timeout)
-        try:
-            await link.open()
-        except BaseException:
-            await link.close()
-            raise
-        return link
+        return await self._first_open(url, addresses)
+
+    async def _first_open(self, url: BrokerUrl, addresses: Sequence[str]) -> Link:
+        """Returns a link to the first address that answers. The broker may listen at only some of them."""
+        failure = BrokerLost("the host name has no address")
+        for number, address in enumerate(addresses, 1):
+            link: OpenedLink = _LINKS[self._name](url, address, self._timeout)
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS_PER_ADDRESS if number < len(addresses) else None):
+                    await link.open()
+                return link
+            except TimeoutError:
+                await link.close()
+            except BrokerLost as error:
+                await link.close()
+                failure = error
+            except BaseException:
+                await link.close()
+                raise
+        raise failure
 
 
 class _MqttLink:

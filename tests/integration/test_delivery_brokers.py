@@ -396,6 +396,20 @@ def test_message_that_mosquitto_lets_nobody_send_is_not_delivered(tmp_path: Path
         assert outcome.detail == "the broker does not let this user send to closed"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["MQTT", "NATS", "AMQP"])
+def test_broker_that_listens_at_one_address_of_its_name_gets_messages(tmp_path: Path, name: Any) -> None:
+    """The broker listens with IPv4 only, and the name has an address of IPv6 too, which comes first."""
+
+    async def both(host: str, port: int) -> list[str]:
+        return ["::1", "127.0.0.1"]
+
+    with running(name, tmp_path) as broker:
+        SinkReader(broker.url, TOPIC).close()
+        sink = broker.url.replace("127.0.0.1", "broker.example")
+        assert send(name, sink, allow_private=True, resolver=both, timeout=20.0).kind == "delivered"
+
+
 RIGHTS = """
 authorization { users = [
   {user: ann, password: hush, permissions: {publish: ["open", "$JS.API.>"], subscribe: ["_INBOX.>"]}}

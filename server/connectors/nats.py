@@ -217,6 +217,7 @@ class NatsSource:
     async def read(self, limit: int, seconds: float) -> list[Received]:
         assert self._client is not None
         found: list[Received] = []
+        self._consumers.append(self._consumers.pop(0))  # each subject is the first one in turn
         for consumer in self._consumers:
             fetched = consumer.fetch(limit - len(found), timeout=seconds / len(self._consumers))
             try:

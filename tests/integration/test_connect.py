@@ -289,6 +289,20 @@ def test_connect_nats_every_form_becomes_an_event_once(server: ServerProcess, na
     assert (again.totals()["accepted"], again.totals()["known"], again.totals()["bad"]) == (0, 4, 1)
 
 
+def test_connect_nats_reads_all_subjects_in_turns(server: ServerProcess, nats: Broker, tmp_path: Path) -> None:
+    """A subject with many messages does not delay the others until all of them are read."""
+    options = ("--topic", "turns.many", "--topic", "turns.one", "--create", "--group", "turns", "--source", "nats-turns")
+    connector = ConnectorProcess(tmp_path, nats.url, server.url, *options, "--batch", "5", "--wait", "1")
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    nats_publish(nats, *[("turns.many", b"1", None)] * 50, *[("turns.one", b"2", None)] * 2)
+    connector.start()
+    assert connector.wait() == 0, connector.said()
+    read = [event["data"] for event in stored(server, "nats-turns")]
+    assert len(read) == 52
+    assert sum(read[:15]) > 15
+
+
 def test_connect_nats_bad_message_that_is_too_large_to_put_aside(
     server: ServerProcess, nats: Broker, tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ class BadMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a message of any protocol. `content_type` is None if there is none. `headers` are user properties,
+    """The content of a message of any protocol. `content_type` is None or empty if there is none. `headers` are user properties,
     application properties or headers. `problem`: why the message cannot be read; empty if it can."""
 
     body: bytes
@@ -118,7 +118,7 @@ class Binding:
     def _binary(self, content: Content, prefix: str, more: Mapping[str, str | int]) -> msgspec.Raw:
         names = {name: value for name, value in content.headers.items() if name.startswith(prefix)}
         context: dict[str, Any] = {name[len(prefix) :]: self._read(value) for name, value in names.items()}
-        if content.content_type is not None:
+        if content.content_type:
             context.setdefault("datacontenttype", content.content_type)
         context = dict(more) | context
         kind = str(context.get("datacontenttype", "application/json"))

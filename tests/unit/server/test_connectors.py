@@ -72,6 +72,15 @@ def test_structured_mode_stays_as_it_came(binding: Binding) -> None:
     assert bytes(binding.event(Content(body), more)) == b'{"room":"bath",' + body[1:]
 
 
+def test_content_type_that_is_empty_is_none() -> None:
+    """Some publishers always send one. The body is JSON, as without it."""
+    context = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    for headers in (context, {}):
+        event = msgspec.json.decode(MQTT.event(Content(b'{"a": 1}', "", headers), PLAIN))
+        assert event["data"] == {"a": 1}
+        assert "datacontenttype" not in event
+
+
 @pytest.mark.parametrize(
     ("content", "word"),
     [

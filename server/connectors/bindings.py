@@ -42,8 +42,8 @@ class BadMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a message of any protocol. `content_type` is None or empty if there is none. `headers` are user properties,
-    application properties or headers. `problem`: why the message cannot be read; empty if it can."""
+    """The content of a message of any protocol. `content_type` is None or empty if there is none. `headers` are user
+    properties, application properties or headers. `problem`: why the message cannot be read; empty if it can."""
 
     body: bytes
     content_type: str | None = None

@@ -103,6 +103,8 @@ def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredenti
         raise SinkRefused(f"protocolsettings.{protocol.place} must not contain {' or '.join(protocol.forbidden)}")
     if place.startswith(protocol.reserved):
         raise SinkRefused(f"protocolsettings.{protocol.place} must not begin with {' or '.join(protocol.reserved)}")
+    if name == "NATS" and not all(place.split(".")):
+        raise SinkRefused("protocolsettings.subject needs a name before, between and after its dots")
     if protocolsettings.get("mode", MODES[0]) not in MODES:
         raise SinkRefused(f"protocolsettings.mode must be {' or '.join(MODES)}")
     if protocolsettings.get("qos", 1) not in (1, 2) or isinstance(protocolsettings.get("qos"), bool):
@@ -117,12 +119,13 @@ def check_url(name: Name, url: str, *, allow_private: bool, allowed_hosts: Seque
     """Checks the URL of a sink. Returns it, and whether its host is allowed with any address. Raises `SinkRefused`."""
     if len(url) > MAX_SINK_LENGTH:
         raise SinkRefused(f"the sink has {len(url)} characters; at most {MAX_SINK_LENGTH} are allowed")
+    schemes = [f"{scheme}://" for scheme, known in SCHEMES.items() if known.protocol == name]
+    if not url.lower().startswith(tuple(schemes)):
+        raise SinkRefused(f"a sink of protocol {name} begins with {' or '.join(schemes)}")
     try:
         parsed = parse_url(url)
     except WrongUrl as error:
         raise SinkRefused(str(error)) from None
-    if parsed.protocol != name:
-        raise SinkRefused(f"a sink of protocol {name} does not begin with {parsed.scheme}://")
     if parsed.user is not None:
         raise SinkRefused("the sink has a user name or password: give them as sinkcredential instead")
     if parsed.path and name != "AMQP":

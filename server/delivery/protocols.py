@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from kindcast.server.connectors.broker_url import SCHEMES
 from kindcast.server.connectors.broker_url import Protocol as BrokerName
 from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS, BrokerSender, check_settings, check_url
 from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender, check_protocol
-from kindcast.server.security.egress import check_sink
+from kindcast.server.security.egress import SinkRefused, check_sink
 from kindcast.server.settings import Settings
 
 __all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "DeliveryProtocol", "Sender"]
@@ -53,6 +54,9 @@ def _open_webhooks(settings: Settings) -> Sender:
 
 
 def _check_webhook_url(sink: str, settings: Settings) -> None:
+    scheme = sink.partition("://")[0].lower()
+    if scheme in SCHEMES and SCHEMES[scheme].protocol in BROKER_PROTOCOLS:
+        raise SinkRefused(f"a sink that begins with {scheme}:// needs the protocol {SCHEMES[scheme].protocol}")
     check_sink(sink, allow_private=settings.allow_private_sinks, any_https_port=settings.any_https_port)
 
 

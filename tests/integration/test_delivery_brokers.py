@@ -19,8 +19,10 @@ from kindcast import Client
 from kindcast.server.connectors.broker_url import parse_url
 from kindcast.server.connectors.nats import connect
 from kindcast.server.delivery.broker_sinks import BROKER_PROTOCOLS, BrokerSender, check_settings, check_url
+from kindcast.server.delivery.protocols import PROTOCOLS
 from kindcast.server.delivery.webhook import Delivery, Outcome
 from kindcast.server.security.egress import SinkRefused
+from kindcast.server.settings import Settings
 from tests.harness.brokers import (
     SAVED_SECONDS,
     Broker,
@@ -534,6 +536,21 @@ def test_check_url_refuses(name: Any, url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "url", "says"),
+    [
+        ("HTTP", "mqtts://example.org", "a sink that begins with mqtts:// needs the protocol MQTT"),
+        ("HTTP", "redis://example.org", "http:// or https://"),
+        ("MQTT", "https://example.org", "a sink of protocol MQTT begins with mqtt:// or mqtts://"),
+        ("NATS", "mqtt://example.org", "a sink of protocol NATS begins with nats:// or tls://"),
+    ],
+)
+def test_url_of_another_protocol_says_which(name: str, url: str, says: str) -> None:
+    """The protocol of a subscription is HTTP unless it names one."""
+    with pytest.raises(SinkRefused, match=says):
+        PROTOCOLS[name].check_url(url, Settings())
+
+
+@pytest.mark.parametrize(
     ("name", "settings", "credential"),
     [
         ("MQTT", {}, {}),
@@ -542,6 +559,8 @@ def test_check_url_refuses(name: Any, url: str) -> None:
         ("MQTT", {"topicname": "a", "method": "PUT"}, {}),
         ("NATS", {"subject": "a b"}, {}),
         ("NATS", {"subject": "a.*"}, {}),
+        ("NATS", {"subject": "a..b"}, {}),
+        ("NATS", {"subject": "a."}, {}),
         ("NATS", {"subject": "$JS.API.STREAM.PURGE.orders"}, {}),
         ("NATS", {"subject": "_INBOX.a"}, {}),
         ("MQTT", {"topicname": "$SYS/broker"}, {}),

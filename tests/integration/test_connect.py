@@ -291,8 +291,9 @@ def test_connect_nats_every_form_becomes_an_event_once(server: ServerProcess, na
 
 def test_connect_nats_reads_all_subjects_in_turns(server: ServerProcess, nats: Broker, tmp_path: Path) -> None:
     """A subject with many messages does not delay the others until all of them are read."""
-    options = ("--topic", "turns.many", "--topic", "turns.one", "--create", "--group", "turns", "--source", "nats-turns")
-    connector = ConnectorProcess(tmp_path, nats.url, server.url, *options, "--batch", "5", "--wait", "1")
+    options = ("--create", "--group", "turns", "--source", "nats-turns", "--batch", "5", "--wait", "1")
+    topics = ("--topic", "turns.many", "--topic", "turns.one")
+    connector = ConnectorProcess(tmp_path, nats.url, server.url, *topics, *options)
     connector.start()
     assert connector.wait() == 0, connector.said()
     nats_publish(nats, *[("turns.many", b"1", None)] * 50, *[("turns.one", b"2", None)] * 2)

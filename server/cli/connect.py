@@ -77,7 +77,7 @@ def connect(
     import asyncio
 
     from kindcast.server.connectors.bindings import DEFAULT_TYPE
-    from kindcast.server.connectors.broker_url import WrongUrl, parse_topic, parse_url
+    from kindcast.server.connectors.broker_url import WrongUrl, check_place, parse_topic, parse_url
     from kindcast.server.connectors.source import (
         MISSING,
         BrokerLost,
@@ -97,6 +97,11 @@ def connect(
         raise typer.BadParameter(str(error)) from None
     if not group:
         raise typer.BadParameter("the name of a group must not be empty", param_hint="--group")
+    if dead_letters is not None:
+        try:
+            check_place(dead_letters, broker.protocol)
+        except WrongUrl as error:
+            raise typer.BadParameter(str(error), param_hint="--dead-letters") from None
     if dead_letters is not None and any(each.holds(dead_letters) for each in topics):
         raise typer.BadParameter(
             f"this connector reads {dead_letters}, so bad messages would come again and again",

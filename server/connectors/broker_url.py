@@ -14,6 +14,7 @@ __all__ = [
     "Protocol",
     "Topic",
     "WrongUrl",
+    "check_place",
     "in_source",
     "parse_topic",
     "parse_url",
@@ -195,8 +196,8 @@ def parse_topic(text: str, protocol: Protocol) -> Topic:
     levels, names = text.split(separator), {}
     if protocol == "MQTT" and any("#" in level for level in levels[:-1]):
         raise WrongUrl(f"{text}: # must be the last level of a topic")
-    if protocol == "NATS" and (not all(levels) or any(sign.isspace() for sign in text)):
-        raise WrongUrl(f"{text}: a subject of NATS needs levels without spaces, separated by dots")
+    if protocol == "NATS":
+        _check_subject(text)
     for number, level in enumerate(levels):
         if found := _LEVEL.fullmatch(level):
             names[number], levels[number] = found[1], _ONE_LEVEL[protocol]
@@ -209,6 +210,24 @@ def parse_topic(text: str, protocol: Protocol) -> Topic:
         raise WrongUrl(f"the levels of {text} need different names, which must not be {', '.join(sorted(RESERVED))}")
     filter = separator.join(levels)
     return Topic(filter, separator, {number - _skipped(filter): name for number, name in names.items()})
+
+
+def _check_subject(text: str) -> None:
+    if not all(text.split(".")) or any(sign.isspace() for sign in text):
+        raise WrongUrl(f"{text}: a subject of NATS needs levels without spaces, separated by dots")
+
+
+_WILDCARDS = {"MQTT": "+#", "NATS": "*>"}
+
+
+def check_place(text: str, protocol: Protocol) -> None:
+    """Checks the name of a topic, queue or stream to which messages are sent. Raises `WrongUrl`."""
+    if not text:
+        raise WrongUrl("a topic must not be empty")
+    if set(text) & set(_WILDCARDS.get(protocol, "")):
+        raise WrongUrl(f"{text}: messages cannot be sent to a topic with wildcards")
+    if protocol == "NATS":
+        _check_subject(text)
 
 
 class _NamedContext(ssl.SSLContext):

@@ -897,6 +897,25 @@ def test_connect_without_the_name_of_a_group_is_wrong_use(kindcast: Kindcast) ->
     assert "must not be empty" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("url", "topic", "says"),
+    [
+        ("mqtt://127.0.0.1:9", "bad/#", "wildcards"),
+        ("mqtt://127.0.0.1:9", "", "must not be empty"),
+        ("nats://127.0.0.1:9", "bad.*", "wildcards"),
+        ("nats://127.0.0.1:9", "bad..letters", "separated by dots"),
+        ("amqp://127.0.0.1:9", "", "must not be empty"),
+    ],
+)
+def test_connect_topic_for_bad_messages_that_cannot_be_sent_to(
+    kindcast: Kindcast, url: str, topic: str, says: str
+) -> None:
+    """It is refused at the start, not when the first bad message comes."""
+    ran = kindcast("connect", url, "--topic", "a", "--dead-letters", topic, "--wait", "0")
+    assert ran.status == 2
+    assert says in ran.err
+
+
 def test_connect_without_a_folder_for_ids_says_how_to_name_one(
     kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -59,20 +60,35 @@ def content_properties(content: Content) -> Properties:
 
 
 class _Client(paho.Client):
-    """Says when the broker refuses a message with QoS 2. The library ignores the reason in the first answer of the
-    broker (PUBREC), and the second answer (PUBCOMP) confirms a message that the broker never took."""
+    """Says when the broker refuses a message. The library ignores the reason in the first answer of the broker with
+    QoS 2 (PUBREC), and the second answer (PUBCOMP) confirms a message that the broker never took. If a reason is not
+    one of those for this answer, as the "Packet too large" of mosquitto, the library breaks the connection, or waits
+    without end."""
 
     def _handle_pubrec(self) -> MQTTErrorCode:
-        packet = bytes(self._in_packet["packet"])
-        reason = packet[2] if len(packet) > 2 else 0
-        if reason < FIRST_FAILURE:
-            return super()._handle_pubrec()
-        mid = int.from_bytes(packet[:2])
+        return super()._handle_pubrec() if (reason := self._refusal()) is None else self._refused(reason)
+
+    def _handle_pubackcomp(self, cmd: Literal["PUBACK", "PUBCOMP"]) -> MQTTErrorCode:
+        return super()._handle_pubackcomp(cmd) if (reason := self._refusal()) is None else self._refused(reason)
+
+    def _refusal(self) -> int | None:
+        packet = self._in_packet["packet"]
+        return packet[2] if len(packet) > 2 and packet[2] >= FIRST_FAILURE else None
+
+    def _refused(self, reason: int) -> MQTTErrorCode:
+        mid = int.from_bytes(bytes(self._in_packet["packet"][:2]))
         with self._out_message_mutex:
             if mid not in self._out_messages:
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            told = ReasonCode(PacketTypes.PUBREC, identifier=reason)
-            return self._do_on_publish(mid, told, Properties(PacketTypes.PUBREC))  # type: ignore[no-untyped-call]
+            return self._do_on_publish(mid, _named(reason), Properties(PacketTypes.PUBREC))  # type: ignore[no-untyped-call]
+
+
+def _named(reason: int) -> ReasonCode:
+    """Returns a reason by its name in an answer to a message or, if it has none, at the end of a connection."""
+    for packet in (PacketTypes.PUBREC, PacketTypes.DISCONNECT):
+        with suppress(KeyError, ValueError):
+            return ReasonCode(packet, identifier=reason)
+    return ReasonCode(PacketTypes.PUBREC, identifier=FIRST_FAILURE)
 
 
 class Connection:
@@ -144,7 +160,7 @@ class Connection:
             reason, present = await asyncio.wait_for(self._connected, CONNECT_SECONDS)
         except (OSError, ValueError) as error:  # TimeoutError and ssl.SSLError are OSErrors
             raise BrokerLost(str(error) or "no answer") from error
-        _check(reason, "the connection")
+        _check(reason)
         return bool(present)
 
     async def subscribe(self, filters: Sequence[str]) -> None:
@@ -164,7 +180,9 @@ class Connection:
     async def publish(self, topic: str, content: Content, *, qos: int = 1, retain: bool = False) -> None:
         """Publishes a message. The broker has it when this returns. Raises `BrokerLost`, `BrokerRefused`."""
         sent = self.client.publish(topic, content.body, qos, retain, content_properties(content))
-        _check(await self._answered(sent.rc, sent.mid), f"a message to {topic}")
+        reason = await self._answered(sent.rc, sent.mid)
+        if reason.is_failure:
+            raise BrokerRefused(f"the broker refuses a message to {topic}: {reason}")
 
     async def _answered(self, result: MQTTErrorCode, mid: int | None) -> Any:
         if self.lost.is_set():
@@ -224,9 +242,9 @@ class Connection:
             future.set_result(value)
 
 
-def _check(reason: ReasonCode, what: str) -> None:
+def _check(reason: ReasonCode) -> None:
     if reason.is_failure:
-        told = f"the broker refuses {what}: {reason}"
+        told = f"the broker refuses the connection: {reason}"
         raise BrokerRefused(told) if str(reason) in _REFUSED else BrokerLost(told)
 
 

@@ -349,7 +349,7 @@ class _MqttLink:
         try:
             await self._connection.publish(place, content, qos=qos, retain=retain)
         except BrokerRefused as error:
-            raise MessageRefused(f"the broker does not let this user send to {place}") from error
+            raise MessageRefused(str(error)) from error
 
     async def close(self) -> None:
         await self._connection.close()

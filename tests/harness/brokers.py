@@ -136,9 +136,11 @@ def _running(broker: Broker) -> Iterator[Broker]:
 
 
 @contextmanager
-def running_mosquitto(folder: Path, secured: Secured | None = None, rights: str | None = None) -> Iterator[Broker]:
+def running_mosquitto(
+    folder: Path, secured: Secured | None = None, rights: str | None = None, settings: str = ""
+) -> Iterator[Broker]:
     """An MQTT broker that saves its sessions to disk every second. It always writes all: after each change is slow.
-    `rights` are the lines of its file of access rights."""
+    `rights` are the lines of its file of access rights, `settings` more lines of its settings."""
     path = program("mosquitto", "mosquitto")
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -160,7 +162,7 @@ def running_mosquitto(folder: Path, secured: Secured | None = None, rights: str 
     (folder / "mosquitto.conf").write_text(
         f"listener {port} 127.0.0.1\n{access}persistence true\npersistence_location {folder}/\n"
         "autosave_interval 1\nmax_queued_messages 0\nmax_inflight_messages 0\n"
-        f"user {os.environ.get('USER', 'root') if os.getuid() else 'root'}\n"
+        f"user {os.environ.get('USER', 'root') if os.getuid() else 'root'}\n{settings}"
     )
     scheme = "mqtt" if secured is None else "mqtts"
     with _running(Broker(scheme, port, [path, "-c", str(folder / "mosquitto.conf")], folder)) as broker:

@@ -395,7 +395,18 @@ def test_message_that_mosquitto_lets_nobody_send_is_not_delivered(tmp_path: Path
         settings = {"qos": qos}
         assert send("MQTT", broker.url, place="open", settings=settings, allow_private=True).kind == "delivered"
         outcome = send("MQTT", broker.url, place="closed", settings=settings, allow_private=True)
-        assert outcome.detail == "the broker does not let this user send to closed"
+        assert outcome.detail == "the broker refuses a message to closed: Not authorized"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("qos", [1, 2])
+def test_message_that_is_too_large_for_mosquitto_is_told(tmp_path: Path, qos: int) -> None:
+    """Its reason is not one of those for an answer to a message, and ends neither the connection nor its thread."""
+    with running_mosquitto(tmp_path, settings="message_size_limit 100\n") as broker:
+        settings = {"qos": qos}
+        assert send("MQTT", broker.url, settings=settings, allow_private=True, timeout=20.0).kind == "delivered"
+        outcome = send("MQTT", broker.url, settings=settings, body=b"x" * 101, allow_private=True, timeout=20.0)
+        assert outcome.detail == f"the broker refuses a message to {TOPIC}: Packet too large"
 
 
 @pytest.mark.slow

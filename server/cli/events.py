@@ -267,7 +267,7 @@ def dead_letters(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """List the messages of webhooks that were disabled by failures; or send them again (--redrive)."""
+    """List the messages of sinks that were disabled by failures; or send them again (--redrive)."""
     if redrive and subscription is None:
         raise typer.BadParameter("name the subscription whose messages to send again", param_hint="ID")
     with connected(server) as client:

@@ -238,7 +238,7 @@ def pause(
 def resume(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Resume a subscription that was paused, or disabled because its webhook failed for too long."""
+    """Resume a subscription that was paused, or disabled because its sink failed for too long."""
     with connected(server) as client:
         _show(client.resume(id, ticket=ticket), json)
 
@@ -265,7 +265,7 @@ def rotate_secret(
 def send_test(
     id: IdArgument, ticket: TicketOption = None, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
-    """Send one signed test message to the webhook. The exit status is 1 if it was not accepted."""
+    """Send one test message to the sink; to a webhook it is signed. The exit status is 1 if it was not accepted."""
     with connected(server) as client:
         told = client.test_sink(id, ticket=ticket)
     if json:

@@ -809,7 +809,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def resume(self, id: str, *, ticket: str | None = None) -> Call[answers.Subscription]:
-        """Resumes after `pause`, or after a webhook was disabled by failures."""
+        """Resumes after `pause`, or after the sink was disabled by failures."""
         return post(path_of("subscriptions", id, "resume"), None, headers=self.ticket_header(id, ticket))
 
     @described
@@ -822,7 +822,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def test_sink(self, id: str, *, ticket: str | None = None) -> Call[answers.TestDelivery]:
-        """Sends one signed test message to the webhook of a subscription, and returns the result."""
+        """Sends one test message to the sink of a subscription, and returns the result."""
         return post(path_of("subscriptions", id, "test"), None, headers=self.ticket_header(id, ticket))
 
     @described
@@ -836,7 +836,7 @@ class Calls(VocabularyCalls, OperatorCalls):
 
     @described
     def dead_letters(self, *, subscription: str | None = None, cursor: str | None = None) -> Call[answers.DeadLetters]:
-        """The messages that wait for webhooks that were disabled by failures."""
+        """The messages that wait for sinks that were disabled by failures."""
         return get(path_of("dead-letters"), subscription=subscription, cursor=cursor)
 
     @described

@@ -207,7 +207,7 @@ class IdentityProvider:
                     raise ValueError(f"its discovery document names another issuer: {about.get('issuer')!r}")
                 told = await self._get(_checked(str(about.get("jwks_uri"))))
             keys = _usable(told.get("keys"))
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.DecodeError) as error:
+        except Exception as error:  # whatever the issuer answers, such as arrays nested too deeply or port 99999
             _log.error("the keys of the identity provider %s cannot be fetched: %r", self.issuer, error)
             return
         if keys != self._keys:
@@ -227,13 +227,14 @@ class IdentityProvider:
 
 
 def _usable(keys: object) -> tuple[Mapping[str, Any], ...]:
-    """Returns the public keys for signatures in a key set."""
+    """Returns the public keys for signatures in a key set. A key that contains its private part (`d`) verifies nothing:
+    everybody can sign with it."""
     if not isinstance(keys, list) or len(keys) > MAX_KEYS:
         raise ValueError(f"its key set has no list of at most {MAX_KEYS} keys")
     return tuple(
         each
         for each in keys
-        if isinstance(each, dict) and each.get("use", "sig") == "sig"
+        if isinstance(each, dict) and each.get("use", "sig") == "sig" and "d" not in each
         if isinstance(kind := each.get("kty"), str) and kind in ALGORITHMS
     )
 

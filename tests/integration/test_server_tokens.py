@@ -15,6 +15,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import RSAAlgorithm
 from pydantic import ValidationError
 
 from kindcast.server.api import access
@@ -38,6 +39,7 @@ LONG = 1e6
 """Seconds between two fetches where none may come by chance."""
 OTHER_RSA = rsa.generate_private_key(65_537, 2_048)
 SMALL_RSA = rsa.generate_private_key(65_537, 1_024)
+NESTED = b'{"keys": ' + b"[" * 10_000 + b"]" * 10_000 + b"}"
 OTHER_EC = ec.generate_private_key(ec.SECP256R1())
 
 
@@ -331,7 +333,11 @@ def test_keys_are_fetched_seldom_and_rotate(tmp_path: Path, monkeypatch: pytest.
         ({"discovery": {"issuer": "https://another.example", "jwks_uri": "{issuer}/keys"}}, 503),
         ({"discovery": {"issuer": "{issuer}", "jwks_uri": "http://192.0.2.1/keys"}}, 503),
         ({"discovery": {"issuer": "{issuer}", "jwks_uri": "file:///etc/passwd"}}, 503),
+        ({"discovery": {"issuer": "{issuer}", "jwks_uri": "http://127.0.0.1:99999/keys"}}, 503),
         ({"discovery": {"issuer": "{issuer}"}}, 503),
+        ({"answers": {"/.well-known/openid-configuration": NESTED}}, 503),
+        ({"answers": {"/keys": NESTED}}, 503),
+        ({"keys": [RSAAlgorithm.to_jwk(RSA_KEY, as_dict=True) | {"kid": "rsa"}]}, 401),
         ({"answers": {"/keys": b"x" * (1 << 20)}}, 503),
         ({"answers": {"/keys": b"[]"}}, 503),
         ({"answers": {"/keys": b'{"keys": 7}'}}, 503),

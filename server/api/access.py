@@ -231,7 +231,8 @@ class AccessControl:
             raise Problem("token-wrong", str(error), headers=INVALID_TOKEN) from error
         tenant = headers.get(TENANT_HEADER)
         acts_in = tenant or identity.tenant or DEFAULT_TENANT
-        if acts_in != DEFAULT_TENANT:  # another server may have created it a moment ago
+        if acts_in != DEFAULT_TENANT and (identity.of_all or tenant in (None, identity.tenant)):
+            # Another server may have created it a moment ago. Only for those who may act there, as for keys.
             await self._look_for(lambda: acts_in in self.ring.tenants)
         caller = self.ring.subject(identity, provider.issuer, tenant)
         if caller is None:

@@ -19,6 +19,8 @@ from jwt.algorithms import RSAAlgorithm
 from pydantic import ValidationError
 
 from kindcast.server.api import access
+from kindcast.server.api.access import AccessControl
+from kindcast.server.errors import StoreUnavailable
 from kindcast.server.security import identity_provider
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import SystemStore
@@ -124,6 +126,20 @@ def test_tenant_comes_from_a_claim(client: httpx.Client, provider: Provider) -> 
     assert without.json()["detail"] == "the token names no tenant: it needs the claim team"
     assert problem_code(client.get(path, headers=_as(provider, "bosses", team="../x"))) == "unknown-tenant"
     assert problem_code(client.get(path, headers=_as(provider, "bosses", team=["north", "south"]))) == "token-wrong"
+
+
+def test_a_token_of_one_tenant_does_not_learn_which_others_there_are(
+    client: httpx.Client, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even by the time that an answer takes, as with a key."""
+
+    async def no_look(access: AccessControl) -> None:
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AccessControl, "refresh", no_look)
+        headers = _as(provider, "readers", "bosses") | {"Kindcast-Tenant": "nobodys"}
+        assert problem_code(client.get("/v1/subscriptions", headers=headers)) == "other-tenant"
 
 
 def test_a_tenant_that_another_server_has_just_created_is_known(

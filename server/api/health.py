@@ -2,6 +2,7 @@
 confidential detail.
 """
 
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -121,7 +122,8 @@ async def confirm_clock(broker: AppBroker) -> dict[str, str | None]:
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
 async def metrics(broker: AppBroker) -> Response:
     """Returns counters, gauges and histograms in Prometheus' text format. While the database cannot be read,
-    `kindcast_database_up` is 0 and the metrics from the database are missing."""
+    `kindcast_database_up` is 0 and the metrics from the database are missing. A server that others did not wait for
+    does not even try: where the network to the database is cut, this takes longer than Prometheus waits."""
 
     def read(connection: Connection) -> Stored:
         behind = [] if broker.settings.shards is None else lags(connection)
@@ -132,14 +134,12 @@ async def metrics(broker: AppBroker) -> Response:
             {each.shard: (each.events, _seconds(each)) for each in behind},
         )
 
-    try:
-        stored = await broker.read(read)
-    except StoreUnavailable:
-        stored = None
-    try:
-        index_bytes = await broker.index_bytes()
-    except StoreUnavailable:
-        index_bytes = None
+    stored = index_bytes = None
+    if broker.is_current:
+        with suppress(StoreUnavailable):
+            stored = await broker.read(read)
+        with suppress(StoreUnavailable):
+            index_bytes = await broker.index_bytes()
     vocabulary = broker.vocabulary
     text = broker.metrics.text(
         stored,

@@ -565,6 +565,7 @@ def test_a_server_that_others_did_not_wait_for_answers_nothing_from_before(
         assert load(first).status_code == 201
         assert answers(second) == [503, 503, 503]
         assert [second.get(path).status_code for path in ("/healthz", "/metrics", "/v1/status")] == [200, 200, 200]
+        assert "kindcast_database_up 0" in second.get("/metrics").text  # not asked for: it may not answer
         silent.clear()
         until(lambda: len(first.get("/v1/status").json()["servers"]) == 2)
         assert answers(second) == [503, 503, 503]

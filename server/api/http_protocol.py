@@ -292,7 +292,7 @@ class ConnectionLimits:
             bare = text.strip("[]") if text.count(":") != 1 else text.partition(":")[0]
             bare = bare.partition("]")[0]
             try:
-                address = str(ipaddress.ip_address(bare))
+                address = _plain(bare)
             except ValueError:
                 return peer
             if not self.is_trusted(address):
@@ -445,7 +445,7 @@ class TlsHandshake(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         transport.pause_reading()  # until the handshake takes over
-        client = get_remote_addr(transport)
+        client = _remote(transport)
         self.address = client[0] if client else ""
         self._others.add(self)
         self._limits.enter(self)
@@ -551,6 +551,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_Lingering(transport, self._close))  # type: ignore[arg-type]
+        self.client = _remote(transport)
         self._peer = self.client[0] if self.client else ""
         self.address = self._peer
         self._enter("head")
@@ -973,6 +974,24 @@ def _close_soon(loop: asyncio.AbstractEventLoop, transport: Any) -> None:
     if inner.can_write_eof():
         inner.write_eof()
     loop.call_later(LINGER_SECONDS, inner.abort)
+
+
+def _remote(transport: asyncio.Transport) -> tuple[str, int] | None:
+    """Returns the address and port of the other end of a connection; None if it has none, as after its end."""
+    client = get_remote_addr(transport)
+    return client and (_plain(client[0]), client[1])
+
+
+def _plain(address: str) -> str:
+    """Returns an address in its usual form. If a server or a proxy listens on `::`, the system writes IPv4 addresses of
+    clients as IPv6 addresses. Raises ValueError if it is no address.
+
+    >>> _plain("::ffff:192.0.2.7"), _plain("2001:DB8:0::1")
+    ('192.0.2.7', '2001:db8::1')
+    """
+    parsed = ipaddress.ip_address(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
 
 
 def _below(prefix: bytes, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -20,11 +20,14 @@ PATIENCE_SECONDS = 30.0
 
 
 @contextmanager
-def running_app(data: Path, **settings: Any) -> Iterator[str]:
-    """Yields the URL of a server over this data folder; stops it in order at the end of the block."""
+def running_app(data: Path, *, everywhere: bool = False, **settings: Any) -> Iterator[str]:
+    """Yields the URL of a server over this data folder; stops it in order at the end of the block. `everywhere`: it
+    listens on `::`, where clients over IPv4 come, too."""
     started = threading.Event()
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+    with socket.socket(socket.AF_INET6 if everywhere else socket.AF_INET) as listener:
+        if everywhere:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("::" if everywhere else "127.0.0.1", 0))
         listener.listen(128)
         chosen = Settings(data=data, **settings)
         config = uvicorn_config(create_app(chosen), chosen, timeout_graceful_shutdown=5)

@@ -188,12 +188,15 @@ def _is_closed(connection: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.parametrize("trusted", [True, False])
-def test_a_proxy_speaks_tls(trusted: bool, tmp_path: Path) -> None:
-    """What it says of its client counts if it is trusted: scheme and address."""
-    with running_app(tmp_path, trusted_proxies=("127.0.0.1",) if trusted else ()) as url:
+@pytest.mark.parametrize(("trusted", "everywhere"), [(True, False), (False, False), (True, True)])
+def test_a_proxy_speaks_tls(trusted: bool, everywhere: bool, tmp_path: Path) -> None:
+    """What it says of its client counts if it is trusted: scheme and address; also where the server listens on `::`,
+    and the system writes IPv4 addresses as IPv6 ones."""
+    proxies = ("127.0.0.1",) if trusted else ()
+    with running_app(tmp_path, everywhere=everywhere, trusted_proxies=proxies) as url:
         port = httpx.URL(url).port
-        forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7"}
+        client_address = "::ffff:192.0.2.7" if everywhere else "192.0.2.7"  # nginx may listen in the same way
+        forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-For": client_address}
         first = httpx.post(f"{url}/v1/keys", json={"role": "admin"}).json()["key"]  # a proxy may not make it
         key = {"Authorization": f"Bearer {first}"}
         with httpx.Client(headers=forwarded) as client:

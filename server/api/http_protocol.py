@@ -385,12 +385,13 @@ class ServerCertificate:
         return [self._certificate, *([] if self._key is None else [self._key])]
 
     def _state(self) -> list[tuple[int, int, int] | None]:
-        """Returns a value that changes when a file is replaced or written."""
+        """Returns a value that changes when a file is replaced or written, or when its owner or permissions change,
+        because then the server may be able to read it."""
         found: list[tuple[int, int, int] | None] = []
         for each in self._files():
             try:
                 status = os.stat(each)
-                found.append((status.st_ino, status.st_size, status.st_mtime_ns))
+                found.append((status.st_ino, status.st_size, status.st_ctime_ns))
             except OSError:
                 found.append(None)
         return found

@@ -1,6 +1,7 @@
 """A server with a certificate: https, wss, new certificates without a restart, and clients that trust its authority."""
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from kindcast.server.api import http_protocol
 from kindcast.server.api.http_protocol import ServerCertificate
 from kindcast.server.client import Client, ServerUnreachable
 from kindcast.server.errors import CertificateUnusable
@@ -114,6 +116,26 @@ def test_new_certificate_without_a_restart(server: str, authority: Authority, fi
         assert old.get(f"{server}/readyz").status_code == 200
         authority.issue(files[0].parent)
         until(lambda: _serial(server, authority) not in (first, second))
+
+
+def test_new_files_are_used_when_their_permissions_are_corrected(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although their content is as it was when the server could not read them."""
+
+    def forbidden(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(http_protocol, "LOOK_SECONDS", 0.0)
+    certificate = ServerCertificate(*authority.issue(tmp_path))
+    first = certificate.context()
+    _, key = authority.issue(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", forbidden)
+        assert certificate.context() is first
+    assert certificate.context() is first
+    key.chmod(0o640)
+    assert certificate.context() is not first
 
 
 @pytest.mark.parametrize(

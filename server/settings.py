@@ -305,13 +305,15 @@ class Settings(BaseSettings):
     @field_validator("allowed_origins")
     @classmethod
     def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        """Requires the form that browsers send, so that origins can be compared as texts."""
+        """Requires origins, and writes them as browsers do, without the usual port: they are compared as texts."""
         for each in origins:
             if not _ORIGIN.fullmatch(each):
                 raise ValueError(
                     f"{each!r} is not an origin: write scheme, host and port, as in https://shop.example:8443"
                 )
-        return tuple(each.lower() for each in origins)
+        return tuple(
+            each.removesuffix(":443" if each.startswith("https:") else ":80") for each in map(str.lower, origins)
+        )
 
     @field_validator("data", mode="before")
     @classmethod

@@ -78,7 +78,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "trusted_proxies": ("127.0.0.9",),
         "open_behind_proxy": True,
         "max_connections_per_address": 4,
-        "allowed_origins": ("https://shop.example",),
+        "allowed_origins": ("https://SHOP.example:443",),
     }
     with running_app(tmp_path_factory.mktemp("data"), **limits) as url:
         yield url

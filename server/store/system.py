@@ -7,6 +7,7 @@ the command line can create keys while a server runs. With PostgreSQL it is the 
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from secrets import token_bytes
@@ -74,6 +75,9 @@ ASKED_TOGETHER = 100
 """The maximum number of schemas in one query."""
 DROPPED_AT_ONCE = 10
 """The maximum number of schemas in one transaction: PostgreSQL locks each table and each index of them."""
+SETTLE_SECONDS = 5.0
+"""How long a reader of the audit log waits for other servers that are adding entries."""
+SETTLE_PAUSE_SECONDS = 0.005
 DROP_SECONDS = 1
 """How long a deletion may wait for statements of other servers."""
 READ_ONLY = "25006"
@@ -476,7 +480,9 @@ class SystemStore:
     ) -> list[dict[str, Any]]:
         """Returns entries of the audit log, from its begin or, with `newest_first`, from its end if `after` is 0.
         `tenant=None` stands for all tenants. To one tenant, numbers tell nothing about the entries of others: `after`
-        and the numbers of the entries are hidden ones. Raises LookupError if `after` is no number of this list."""
+        and the numbers of the entries are hidden ones. Raises LookupError if `after` is no number of this list, and
+        `StoreUnavailable` if another server does not end what it adds."""
+        newest = None if self.path is not None or newest_first else self._newest_settled()
 
         def read(connection: Connection) -> list[dict[str, Any]]:
             hidden = None if tenant is None else _HiddenNumbers(_secret(connection, AUDIT_NUMBERS), tenant)
@@ -486,6 +492,8 @@ class SystemStore:
                 if begin > (connection.execute(select(func.max(audit.c.number))).scalar() or begin):
                     raise LookupError(after)
             query = select(audit).where(audit.c.at >= since)
+            if newest is not None:
+                query = query.where(audit.c.number <= newest)
             if begin:
                 query = query.where(audit.c.number < begin if newest_first else audit.c.number > begin)
             if tenant is not None:
@@ -497,6 +505,20 @@ class SystemStore:
             return rows if hidden is None else [row | {"number": hidden.hidden(row["number"])} for row in rows]
 
         return self.run(read)
+
+    def _newest_settled(self) -> int:
+        """Returns the newest number of the audit log when all entries before it are there. On PostgreSQL another server
+        may have got a lower number, and commit later: whoever reads on after the higher number would miss this entry.
+        Raises `StoreUnavailable`."""
+        newest = self.run(lambda connection: int(connection.execute(select(func.max(audit.c.number))).scalar() or 0))
+        adding = self.run(_adding)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while adding:
+            if time.monotonic() > deadline:
+                raise StoreUnavailable("another server is changing the audit log, and does not end: try again")
+            time.sleep(SETTLE_PAUSE_SECONDS)
+            adding &= self.run(_adding)
+        return newest
 
     def forget_audited(self, before: float, *, keep: int) -> int:
         """Deletes entries older than `before`, and of the rest the oldest entries of the tenants with the most entries,
@@ -684,6 +706,15 @@ def _check_ruler_left(connection: Connection, id: str, now: float) -> None:
 
 def _changed(connection: Connection) -> None:
     connection.execute(update(about).values(changes=about.c.changes + 1))
+
+
+def _adding(connection: Connection) -> set[str]:
+    """Returns the transactions that change the audit log now. PostgreSQL only."""
+    rows = connection.exec_driver_sql(
+        "SELECT virtualtransaction FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname ="
+        f" current_database() WHERE relation = '{audit.name}'::regclass AND mode = 'RowExclusiveLock' AND granted"
+    )
+    return set(rows.scalars())
 
 
 def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> T:

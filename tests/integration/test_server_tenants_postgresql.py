@@ -5,19 +5,20 @@ What tenants have on both kinds of database is in `test_server_tenants.py` and `
 
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
-from sqlalchemy import URL, create_engine, text
+from sqlalchemy import URL, create_engine, insert, text
 
 from kindcast.server.broker.membership import Membership
 from kindcast.server.errors import StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store.database import Database, in_schema, normalised, schema_of, schema_of_tenant
-from kindcast.server.store.system import SYSTEM_LOCK, SystemStore
+from kindcast.server.store.system import SYSTEM_LOCK, AuditEntry, SystemStore, audit
 from tests.harness.application import problem_code, running_application
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.receiver import running_receiver
@@ -276,6 +277,29 @@ def test_servers_that_store_usage_at_the_same_time_store_all_of_it(database: str
     stored = stores[0].used(tenant=None, since=days[0])
     assert len(stored) == len(days) * len(rows)
     assert all((each["requests"], each["events"], each["bytes"]) == (2, 4, 6) for each in stored)
+    for store in stores:
+        store.close()
+
+
+def test_who_reads_on_in_the_audit_log_misses_no_entry_that_another_server_commits_late(
+    database: str, tmp_path: Path
+) -> None:
+    """It has a lower number than an entry that is there already."""
+    stores = [SystemStore(Settings(data=tmp_path / name, database=database)) for name in ("first", "second")]
+    for store in stores:
+        store.open()
+    entries = [AuditEntry(at=1.0, tenant="default", who=f"key {n}", address="", action="", outcome=200) for n in (1, 2)]
+    engine = create_engine(driver_url(database))
+    with engine.connect() as connection, ThreadPoolExecutor(1) as thread:
+        connection.execute(insert(audit), [msgspec.structs.asdict(entries[0])])  # by another server
+        stores[0].record(entries[1:])
+        reading = thread.submit(stores[1].audited, tenant=None, after=0, limit=10)
+        wait([reading], 0.5)
+        connection.commit()
+        found = reading.result()
+    engine.dispose()
+    more = stores[1].audited(tenant=None, after=max(each["number"] for each in found), limit=10)
+    assert [each["who"] for each in [*found, *more]] == ["key 1", "key 2"]
     for store in stores:
         store.close()
 

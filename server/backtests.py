@@ -179,7 +179,7 @@ class Backtests:
         ontologies, _ = await self._vocabulary(asked)
         folder = Path(tempfile.mkdtemp(prefix="backtest-", dir=self._settings.data))
         try:
-            await asyncio.to_thread(self._write_inputs, folder / "inputs", ontologies)
+            await asyncio.to_thread(self._write_inputs, folder / "inputs", asked, ontologies)
             written, unreadable, after, number = 0, 0, first - 1, 0
             (folder / "events").mkdir()
             while after < last and not self._stopped:
@@ -189,7 +189,7 @@ class Backtests:
                 )
                 await asyncio.to_thread(_write_rows, folder / "events" / f"{number:06}.parquet", rows)
                 written, unreadable, number = written + len(rows), unreadable + damaged, number + 1
-            report = await self._job(asked, folder, progress)
+            report = await self._job(folder, progress)
             return {**report, "unreadable": report["unreadable"] + unreadable}
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -214,19 +214,20 @@ class Backtests:
         body: str = row.body
         return body if view is None else view.explainable(body)
 
-    def _write_inputs(self, folder: Path, ontologies: list[Ontology]) -> None:
+    def _write_inputs(self, folder: Path, asked: Asked, ontologies: list[Ontology]) -> None:
         folder.mkdir()
+        question = {"expression": asked.expression, "language": asked.language}
+        (folder / "asked.json").write_text(json.dumps(question, default=dict), encoding="utf-8")
         for number, ontology in enumerate(ontologies):
             (folder / f"{number:03}.records").write_bytes(encode(ontology))
         declared = json.dumps(self._broker.state.declarations.arguments(), default=dict)
         (folder / "declarations.json").write_text(declared, encoding="utf-8")
 
-    async def _job(self, asked: Asked, folder: Path, progress: Progress) -> dict[str, Any]:
-        expression = asked.expression if isinstance(asked.expression, str) else json.dumps(dict(asked.expression))
-        places = ["--inputs", str(folder / "inputs"), "--archive", str(folder / "events")]
-        asking = ["--expression", expression, "--language", asked.language]
+    async def _job(self, folder: Path, progress: Progress) -> dict[str, Any]:
+        inputs = folder / "inputs"
+        places = ["--inputs", inputs, "--archive", folder / "events", "--asked", inputs / "asked.json"]
         self._running = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "kindcast.spark_jobs", "backtest", *places, *asking),
+            *(sys.executable, "-m", "kindcast.spark_jobs", "backtest", *map(str, places)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -168,8 +168,11 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--once", action="store_true", help="stop when all present data is matched")
             command.add_argument("--outbox", action="store_true", help="write matches for POST /v1/matches, too")
         if name == "backtest":
-            command.add_argument("--expression", required=True, metavar="TEXT")
+            command.add_argument("--expression", metavar="TEXT")
             command.add_argument("--language", default="en", metavar="TAG", help="language of labels in explanations")
+            command.add_argument(
+                "--asked", type=Path, metavar="FILE", help="JSON: expression, text or tree of any size, and language"
+            )
     return parser
 
 
@@ -212,7 +215,7 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.match import backtest_archive
 
     archive = _archive(given)
-    expression = json.loads(given.expression) if given.expression.startswith("{") else given.expression
+    expression, language = _asked(given)
     with tempfile.TemporaryDirectory(prefix="kindcast-") as below:
         snapshot = _inputs(given).snapshot(Path(below))
         return backtest_archive(
@@ -220,8 +223,17 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
             read=_read(given),
             progress=as_lines,
             note=tell_note,
-            language=given.language,
+            language=language,
         )
+
+
+def _asked(given: argparse.Namespace) -> tuple[str | dict[str, Any], str]:
+    """Returns the expression of a backtest, as text or tree, and the language of its explanations."""
+    if given.asked is not None:
+        asked = json.loads(given.asked.read_text(encoding="utf-8"))
+        return asked["expression"], asked["language"]
+    expression = _needed(given.expression, "--expression")
+    return json.loads(expression) if expression.startswith("{") else expression, given.language
 
 
 def _stream(given: argparse.Namespace) -> dict[str, Any]:

@@ -310,7 +310,7 @@ def backtest(
             file_at(declarations, "Give the path of a file on this machine.")
         files = [part for path in ontology or [] for part in ("--ontology", ontology_path(path))]
         given = [part for name, value in of_archive.items() if value for part in (name, value)]
-        asked = ["--expression", expression, "--language", lang]
+        asked = [f"--expression={expression}", f"--language={lang}"]  # either may begin with a dash
         report: Mapping[str, Any] = run_job(["backtest", "--archive", archive, *files, *given, *asked])
     else:
         with connected(server) as client:

@@ -12,6 +12,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -195,6 +196,27 @@ def test_backtest_of_many_events_is_a_spark_job_of_the_server(tmp_path: Path) ->
         )
         assert [day["events"] for day in job["result"]["days"]] == [150, 150]
     assert not list(tmp_path.glob("backtest-*"))
+
+
+@pytest.mark.slow
+def test_backtest_by_spark_takes_an_expression_that_no_command_line_holds(tmp_path: Path) -> None:
+    """Linux refuses an argument of more than 128 KiB; an expression may have more. A language may begin with a dash."""
+    names = [f"{n:04}{'x' * 200}" for n in range(1_000)]
+    with running_application(tmp_path, backtest_events=1) as client:
+        for name in (names[-1], "another"):
+            assert client.post("/v1/events", json={"name": name}).status_code == 202
+        report = backtested(client, {"not": {"in": ["name", names]}}, lang="-en")
+    assert (report["events"], report["matched"]) == (2, 1)
+
+
+def backtested(client: httpx.Client, where: Any, **options: str) -> Any:
+    """The report of a backtest of a tree."""
+    job = client.post("/v1/backtests", json={"where": where}, params=options).json()
+    while job["status"] == "running":
+        time.sleep(0.1)
+        job = client.get(f"/v1/backtests/{job['id']}").json()
+    assert job["status"] == "done", job
+    return job["result"]
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ from kindcast.semantic.units import parse_instant
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader, arrived, arrived_document
 from kindcast.server.errors import BacktestFailed, BrokerBusy, RecordDamaged, SparkMissing
+from kindcast.server.operators.registry import DataKind, data_documents, operators_of
 from kindcast.server.security.permissions import Roles, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.events import count_between, last_sequence, list_whole_events
@@ -48,7 +49,8 @@ PAGE = 2_000
 """The number of events that are read and matched at one time. The event loop runs in between."""
 WAITING = 8
 """The maximum number of waiting backtests. More are refused with `BrokerBusy`."""
-MISSING = "pip install 'kindcast[spark]' (and Java 17 or newer), or ask for fewer events with since and until"
+FEWER = "ask for fewer events with since and until"
+MISSING = f"pip install 'kindcast[spark]' (and Java 17 or newer), or {FEWER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,10 +178,13 @@ class Backtests:
     # ── by Spark ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _by_spark(self, asked: Asked, first: int, last: int, count: int, progress: Progress) -> dict[str, Any]:
-        ontologies, _ = await self._vocabulary(asked)
+        ontologies, vocabulary = await self._vocabulary(asked)
+        operators = operators_by_name(self._operators())
+        compiled = await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators)
+        documents = await self._broker.read(partial(self._documents, called=operators_of(compiled.tree)))
         folder = Path(tempfile.mkdtemp(prefix="backtest-", dir=self._settings.data))
         try:
-            await asyncio.to_thread(self._write_inputs, folder / "inputs", asked, ontologies)
+            await asyncio.to_thread(self._write_inputs, folder / "inputs", asked, ontologies, documents)
             written, unreadable, after, number = 0, 0, first - 1, 0
             (folder / "events").mkdir()
             while after < last and not self._stopped:
@@ -214,8 +219,18 @@ class Backtests:
         body: str = row.body
         return body if view is None else view.explainable(body)
 
-    def _write_inputs(self, folder: Path, asked: Asked, ontologies: list[Ontology]) -> None:
+    def _documents(self, connection: Connection, called: set[str]) -> list[tuple[DataKind, str, bytes]]:
+        """Returns the data of the operators that the expression calls. Raises `BacktestFailed`."""
+        for name in sorted(called):
+            if self._broker.state.operators.entries[name].kind == "remote":
+                raise BacktestFailed(f"Spark jobs do not call remote operators such as {name}: {FEWER}")
+        return data_documents(connection, self._settings.operator_data, called)
+
+    def _write_inputs(
+        self, folder: Path, asked: Asked, ontologies: list[Ontology], documents: list[tuple[DataKind, str, bytes]]
+    ) -> None:
         folder.mkdir()
+        (folder / "operator_data").write_bytes(msgspec.msgpack.encode(documents))
         question = {"expression": asked.expression, "language": asked.language}
         (folder / "asked.json").write_text(json.dumps(question, default=dict), encoding="utf-8")
         for number, ontology in enumerate(ontologies):

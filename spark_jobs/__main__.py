@@ -216,6 +216,7 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
 
     archive = _archive(given)
     expression, language = _asked(given)
+    data = None if given.inputs is None else given.inputs / "operator_data"
     with tempfile.TemporaryDirectory(prefix="kindcast-") as below:
         snapshot = _inputs(given).snapshot(Path(below))
         return backtest_archive(
@@ -224,6 +225,7 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
             progress=as_lines,
             note=tell_note,
             language=language,
+            data=data,
         )
 
 

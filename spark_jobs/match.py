@@ -580,23 +580,25 @@ def backtest_archive(
     progress: Progress = silent,
     note: Callable[[str], None] = lambda detail: None,
     language: str = "en",
+    data: Path | None = None,
 ) -> dict[str, Any]:
     """Returns the report of `kindcast.semantic.backtest` for an archive. `expression` is text or a tree. `note` is
-    called for each file that is not read, or not in full. Raises `JobFailed`, `InvalidSubscription`."""
-    test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs())
+    called for each file that is not read, or not in full. `data` is a file of `operators_for_jobs`, which all workers
+    must see. Raises `JobFailed`, `InvalidSubscription`."""
+    test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs(data))
     splits = number_lines(session, splits_of(archive), progress)
     for split in splits:
         if told := split.problem or split.left_out:
             note(f"{split.name}: {told}")
-    work = partial(_count, snapshot=snapshot.for_workers(session), expression=expression, read=read)
+    work = partial(_count, snapshot=snapshot.for_workers(session), expression=expression, read=read, data=data)
     for counts in run_tasks(session, splits, work, "backtest", progress):
         test.counts.add(counts)
     return test.report(language=language)
 
 
-def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptions) -> Counts:
+def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptions, data: Path | None) -> Counts:
     """Runs in a worker: counts one split."""
-    test = Backtest(vocabulary_of(snapshot), expression, operators=operators_for_jobs())
+    test = Backtest(vocabulary_of(snapshot), expression, operators=operators_for_jobs(data))
     for batch in read_split(split, read):
         if isinstance(batch, Rejected):
             test.counts.unreadable += batch.reason != split.left_out

@@ -20,9 +20,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark import SparkFiles
@@ -34,7 +36,7 @@ from kindcast.semantic.events import Canonicaliser, correction_key, correction_o
 from kindcast.semantic.matching import MatchTable, saved_trees
 from kindcast.semantic.ontology import Ontology, decode, encode, read_several
 from kindcast.semantic.operators import load_operators
-from kindcast.semantic.operators.builtin import builtin_operators
+from kindcast.semantic.operators.builtin import builtin_operators, operators_of_documents
 from kindcast.semantic.vocabulary import MEANING, arguments_of
 from kindcast.spark_jobs.event_batch import EventBatch, Rejected, reason_of, unnamed
 from kindcast.spark_jobs.report import JobFailed, UnusableSnapshot
@@ -62,11 +64,19 @@ __all__ = [
 # on the driver and on every worker.
 
 
-def operators_for_jobs() -> Iterable[Operator]:
-    """Returns the built-in operators, without regions, tables and windows, and the operators of the entry point group
-    `kindcast.operators`. The latter replace built-in operators of the same name."""
+def operators_for_jobs(data: Path | None = None) -> Iterable[Operator]:
+    """Returns the built-in operators and the operators of the entry point group `kindcast.operators`. The latter
+    replace built-in operators of the same name. `data` is a file with regions, tables and windows, which the backtests
+    of a server have; other jobs have none."""
     installed = load_operators()
-    return (*(each for each in builtin_operators() if each.name not in installed), *installed.values())
+    return (*(each for each in _builtin(data) if each.name not in installed), *installed.values())
+
+
+@lru_cache(maxsize=1)
+def _builtin(data: Path | None) -> list[Operator]:
+    if data is None:
+        return builtin_operators()
+    return operators_of_documents(msgspec.msgpack.decode(data.read_bytes(), type=list[tuple[str, str, bytes]]))
 
 
 def records_of(matcher: Matcher) -> list[dict[str, Any]]:

@@ -39,6 +39,7 @@ __all__ = [
     "Window",
     "builtin_operators",
     "geography",
+    "operators_of_documents",
     "pictures",
     "tables",
     "texts",
@@ -728,3 +729,23 @@ def builtin_operators(
     'inRegion distanceFrom anyMatches similar inTable lookUp inWindow brightness colourShare spots'
     """
     return [*geography(regions), *texts(), *tables(tables_known), *windows(windows_known), *pictures()]
+
+
+def operators_of_documents(documents: Iterable[tuple[str, str, bytes]]) -> list[Operator]:
+    """Returns all built-in operators over the data in documents: (`regions`, `tables` or `windows`, name, content).
+    Raises `InvalidDeclaration`.
+
+    >>> found = {each.name: each for each in operators_of_documents([("tables", "blocked", b"address\\n10.0.0.1\\n")])}
+    >>> found["inTable"]({}, "blocked", ("10.0.0.1",))
+    True
+    """
+    regions, windows = None, None
+    tables_known: list[Table] = []
+    for kind, name, content in documents:
+        if kind == "regions":
+            regions = Regions.from_geojson(content)
+        elif kind == "windows":
+            windows = json.loads(content)
+        else:
+            tables_known.append(Table.from_csv(name, content))
+    return builtin_operators(regions=regions, tables_known=tables_known, windows_known=windows)

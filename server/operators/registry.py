@@ -7,7 +7,7 @@ events wait for it.
 
 import inspect
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,6 +43,7 @@ __all__ = [
     "Registration",
     "Registry",
     "answering_from",
+    "data_documents",
     "first_expectations",
     "folder_data",
     "missing",
@@ -413,6 +414,25 @@ def restore_registry(connection: Connection, settings: Settings) -> Registry:
 
 def folder_data(folder: Path | None) -> dict[Key, Piece]:
     """Returns the data in a folder. Raises `StoreUnreadable`, which names the file."""
+    found: dict[Key, Piece] = {}
+    for (kind, name), path in _files(folder).items():
+        try:
+            found[kind, name] = read_piece(kind, name, _bytes(path))
+        except (InvalidDeclaration, OperatorFailed, OSError, ValueError) as error:
+            raise StoreUnreadable(f"operator_data: {path} cannot be read: {error}") from error
+    return found
+
+
+def data_documents(connection: Connection, folder: Path | None, names: Set[str]) -> list[tuple[DataKind, str, bytes]]:
+    """Returns the documents that the operators with these names read, for a process of its own. Raises `OSError`."""
+    kinds = {kind for kind, called in CALLED.items() if not names.isdisjoint(called)}
+    found = {key: _bytes(path) for key, path in _files(folder).items() if key[0] in kinds}
+    found |= {(row.kind, row.name): row.document for row in declarations.list_data(connection) if row.kind in kinds}
+    return [(kind, name, document) for (kind, name), document in found.items()]
+
+
+def _files(folder: Path | None) -> dict[Key, Path]:
+    """Returns the files of data in a folder. Raises `StoreUnreadable`."""
     if folder is None:
         return {}
     if not folder.is_dir():
@@ -421,14 +441,7 @@ def folder_data(folder: Path | None) -> dict[Key, Piece]:
     files |= {("tables", path.stem): path for path in sorted((folder / "tables").glob("*.csv"))[: MOST_TABLES + 1]}
     if len(files) > MOST_TABLES:
         raise StoreUnreadable(f"operator_data: more than {MOST_TABLES:,} tables")
-    found: dict[Key, Piece] = {}
-    for (kind, name), path in files.items():
-        try:
-            if path.exists():
-                found[kind, name] = read_piece(kind, name, _bytes(path))
-        except (InvalidDeclaration, OperatorFailed, OSError, ValueError) as error:
-            raise StoreUnreadable(f"operator_data: {path} cannot be read: {error}") from error
-    return found
+    return {key: path for key, path in files.items() if path.exists()}
 
 
 def _uploaded(connection: Connection) -> dict[Key, Piece]:

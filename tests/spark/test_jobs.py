@@ -209,6 +209,48 @@ def test_backtest_by_spark_takes_an_expression_that_no_command_line_holds(tmp_pa
     assert (report["events"], report["matched"]) == (2, 1)
 
 
+@pytest.mark.slow
+def test_backtest_by_spark_has_the_regions_tables_and_windows_of_the_server(tmp_path: Path) -> None:
+    """As the server's own subscriptions have: some are uploaded, and some are in its folder."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "windows.json").write_text('{"noon": ["mon-sun 11:00-13:00 UTC"]}', encoding="utf-8")
+    with running_application(tmp_path, backtest_events=1, operator_data=tmp_path / "own") as client:
+        square = {"type": "Polygon", "coordinates": [[[0, 0], [3, 0], [3, 3], [0, 3], [0, 0]]]}
+        region = {"type": "Feature", "properties": {"name": "yard"}, "geometry": square}
+        assert client.put("/v1/operator-data/regions", json=region).status_code == 201
+        assert client.put("/v1/operator-data/tables/known", content="key\n7\n").status_code == 201
+        calls = [("inRegion", "yard", "place"), ("inTable", "known", "number"), ("inWindow", "noon", "at")]
+        where = {"all": [{"op": [name, of, {"attribute": about}]} for name, of, about in calls]}
+        made = client.post("/v1/subscriptions", json={"where": where})
+        assert made.status_code == 201, made.text
+        events = [
+            {"place": place, "number": number, "at": f"2026-01-01T{hour}:00:00Z"}
+            for place in ("geo:1,1", "geo:4,4")
+            for number in (7, 8)
+            for hour in (10, 12)
+        ]
+        for event in events:
+            assert client.post("/v1/events", json=event).status_code == 202
+        report = backtested(client, where)
+    assert (report["events"], report["matched"], report["undecided"]) == (8, 1, 0)
+
+
+@pytest.mark.slow
+def test_backtest_by_spark_does_not_begin_with_an_operator_that_jobs_lack(tmp_path: Path) -> None:
+    """It says so before the events are written out."""
+    with running_application(tmp_path, backtest_events=1, allow_private_sinks=True) as client:
+        body = {"url": "http://127.0.0.1:9/", "arguments": 0}
+        assert client.put("/v1/operators/far", json=body).status_code == 201
+        for price in (1, 2):
+            client.post("/v1/events", json={"price": price})
+        job = client.post("/v1/backtests", json={"expression": "far()"}).json()
+        while job["status"] == "running":
+            time.sleep(0.1)
+            job = client.get(f"/v1/backtests/{job['id']}").json()
+    wanted = "Spark jobs do not call remote operators such as far: ask for fewer events with since and until"
+    assert job["problem"]["detail"] == wanted
+
+
 def backtested(client: httpx.Client, where: Any, **options: str) -> Any:
     """The report of a backtest of a tree."""
     job = client.post("/v1/backtests", json={"where": where}, params=options).json()

@@ -221,8 +221,12 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
         raise NoArchive(f"{_shown(place)} does not exist")
     if found.is_file:
         return root, [found]
-    below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
-    return root, sorted((each for each in below if each.type != pa.fs.FileType.Directory), key=lambda each: each.path)
+    try:
+        below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
+        files = [each for each in below if each.type != pa.fs.FileType.Directory]
+        return root, sorted(files, key=lambda each: each.path)
+    except UnicodeDecodeError as error:
+        raise NoArchive(f"the name {error.object!r} is not UTF-8: rename this file, or move it elsewhere") from None
 
 
 def _nothing_in(place: str) -> NoArchive:
@@ -361,8 +365,17 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
 
 
 def _of_csv(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
+    names = _columns(whole)
+    if any(map(_lacks_utf8, names)):
+        yield replace(whole, problem="the names of the columns are not UTF-8: write the file in UTF-8")
+        return
     # Tables end with commas for empty columns: only a value under one of several absent names is a problem.
-    yield replace(whole, problem=_twice(filter(None, _columns(whole))))
+    yield replace(whole, problem=_twice(filter(None, names)))
+
+
+def _lacks_utf8(text: str) -> bool:
+    """Whether a text of CSV had bytes that are not UTF-8."""
+    return any("\udc80" <= letter <= "\udcff" for letter in text)
 
 
 def _columns(whole: Split) -> list[str]:
@@ -825,7 +838,7 @@ def _of_fields(
                 continue
             if not name and names.count(name) > 1:
                 raise Unreadable("several columns have no name")
-            if any("\udc80" <= letter <= "\udcff" for letter in field):
+            if _lacks_utf8(field):
                 raise Unreadable(f"{name}: the text is not UTF-8")
             if name in options.numbers:
                 if not _NUMBER.fullmatch(field):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -382,6 +383,24 @@ def test_names_in_csv_differ_by_case_and_only_empty_columns_lack_them(tmp_path: 
         ("case.csv", 3, "several columns have no name"),
         ("twice.csv.gz", None, "several columns have the name a, b"),
     ]
+
+
+def test_csv_with_names_that_are_not_utf_8_is_told_and_the_other_files_are_read(tmp_path: Path) -> None:
+    """As programs for tables on Windows write it. It was an error that ended the job and named no file."""
+    for name, encoding in (("a.csv", "utf-8"), ("b.csv", "latin-1"), ("c.csv", "utf-16")):
+        (tmp_path / name).write_text("Größe,kind\n5,x\n", encoding=encoding)
+    events, bad = read_all(tmp_path)
+    assert [data for _, _, data in events] == [{"Größe": "5", "kind": "x"}]
+    reason = "the names of the columns are not UTF-8: write the file in UTF-8"
+    assert bad == [("b.csv", None, reason), ("c.csv", None, reason)]
+
+
+def test_file_whose_name_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    """Arrow lists no folder that has such a file."""
+    (tmp_path / "a.ndjson").write_text("{}\n", encoding="utf-8")
+    (tmp_path / os.fsdecode(b"\xff.ndjson")).write_text("{}\n", encoding="utf-8")
+    with pytest.raises(NoArchive, match=r"xff\.ndjson' is not UTF-8: rename this file"):
+        splits_of(str(tmp_path))
 
 
 def test_absent_times_in_parquet_are_no_invalid_times(tmp_path: Path) -> None:

@@ -101,6 +101,10 @@ BESIDE = frozenset(
 )
 """The names and extensions of files that are no data: notes about an archive, checksums, files that are being written.
 Other files that are not read are reported."""
+ABSENT_PART = "__HIVE_DEFAULT_PARTITION__"
+"""The value of a folder `name=value` for rows that have no value. Hive and Spark write it for null and for ""."""
+TABLES = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+"""The folders of table formats, whose files may have rows that are deleted in the table."""
 READ_BYTES = 4 << 20
 PACKED_PROBLEM = "{} files are not read: unpack the file, or compress it with gzip"
 LEFT_OUT = "columns of bytes are left out: {}"
@@ -223,10 +227,23 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
         return root, [found]
     try:
         below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
+        _check_tables(place, root, below)
         files = [each for each in below if each.type != pa.fs.FileType.Directory]
         return root, sorted(files, key=lambda each: each.path)
     except UnicodeDecodeError as error:
         raise NoArchive(f"the name {error.object!r} is not UTF-8: rename this file, or move it elsewhere") from None
+
+
+def _check_tables(place: str, root: str, below: Iterable[Any]) -> None:
+    """Raises `NoArchive` if a folder is a table of which only its own programs know the present rows."""
+    for each in below:
+        folder, name = posixpath.split(posixpath.relpath(each.path, root))
+        is_iceberg = posixpath.basename(folder) == "metadata" and name.endswith(".metadata.json")
+        if kind := "Iceberg" if is_iceberg else TABLES.get(name):
+            raise NoArchive(
+                f"{_shown(place)} has a table of {kind}, whose files may have rows that are deleted in it: write its "
+                "present rows as Parquet into a folder elsewhere, for example with Spark, and name that folder"
+            )
 
 
 def _nothing_in(place: str) -> NoArchive:
@@ -298,7 +315,7 @@ def _whole(root: str, file: Any, path: str) -> Split | None:
     if not file.is_file:  # a pipe, for one
         raise NoArchive(UNOPENABLE.format(file.path))
     folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
-    parts = tuple((key, unquote(value)) for key, _, value in folders)
+    parts = tuple((unquote(key), unquote(value)) for key, _, value in folders if value != ABSENT_PART)
     stamp = f"{file.size}-{file.mtime_ns}"
     return Split(path=path, name=name, format=format, parts=parts, stamp=stamp, problem=problem)
 

@@ -194,6 +194,36 @@ def test_folders_of_a_partitioned_archive_are_attributes(tmp_path: Path) -> None
     ]
 
 
+def test_folder_of_rows_without_a_value_gives_none(tmp_path: Path) -> None:
+    """As Hive and Spark name it. They also escape the names of columns."""
+    for number, folder in enumerate(("room=__HIVE_DEFAULT_PARTITION__", "room=Hall", "a%3Ab=1")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{number}.ndjson").write_text('{"x": 1}\n', encoding="utf-8")
+        pq.write_table(pa.table({"x": [1]}), tmp_path / folder / f"{number}.parquet")
+    events, bad = read_all(tmp_path)
+    assert bad == []
+    without, hall, escaped = {"x": 1}, {"x": 1, "room": "Hall"}, {"x": 1, "a:b": "1"}
+    assert [data for _, _, data in events] == [escaped, escaped, hall, hall, without, without]
+
+
+@pytest.mark.parametrize(
+    ("beside", "kind"),
+    [
+        ("_delta_log/0.json", "Delta Lake"),
+        (".hoodie/hoodie.properties", "Hudi"),
+        ("metadata/v1.metadata.json", "Iceberg"),
+    ],
+)
+def test_table_of_a_format_with_deleted_rows_is_refused(tmp_path: Path, beside: str, kind: str) -> None:
+    """Its folder keeps the files of earlier versions, so deleted and replaced rows would be matched as well."""
+    table = tmp_path / "archive" / "offers"
+    (table / beside).parent.mkdir(parents=True)
+    (table / beside).write_text("{}", encoding="utf-8")
+    pq.write_table(pa.table({"x": [1]}), table / "old.parquet")
+    with pytest.raises(NoArchive, match=f"has a table of {kind}, .* write its present rows as Parquet"):
+        splits_of(str(tmp_path / "archive"))
+
+
 def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
     """Times, decimals, dictionaries, lists and structs."""
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)

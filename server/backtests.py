@@ -47,6 +47,8 @@ __all__ = ["Asked", "Backtests"]
 
 PAGE = 2_000
 """The number of events that are read and matched at one time. The event loop runs in between."""
+FILE_EVENTS, FILE_BYTES = 25 * PAGE, 64 << 20
+"""A file of events for Spark ends with the page that reaches one of these. It is in memory while it is written."""
 WAITING = 8
 """The maximum number of waiting backtests. More are refused with `BrokerBusy`."""
 FEWER = "ask for fewer events with since and until"
@@ -203,14 +205,15 @@ class Backtests:
         self, connection: Connection, after: int, last: int, roles: Roles
     ) -> tuple[list[dict[str, Any]], int, int]:
         found: list[dict[str, Any]] = []
-        unreadable = 0
-        while len(found) < 25 * PAGE and after < last:
+        unreadable, size = 0, 0
+        while len(found) < FILE_EVENTS and size < FILE_BYTES and after < last:
             rows, damaged, after = self._whole(connection, after, last)
             unreadable += damaged
             for row in rows:
                 event = arrived_document(self._body(row, roles), row.accepted_at)
                 time = _micros(event.get("time"), row.accepted_at)
                 body = msgspec.json.encode(event).decode()
+                size += len(body)
                 found.append({"source": row.source, "id": published_id(row.id), "time": time, "body": body})
         return found, unreadable, after
 

@@ -1,6 +1,7 @@
 """Backtests over HTTP: counts, days, samples, what cuts; other versions; what is refused."""
 
 import asyncio
+import json
 import sqlite3
 import time
 from collections import Counter
@@ -12,12 +13,15 @@ from threading import Event
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 
 from kindcast import Client, ProblemError
 from kindcast.semantic.ontology import Progress
+from kindcast.server import backtests
 from kindcast.server.backtests import WAITING, Asked, Backtests
 from kindcast.server.errors import StoreUnavailable
+from kindcast.server.store import events as store_events
 from kindcast.server.store.database import Database
 from tests.harness.application import problem_code, running_application
 
@@ -104,6 +108,29 @@ def test_backtest_counts_damaged_events_and_reads_the_others(client: httpx.Clien
     report = backtested(client, expression="target isa Computer")
     assert (report["events"], report["matched"], report["unreadable"]) == (298, 198, 2)
     assert "event 4" in client.get("/readyz").json()["warning"]
+
+
+def test_large_events_are_written_for_spark_in_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has one file in memory at a time. It was one file for 50,000 events, whatever their size."""
+    written: list[int] = []
+
+    async def no_job(*_: Any, **__: Any) -> None:
+        await asyncio.sleep(0)
+        raise OSError("no job is started here")
+
+    monkeypatch.setattr(store_events, "PAGE_BYTES", 1_000)
+    monkeypatch.setattr(backtests, "FILE_BYTES", 3_000)
+    monkeypatch.setattr(pq, "write_table", lambda table, _: written.append(len(table)))
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_job)
+    with running_application(tmp_path, backtest_events=1) as client:
+        lines = json.dumps({"name": "x" * 1_000}) + "\n"
+        headers = {"Content-Type": "application/x-ndjson"}
+        assert client.post("/v1/events", content=lines * 10, headers=headers).json()["accepted"] == 10
+        job = client.post("/v1/backtests", json={"expression": ""}).json()
+        while job["status"] == "running":
+            time.sleep(0.02)
+            job = client.get(f"/v1/backtests/{job['id']}").json()
+    assert written == [3, 3, 3, 1]
 
 
 def test_backtest_while_the_database_is_away_is_refused_at_once(

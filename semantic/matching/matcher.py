@@ -24,7 +24,7 @@ from kindcast.index.clause import ClauseRow, LoweredEvent
 from kindcast.index.engine import Engine, RowTable
 from kindcast.index.registry import new_engine
 from kindcast.semantic.conditions.lowering import Lowering
-from kindcast.semantic.errors import DuplicateSubscription, InvalidEvent
+from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
 from kindcast.semantic.events.event_plans import EventPlans, ReadEvent
 from kindcast.semantic.events.event_table import Table, TableReader
@@ -223,12 +223,9 @@ class Matcher:
 
     def add(self, name: str, expression: str | Mapping[str, Any]) -> Compiled:
         """Adds a subscription, given as text or as a tree. The next `match` includes it. Raises `InvalidSubscription`
-        with all problems, `DuplicateSubscription` if `name` exists."""
-        repeated = (
-            None
-            if isinstance(expression, str) or name in self._subscriptions.slots
-            else self._repeated.compiled(expression)
-        )
+        with all problems, `DuplicateSubscription` if `name` exists, and TypeError if it is no text."""
+        self._subscriptions.check_new(name)
+        repeated = None if isinstance(expression, str) else self._repeated.compiled(expression)
         if repeated is None:
             return self.add_compiled(name, self.compile(expression))
         compiled, clauses = repeated
@@ -269,14 +266,12 @@ class Matcher:
         of each expression to add to the name of its subscription; all these expressions must be valid. Raises
         `DuplicateSubscription`; then nothing is added."""
         for name in names.values():
-            if name in self._subscriptions.slots:
-                raise DuplicateSubscription(name)
+            self._subscriptions.check_new(name)
         self._add_bulk(described.bulk.selected({str(place): name for place, name in names.items()}))
 
     def add_compiled(self, name: str, compiled: Compiled) -> Compiled:
         """Adds a subscription that this matcher, or another one with the same vocabulary, compiled."""
-        if name in self._subscriptions.slots:
-            raise DuplicateSubscription(name)
+        self._subscriptions.check_new(name)
         parts = self._lowered(compiled)
         rows = [int(row) for row in self._engine.add_many([clause for clause, _, _ in parts])]
         self._subscriptions.enter(name, rows, packed(compiled.tree), compiled.notes)

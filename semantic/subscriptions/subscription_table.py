@@ -391,11 +391,19 @@ class SubscriptionTable:
             yield row
             row = self.further[row]
 
+    def check_new(self, name: str) -> None:
+        """Raises `DuplicateSubscription` if `name` is in use, and TypeError if it is no text."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a subscription must be a text, not {type(name).__name__}")
+        if name in self.slots:
+            raise DuplicateSubscription(name)
+
     def new(self, subscriptions: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Yields each (name, …). Raises `DuplicateSubscription` at the first name that is in use."""
+        """Yields each (name, …). Raises as `check_new` at the first name that is wrong or given twice."""
         seen: set[str] = set()
         for name, expression in subscriptions:
-            if name in self.slots or name in seen:
+            self.check_new(name)
+            if name in seen:
                 raise DuplicateSubscription(name)
             seen.add(name)
             yield name, expression

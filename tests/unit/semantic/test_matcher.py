@@ -361,6 +361,23 @@ def test_matcher_wrong_use_is_refused(matcher: Matcher, vocabulary: Vocabulary) 
     assert sorted(matcher) == ["s"]
 
 
+def test_the_name_of_a_subscription_is_a_text() -> None:
+    """Another name could not be saved."""
+    matcher = Matcher(Vocabulary())
+    compiled = matcher.compile("a = 1")
+    number: Any = 5
+    for add in (
+        lambda: matcher.add(number, "a = 1"),
+        lambda: matcher.add(number, {"=": ["a", 1]}),
+        lambda: matcher.add_compiled(number, compiled),
+        lambda: matcher.add_many([(number, "a = 1")]),
+        lambda: matcher.restore_many([(number, compiled.tree)]),
+    ):
+        with pytest.raises(TypeError, match="the name of a subscription must be a text, not int"):
+            add()
+    assert not list(matcher)
+
+
 def test_matcher_rebuilt_keeps_meaning_by_iri(matcher: Matcher) -> None:
     """Under a new version subscriptions are recompiled from IRIs; a gone concept's predicate is false, also negated."""
     matcher.add("kind", "t isa laptop")

@@ -46,6 +46,21 @@ UNIT_KEYS = frozenset({"unit", "unitCode", "unitText", "currency"})
 JSON_SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of JSON scalars. `as_json` returns values of exactly these types unchanged."""
 _CONVERTED = (np.generic, np.ndarray, date, time, timedelta, Decimal, UUID)  # a datetime is a date
+_SECOND = 1_000_000
+_MICROSECONDS: Mapping[str, tuple[int, int]] = {
+    "W": (604_800 * _SECOND, 1),
+    "D": (86_400 * _SECOND, 1),
+    "h": (3_600 * _SECOND, 1),
+    "m": (60 * _SECOND, 1),
+    "s": (_SECOND, 1),
+    "ms": (1_000, 1),
+    "us": (1, 1),
+    "ns": (1, 10**3),
+    "ps": (1, 10**6),
+    "fs": (1, 10**9),
+    "as": (1, 10**12),
+}
+"""The units of numpy's durations in microseconds, as a fraction. numpy itself wraps around beyond 2^63."""
 LARGEST_POWER = 308
 """The largest power of ten in a double. A larger decimal is not expanded into an integer of, say, a million digits."""
 
@@ -300,6 +315,8 @@ def _cell_of(scalar: Any) -> Any:
         return list(map(_cell_of, scalar.values))
     if kind.startswith("timestamp["):
         return as_json(np.datetime64(scalar.value, scalar.type.unit))
+    if kind.startswith("duration["):
+        return as_json(np.timedelta64(scalar.value, scalar.type.unit))
     if kind.startswith("date"):
         return as_json(np.datetime64(scalar.value, "D" if kind.startswith("date32") else "ms").astype("datetime64[D]"))
     return scalar.as_py()
@@ -350,8 +367,7 @@ def as_json(value: Any) -> Any:
     if isinstance(value, np.datetime64):
         return _of_datetime64(value)
     if isinstance(value, np.timedelta64) and np.datetime_data(value.dtype)[0] not in ("Y", "M", "generic"):
-        value = value.astype("timedelta64[us]")
-        return None if np.isnat(value) else _of_timedelta(value.item())
+        return _of_timedelta64(value)
     if isinstance(value, np.ndarray):
         return as_json(value[()])
     if isinstance(value, np.generic):
@@ -377,11 +393,21 @@ def _of_datetime(value: datetime) -> str | None:
 
 
 def _of_timedelta(value: timedelta) -> str | None:
-    if value != value:  # `NaT` of pandas
+    return None if value != value else _duration(value // timedelta(microseconds=1))  # `NaT` of pandas
+
+
+def _of_timedelta64(value: np.timedelta64) -> str | None:
+    if np.isnat(value):
         return None
-    seconds, micros = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
+    unit, count = np.datetime_data(value.dtype)
+    numerator, denominator = _MICROSECONDS[unit]
+    return _duration(int(value.astype(np.int64)) * count * numerator // denominator)
+
+
+def _duration(microseconds: int) -> str:
+    seconds, micros = divmod(abs(microseconds), _SECOND)
     decimals = f".{micros:06}".rstrip("0").rstrip(".")
-    return f"{'-' if value < timedelta() else ''}PT{seconds}{decimals}S"
+    return f"{'-' if microseconds < 0 else ''}PT{seconds}{decimals}S"
 
 
 def _of_datetime64(value: np.datetime64) -> str | None:

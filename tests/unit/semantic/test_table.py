@@ -214,3 +214,18 @@ def test_table_of_durations_has_the_durations_of_its_rows(unit: str) -> None:
     for column in (cells, list(cells), pa.array(cells.astype("timedelta64[us]"))):
         assert names(matcher.match_table({"took": column})) == [["long"], [], []]
     assert by_rows(matcher, {"took": list(cells)}) == [["long"], [], []]
+
+
+def test_table_has_durations_beyond_those_of_python() -> None:
+    """Each row matches what its text does, also inside a list or a struct."""
+    matcher = Matcher(Vocabulary(), engine="fused")
+    for text in ("took > PT1H", "each > PT1H", "in.took > PT1H"):
+        matcher.add(text, text)
+    cells = [2**62, 1, None, -(2**62)]
+    took = pa.array(cells, pa.duration("s"))
+    each = pa.array([[cell] for cell in cells], pa.list_(pa.duration("s")))
+    table = pa.table({"took": took, "each": each, "in": pa.StructArray.from_arrays([took], ["took"])})
+    texts = [None if cell is None else f"{'-' * (cell < 0)}PT{abs(cell)}S" for cell in cells]
+    rows = {"took": texts, "each": [[text] for text in texts], "in": [{"took": text} for text in texts]}
+    assert names(matcher.match_table(table)) == by_rows(matcher, rows)
+    assert by_rows(matcher, rows) == [["each > PT1H", "in.took > PT1H", "took > PT1H"], [], [], []]

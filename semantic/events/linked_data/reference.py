@@ -45,11 +45,11 @@ class _Context(dict[str, Any]):
 
 
 class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
-    """PyLD with a time limit and three corrections. Two are for documents without a base, which those of events are.
+    """PyLD with a time limit and four corrections. Two are for documents without a base, which those of events are.
     PyLD resolves their relative IRIs against `http://example.org/base/`; here they stay as published. And PyLD expands
     the property of an index (`@index`) relative to the vocabulary only if the document has a base, because it passes
     the base as the argument `vocab`. The third: PyLD fails at `"@vocab": null`, and `@language` and `@direction` alike,
-    if there is nothing to remove."""
+    if there is nothing to remove. The fourth: PyLD fails if a context that is named by its URL has `@propagate`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,6 +63,15 @@ class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no t
     def _create_term_definition(self, *given: Any, **named: Any) -> None:
         self._check()
         super()._create_term_definition(*given, **named)
+
+    def _process_context(self, active_ctx: Any, local_ctx: Any, options: Any, *given: Any, **named: Any) -> Any:
+        first, *others = local_ctx if isinstance(local_ctx, list) and local_ctx else [local_ctx]
+        if isinstance(first, str):
+            resolved = options["contextResolver"].resolve(active_ctx, first, options.get("base", ""))
+            documents = [each.document for each in resolved]
+            if documents and isinstance(documents[0], dict) and "@propagate" in documents[0]:
+                local_ctx = [*documents, *others]
+        return super()._process_context(active_ctx, local_ctx, options, *given, **named)
 
     def _clone_active_context(self, active_ctx: Any) -> _Context:
         return _Context(super()._clone_active_context(active_ctx))

@@ -192,6 +192,19 @@ def test_expander_keeps_no_meaning_of_a_context_that_needs_unknown_ones() -> Non
         assert found == [{f"https://example.com/{number}": [{"@value": number}]}]
 
 
+@pytest.mark.parametrize("propagates", [False, True])
+def test_a_context_by_its_url_says_whether_it_propagates(propagates: bool) -> None:
+    """Like the same context in the document."""
+    url, naming = "https://example.com/shop.jsonld", "https://example.com/naming.jsonld"
+    shop = {"@propagate": propagates, "price": f"{EX}price", "part": f"{EX}part"}
+    known = {url: {"@context": shop}, naming: {"@context": [url, {"name": f"{EX}name"}]}}
+    data = {"price": 1, "name": "x", "part": {"price": 2, "name": "y"}}
+    for context, alike in ((url, shop), ([url], shop), (naming, [shop, {"name": f"{EX}name"}])):
+        found = Expander(known).expanded({"@context": context, **data})
+        assert found == Expander(known).expanded({"@context": alike, **data})
+        assert bool(found[0][f"{EX}part"][0]) is propagates
+
+
 def test_an_import_of_a_context_changes_no_other_document() -> None:
     """Each document has its own terms and those that it imports, in every order."""
     url, importing, typed = (f"https://example.com/{each}.jsonld" for each in ("shop", "importing", "typed"))

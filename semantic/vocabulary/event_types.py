@@ -66,7 +66,8 @@ SYSTEMS: Final = ("system", "inScheme", "inDefinedTermSet", "inCodeSet")
 
 _LEADING: Final = frozenset({*NUMBERS, *CODES, "coding"})
 UNIT_SYSTEMS: Final = frozenset(
-    {"http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8", "urn:iso:std:iso:4217", "urn:oid:1.0.4217"}
+    {"http://unitsofmeasure.org", "http://unitsofmeasure.org/", "urn:oid:2.16.840.1.113883.6.8"}
+    | {"urn:iso:std:iso:4217", "urn:oid:1.0.4217"}
 )
 """The systems of codes that are units: UCUM and ISO 4217."""
 COMPARATORS: Final[frozenset[Comparator]] = frozenset(("<", "<=", ">", ">="))

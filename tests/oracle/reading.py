@@ -246,7 +246,7 @@ def _stated(name: str, node: Mapping[str, Any], world: World, *, everywhere: boo
     )
     known = ["unitCode", "unit", "hasUnit", "currency", "currencyUnit", "unitText"]
     units = [node.get(each) for each in ([named["unit"]] if "unit" in named else known)]
-    if "unit" not in named and node.get("system") == "http://unitsofmeasure.org":
+    if "unit" not in named and node.get("system") in ("http://unitsofmeasure.org", "http://unitsofmeasure.org/"):
         units = [node.get("code"), *units]
     texts = [each for each in units if isinstance(each, str)]
     member = next((each for each in numbers if each in node), None)

@@ -48,7 +48,7 @@ WORLD = World(
         "articles": {"identifiers": (f"{EX}tariff", EX)},
     },
 )
-UCUM = "http://unitsofmeasure.org"
+UCUM = ("http://unitsofmeasure.org", "http://unitsofmeasure.org/")
 
 numbers = st.sampled_from([5, 9, 9.5, 10, 5000, "9", "9.50", True, "nine"])
 units = st.sampled_from(["kg", "g", "m", "nounit"])
@@ -56,7 +56,7 @@ comparators = st.sampled_from(["<", "<=", ">", ">="])
 stating = st.one_of(
     st.fixed_dictionaries(
         {"value": numbers, "unit": units},
-        optional={"system": st.sampled_from([UCUM, "http://other.example"]), "code": units, "comparator": comparators},
+        optional={"system": st.sampled_from([*UCUM, "http://other.example"]), "code": units, "comparator": comparators},
     ),
     st.fixed_dictionaries({"numericalValue": numbers, "unitText": units}, optional={"unitCode": units}),
     st.fixed_dictionaries({"reading": numbers, "scale": units}, optional={"comparator": comparators}),

@@ -559,7 +559,7 @@ class _Resolver:
         declaration = self.declaration(name)
 
         def measure() -> None:
-            dimension = units.dimension(value.unit)
+            dimension = units.dimension(value.unit, suggest=len(self.problems) < SUGGESTED)
             units.measure(value.value, value.unit)
             if declaration is not None and declaration.unit is not None:
                 expected = units.dimension(declaration.unit)
@@ -571,10 +571,8 @@ class _Resolver:
 
     def dimension(self, unit: str) -> str | None:
         """Returns the dimension of a unit; None for an unknown unit, which was reported before."""
-        try:
-            return self.vocabulary.units.dimension(unit)
-        except SemanticError:
-            return None
+        units = self.vocabulary.units
+        return units.dimension(unit) if units.knows(unit) else None
 
     def text_test(self, node: TextTest) -> TextTest:
         if node.test == "matches":

@@ -543,10 +543,10 @@ class Units:
         """Returns whether `unit` is known."""
         return self._scale(unit) is not None
 
-    def dimension(self, unit: str) -> str:
+    def dimension(self, unit: str, *, suggest: bool = True) -> str:
         """Returns the dimension of `unit`: `temperature`, `length/time`, `currency:USD`, `dimensionless`. Raises
-        `UnknownUnit`."""
-        return self._known(unit).dimension
+        `UnknownUnit`, which has no similar names without `suggest`: their search takes half a millisecond."""
+        return self._known(unit, suggest=suggest).dimension
 
     def bare(self, amount: float, unit: str) -> float:
         """Converts `amount` in base units back to a number of `unit`: the roundest number that has this amount. Used in
@@ -563,12 +563,14 @@ class Units:
 
     # ── from names to scales ────────────────────────────────────────────────────────────────────────────────────
 
-    def _known(self, unit: str) -> Scale:
+    def _known(self, unit: str, *, suggest: bool = True) -> Scale:
         scale = self._scale(unit)
         if scale is None:
             choices = AMBIGUOUS.get(unit.strip())
             if choices:
                 raise UnknownUnit(unit, "several units have this name", choices)
+            if not suggest:
+                raise UnknownUnit(unit)
             meant = meant_units(unit, self.knows)
             raise UnknownUnit(unit, suggestions=meant or _nearest(local_name(unit)[:LONGEST]))
         return scale

@@ -128,6 +128,18 @@ def test_resolve_similar_names_are_searched_for_the_first_unknown_concepts_only(
     assert [bool(each.suggestions) for each in found] == [each < SUGGESTED for each in range(30)]
 
 
+def test_similar_units_are_searched_for_the_first_problems_only() -> None:
+    """The search takes half a millisecond, and others wait meanwhile; all units are named."""
+    expression = " and ".join(f"price < 5 metr{number}" for number in range(30))
+    with pytest.raises(InvalidSubscription) as refused:
+        Matcher(Vocabulary()).compile(expression)
+    found = refused.value.problems
+    assert [each.detail for each in found] == [
+        f"unknown unit 'metr{number}': no unit has this name" for number in range(30)
+    ]
+    assert [bool(each.suggestions) for each in found] == [each < SUGGESTED for each in range(30)]
+
+
 @pytest.mark.parametrize(
     "text",
     ["`` = 1", "`` exists", "some `` (a = 1)", "a < ``", "`` isa Computer", '`` startswith "a"', "`` in (1, 2)"],

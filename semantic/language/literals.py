@@ -29,7 +29,7 @@ from kindcast.semantic.model import (
     ValueConstraint,
     aggregate_of,
 )
-from kindcast.semantic.units.codes import AMBIGUOUS
+from kindcast.semantic.units.codes import AMBIGUOUS, CURRENCIES
 
 __all__ = [
     "BARE_NAME",
@@ -314,6 +314,10 @@ _IS_A = re.compile(r"\bis\s+an?\s*\Z", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s*\Z", re.IGNORECASE)
 _ENDS = re.compile(r"(\S{1,40})\s+and\s+(\S{1,40})", re.IGNORECASE)
 _MONEY = re.compile(r"([$£¥])\s*([0-9][0-9.]*)")
+_CODE = re.compile(r"(?<![\w.\-:])([A-Z]{3})\s*\Z")
+_AMOUNT = re.compile(r"[0-9]+(?:\.[0-9]+)?(?![\w.]|,[0-9])")
+_YEAR = re.compile(r"(?<![\w.\-])([0-9]{4})\Z")
+_DAY = re.compile(r"-([0-9]{1,2})(?:-([0-9]{1,2}))?(?![\w.\-])")
 _NUMBER = r"(?<![\w.,])(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)"
 _BEFORE_COMMA = re.compile(rf"{_NUMBER}\Z")
 _AFTER_COMMA = re.compile(r",[0-9]+(?:,[0-9]{3})*(?![0-9])")
@@ -376,6 +380,12 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
         meant = f"{money[2]} {currencies[0]}"
         others = " or ".join(currencies[1:])
         return f"write the code of a currency after the number: {meant} (or {others} for {money[1]})", meant
+    if (code := _CODE.search(before)) and code[1] in CURRENCIES and (amount := _AMOUNT.match(rest)):
+        meant = f"{amount[0]} {code[1]}"
+        return f"write the code of a currency after the number: {meant}", meant
+    if (year := _YEAR.search(before)) and (day := _DAY.match(rest)):
+        meant = "-".join([year[1], *(each.zfill(2) for each in day.groups() if each)])
+        return f"months and days have two digits; write {meant}", meant
     if (start := _BEFORE_COMMA.search(before)) and (further := _AFTER_COMMA.match(rest)):
         meant = _without_comma(start[0] + further[0])
         return f"numbers have no commas; write {meant}", meant

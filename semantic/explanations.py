@@ -233,7 +233,6 @@ def _why(value: Value, vocabulary: Vocabulary) -> str:
 
 def _kind(test: str, value: Value, terms: Sequence[Term], vocabulary: Vocabulary, language: str) -> str | None:
     asked = [concept for term in terms if term.iri and (concept := vocabulary.concept(term.iri)) is not None]
-    wanted = " or ".join(dict.fromkeys(vocabulary.label(each, language) for each in asked[:5]))
     if not asked:
         return None
     found = tuple(dict.fromkeys((*value.concepts, *value.types)))
@@ -246,8 +245,8 @@ def _kind(test: str, value: Value, terms: Sequence[Term], vocabulary: Vocabulary
             name = vocabulary.iri(meant[0]) if "://" in value.text else vocabulary.label(meant[0], language)
             near = f"; did you mean {name}?"
         return f"{value.text!r} is not a known concept{near}"
-    labels = dict.fromkeys(vocabulary.label(each, language) for each in value.concepts[:3])
-    label = " or ".join(labels) or _said(value)
+    wanted = _names(asked[:5], value.concepts, vocabulary, language)
+    label = _names(value.concepts[:3], asked, vocabulary, language) or _said(value)
     if test == "below" and set(asked) & set(found):
         return f"{label} is {wanted} itself, not beneath it"
     if any(vocabulary.isa(upper, each) for each in found for upper in asked):
@@ -256,6 +255,14 @@ def _kind(test: str, value: Value, terms: Sequence[Term], vocabulary: Vocabulary
     if test == "is":
         return f"{label} is not {wanted}"
     return f"{label} is not a kind of {wanted}"
+
+
+def _names(concepts: Sequence[ConceptId], others: Sequence[ConceptId], vocabulary: Vocabulary, language: str) -> str:
+    """Returns the labels of `concepts`; the IRI of one whose label is that of another concept among `others`."""
+    labels = {each: vocabulary.label(each, language) for each in (*concepts, *others)}
+    shared = {each for each in concepts for other in others if other != each and labels[other] == labels[each]}
+    told = (f"<{vocabulary.iri(each)}>" if each in shared else labels[each] for each in concepts)
+    return " or ".join(dict.fromkeys(told))
 
 
 def _said(value: Value) -> str:

@@ -94,6 +94,19 @@ def test_explain_and_errors_repeat_no_label() -> None:
         explain(vocabulary, "seen isa mousse", {})
 
 
+def test_explain_distinguishes_two_concepts_with_one_label() -> None:
+    """They are named by their IRIs, as in the refusal of the ambiguous label."""
+    vocabulary = Vocabulary.from_bytes(
+        b"@prefix : <http://e/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
+        b':m1 a rdfs:Class ; rdfs:label "mouse" . :m2 a rdfs:Class ; rdfs:label "mouse" . :m3 rdfs:subClassOf :m2 .',
+        format="turtle",
+    )
+    told = explain(vocabulary, "seen isa <http://e/m1>", {"seen": "http://e/m2"})
+    assert told["summary"] == "No match because of seen: <http://e/m2> is not a kind of <http://e/m1>."
+    told = explain(vocabulary, "seen isa <http://e/m1>", {"seen": "http://e/m3"})
+    assert told["summary"] == "No match because of seen: m3 is not a kind of mouse."
+
+
 def test_explain_and_errors_name_the_property_of_an_attribute() -> None:
     """Its label in the reader's language and its IRI, beside the attribute; the verdict is the same."""
     turtle = (

@@ -34,6 +34,7 @@ CORE_CONTEXT: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.8
 CORE_CONTEXTS: Final = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context"
 JSON_LD: Final = "application/ld+json"
 NO_SOURCE: Final = "urn:kindcast:ngsi-ld"
+NOTIFICATION_TYPE: Final = "https://onerecord.iata.org/ns/api#Notification"
 LOGISTICS_OBJECT: Final = "https://onerecord.iata.org/ns/cargo#LogisticsObject"
 """The class of all logistics objects. It is the type of an object if the notification says no other."""
 MOST_LINKS: Final = 10_000
@@ -137,7 +138,8 @@ def _time(body: Mapping[str, Any]) -> str | None:
 
 def one_record_events(body: Any, *, source: str | None = None, digest: str = "") -> list[dict[str, Any]]:
     """Returns a CloudEvent for each logistics object of a ONE Record notification. The data is the object if it is
-    embedded, else its IRI and type. `source` is that of the events, by default the origin of the object's IRI.
+    embedded, else its IRI and type. A notification without an object, such as one about a request for a subscription,
+    is itself the data. `source` is that of the events, by default the origin of the object's IRI.
 
     Raises `InvalidEvent` if the body is no notification.
 
@@ -156,9 +158,12 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
     described = {id: each for each in nodes if each is not node and (id := _text(each, "@id"))}
     links = {id: _references(each, described) for id, each in described.items()}
     members = {_local(name): value for name, value in node.items() if not name.startswith("@")}
+    kind = _scalar(members.get("hasLogisticsObjectType"))
     objects = _listed(members.get("hasLogisticsObject"))
     if not objects:
-        raise _refused("the ONE Record notification has no object: the member hasLogisticsObject is missing")
+        if "hasEventType" not in members:
+            raise _refused("the ONE Record notification has neither hasEventType nor hasLogisticsObject")
+        objects, kind = [node], NOTIFICATION_TYPE
     if len(objects) > 1 and len(objects) * sum(map(len, links.values())) > MOST_LINKS:
         raise _refused("the notification has too many objects that refer to too many others: send them one by one")
     said = {
@@ -168,7 +173,6 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
         "changedproperties": " ".join(filter(None, map(_scalar, _listed(members.get("hasChangedProperty"))))),
     }
     notification = _text(node, "@id") or digest
-    kind = _scalar(members.get("hasLogisticsObjectType"))
     context = body.get("@context") if isinstance(body, Mapping) else None
     events = []
     for index, found in enumerate(objects):
@@ -184,7 +188,7 @@ def one_record_events(body: Any, *, source: str | None = None, digest: str = "")
         event = {
             "specversion": SPECVERSION,
             "id": _event_id(notification, id, index, len(objects)),
-            "source": source or _origin(id) or "urn:kindcast:one-record",
+            "source": source or _origin(id) or _origin(said["triggeredby"]) or "urn:kindcast:one-record",
             "type": kind or next(filter(None, map(_scalar, _listed(object["@type"]))), LOGISTICS_OBJECT),
             "datacontenttype": JSON_LD,
             **{name: value for name, value in said.items() if value},

@@ -156,6 +156,32 @@ def test_one_record_object_without_a_type_is_a_logistics_object() -> None:
     assert (event["type"], event["data"]) == (kind, {**API, "@type": kind, "@id": PIECE})
 
 
+def test_one_record_notification_without_an_object_is_itself_the_event() -> None:
+    """The status of a request for a subscription concerns no object."""
+    request = "https://1r.example.com/action-requests/1"
+    sent = {
+        **API,
+        "@type": "api:Notification",
+        "api:hasEventType": {"@id": "api:SUBSCRIPTION_REQUEST_ACCEPTED"},
+        "api:isTriggeredBy": {"@id": request},
+    }
+    (event,) = one_record_events(sent, digest="d")
+    assert event == {
+        "specversion": "1.0",
+        "id": "d",
+        "source": "https://1r.example.com",
+        "type": "https://onerecord.iata.org/ns/api#Notification",
+        "datacontenttype": "application/ld+json",
+        "notificationtype": "SUBSCRIPTION_REQUEST_ACCEPTED",
+        "triggeredby": request,
+        "data": sent,
+    }
+    described = {"@id": request, "@type": "api:SubscriptionRequest", "api:isRequestedBy": {"@id": "urn:o:1"}}
+    node = {name: value for name, value in sent.items() if name != "@context"} | {"@id": "urn:n:1"}
+    (flat,) = one_record_events({**API, "@graph": [described, node]})
+    assert (flat["id"], flat["data"]) == ("urn:n:1", {**API, **node, "@included": [described]})
+
+
 def test_one_record_flattened_notification_has_what_other_nodes_say_of_its_object() -> None:
     """Some servers send all nodes side by side. The object has its members and the nodes that it needs, no others."""
     weight, shipment = {"@id": "_:b1", "cargo:numericalValue": 5}, {"@id": "urn:s:1", "cargo:pieces": {"@id": PIECE}}

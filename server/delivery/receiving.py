@@ -328,8 +328,8 @@ class BadFrame(ServerError):
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
-    """A frame of the reader. `ticket` is that of the subscription, if the handshake could not carry it. It is also used
-    for later frames."""
+    """A frame of the reader. `ticket` is that of the subscription, if the handshake could not carry it. A right one is
+    also used for later frames."""
 
     ack: str | None = None
     ticket: str | None = None
@@ -351,7 +351,7 @@ async def serve_websocket(
     bare = CLOUDEVENTS in websocket.scope["subprotocols"]
     await websocket.accept(CLOUDEVENTS if bare else None)
     sending = asyncio.create_task(_send(delivery, websocket, start, bare))
-    reading = asyncio.create_task(_read(delivery, websocket, start.subscriber.id, claim, problem, charge))
+    reading = asyncio.create_task(_read(delivery, websocket, start.subscriber, claim, problem, charge))
     try:
         await asyncio.wait((sending, reading), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -390,7 +390,7 @@ def _frame(subscriber: Subscriber, match: StoredMatch, reader: Reader, *, bare: 
 async def _read(
     delivery: DeliveryService,
     websocket: WebSocket,
-    id: str,
+    subscriber: Subscriber,
     claim: Claim,
     problem: Callable[[Exception], dict[str, object]],
     charge: Callable[[], None],
@@ -402,15 +402,16 @@ async def _read(
         try:
             charge()
             asked = _asked(frame.get("text") or frame.get("bytes") or b"")
-            claim = replace(claim, ticket=asked.ticket or claim.ticket)
             if asked.ack is None and asked.ticket is None:
                 raise BadFrame
-            if asked.ack is not None:
-                told: dict[str, object] = {
-                    "acked": str(await acknowledge_cursor(delivery.broker, id, asked.ack, claim))
-                }
-            else:
+            if asked.ticket:
+                offered = replace(claim, ticket=asked.ticket)
+                check_ticket(offered, subscriber.ticket_hash, subscriber.created_by)
+                claim = offered
+            if asked.ack is None:
                 continue
+            acked = await acknowledge_cursor(delivery.broker, subscriber.id, asked.ack, claim)
+            told: dict[str, object] = {"acked": str(acked)}
         except Exception as error:
             told = {"problem": problem(error)}
         await websocket.send_text(msgspec.json.encode(told).decode())

@@ -77,6 +77,20 @@ def test_what_is_wrong_with_a_frame_is_told_and_the_connection_stays(client: htt
         assert "acked" in received(connection)
 
 
+def test_a_wrong_ticket_does_not_replace_the_right_one(client: httpx.Client) -> None:
+    """Whether it comes alone or with an acknowledgement, it is refused at once, and the ticket of the handshake
+    stays."""
+    made = subscribe(client)
+    publish(client, n=1)
+    with opened(client, made["id"], additional_headers=ticket(made)) as connection:
+        cursor = received(connection)["cursor"]
+        for frame in ({"ticket": "x"}, {"ticket": "x", "ack": cursor}):
+            connection.send(json.dumps(frame))
+            assert received(connection)["problem"]["type"].endswith("/ticket-wrong")
+        connection.send(json.dumps({"ack": cursor}))
+        assert received(connection) == {"acked": cursor}
+
+
 def test_events_as_they_are_for_who_asks_for_cloudevents(client: httpx.Client) -> None:
     made = subscribe(client)
     with opened(client, made["id"], subprotocols=["mqtt", "cloudevents.json"]) as connection:

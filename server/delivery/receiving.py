@@ -42,7 +42,14 @@ from kindcast.server.delivery.turns import Looks
 from kindcast.server.errors import HiddenAttribute, RecordDamaged, ServerError, StoreDamaged, StoreUnavailable
 from kindcast.server.security.keys import Claim, check_ticket
 from kindcast.server.security.permissions import Reader
-from kindcast.server.store.deliveries import StoredMatch, Subscriber, acknowledge, find_subscriber, read_matches
+from kindcast.server.store.deliveries import (
+    NOTICE_SECONDS,
+    StoredMatch,
+    Subscriber,
+    acknowledge,
+    find_subscriber,
+    read_matches,
+)
 from kindcast.server.store.matches import find_positions
 from kindcast.server.strict_json import MalformedJson
 from kindcast.server.worker_threads import short_turns
@@ -136,21 +143,28 @@ async def pull(
 
 
 async def _wait_for(look: Callable[[], Awaitable[_Pulled]], wakeups: Wakeups, found: _Pulled, wait: float) -> _Pulled:
-    """Looks again after each commit, up to `wait` seconds."""
-    left = max(0.0, found.subscriber.expires_at - CLOCK.now()) + CLOCKS_DIFFER
+    """Looks again after each commit, and when the subscription ends or its last day begins, up to `wait` seconds."""
+    deadline = time.monotonic() + wait
     with wakeups.watch(found.subscriber.number) as woken:
-        try:
-            async with asyncio.timeout(min(wait, left)):
-                while not wakeups.closed:
-                    woken.clear()
-                    found = await look()
-                    if found.over:
-                        break
+        while not wakeups.closed:
+            woken.clear()
+            found = await look()
+            left, unchanged = deadline - time.monotonic(), _seconds_unchanged(found.subscriber)
+            if found.over or left <= 0:
+                break
+            try:
+                async with asyncio.timeout(min(left, unchanged)):
                     await woken.wait()
-        except TimeoutError:
-            if left < wait:
-                found = await look()
+            except TimeoutError:
+                if left <= unchanged:
+                    break
     return found
+
+
+def _seconds_unchanged(subscriber: Subscriber) -> float:
+    """Returns the time until the last day of a subscription begins, or until it ends if that comes first."""
+    left = subscriber.expires_at - CLOCK.now()
+    return (left - NOTICE_SECONDS if left > NOTICE_SECONDS else max(0.0, left)) + CLOCKS_DIFFER
 
 
 async def acknowledge_cursor(broker: Broker, id: str, cursor: str, ticket: Claim | str | None) -> int:

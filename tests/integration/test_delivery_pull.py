@@ -151,6 +151,26 @@ def test_pull_wait_without_match_comes_back_empty(client: Client) -> None:
     assert client.pull(id, after=cursor, wait=0.2) == {"events": [], "cursor": cursor}
 
 
+def test_pull_wait_goes_on_when_the_subscription_is_renewed(client: Client) -> None:
+    """The wait ended at the end time that the subscription had when it began."""
+    made = client.subscribe("number exists", ttl_seconds=4.0)
+    pages: list[dict[str, Any]] = []
+    waiting = threading.Thread(target=lambda: pages.append(client.pull(made["id"], wait=30)))
+    waiting.start()
+    time.sleep(BEGIN_SECONDS)
+    client.renew(made["id"], ticket=made["ticket"], ttl_seconds=3_600.0)
+    time.sleep(4.5)
+    publish(client, 1)
+    waiting.join(60)
+    assert [numbers_of(page) for page in pages] == [[1]]
+
+
+def test_pull_wait_says_that_the_last_day_began_meanwhile(client: Client) -> None:
+    made = client.subscribe("number exists", ttl_seconds=86_400.0 + 3.0)
+    assert "expiring" not in client.pull(made["id"])
+    assert client.pull(made["id"], wait=5)["expiring"] == made["expires_at"]
+
+
 def test_pull_wait_ends_when_the_subscription_is_deleted(client: Client) -> None:
     """Who waits for a subscription that goes away is told so at once."""
     id = client.subscribe("number exists")["id"]

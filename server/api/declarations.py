@@ -34,6 +34,7 @@ from kindcast.server.api.requests import (
     AppSettings,
     answer,
     body_schema,
+    check_name,
     json_object,
     moment,
     reader_of,
@@ -546,6 +547,7 @@ async def _put(
     if not name.strip():
         detail = f"the name of this {kind} must not be blank"
         raise Problem("invalid-request", detail, errors=[{"pointer": "", "detail": detail}], status=400)
+    check_name(name)
     told, new = await broker.declaration_commands.put(kind, name, body, dry_run=dry_run, replace=replace)
     return answer({"dry_run": dry_run, **told}, 201 if new else 200)
 

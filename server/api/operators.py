@@ -22,6 +22,7 @@ from kindcast.server.api.requests import (
     AppSettings,
     answer,
     body_schema,
+    check_name,
     json_object,
     reader_of,
     server_of,
@@ -264,6 +265,7 @@ async def put_windows(request: Request, broker: AppBroker) -> Response:
 async def put_table(request: Request, name: TableName, broker: AppBroker) -> Response:
     """Creates or replaces a table from CSV (UTF-8) with a header. The first column is the key. A subscription whose
     call does not fit the new columns is undecided, with that reason."""
+    check_name(name)
     return await _put_data(request, broker, ("tables", name))
 
 

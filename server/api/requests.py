@@ -44,6 +44,7 @@ __all__ = [
     "answer",
     "body_schema",
     "check_encoding",
+    "check_name",
     "json_object",
     "moment",
     "next_page",
@@ -69,6 +70,13 @@ milliseconds."""
 
 SUBSCRIPTION_ID = re.compile(r"sub_[0-9a-f]{16}")
 """The ids that servers give to subscriptions. No expression looks like this."""
+
+
+def check_name(name: str) -> None:
+    """Raises `Problem` (400) for a new name that many clients cannot send later, because they resolve dots in paths."""
+    if name in (".", ".."):
+        detail = f"{name!r} cannot be a name, because many clients resolve it as a part of the path: choose another one"
+        raise Problem("invalid-request", detail, errors=[{"pointer": "", "detail": detail}], status=400)
 
 
 async def _broker(request: Request) -> Broker:

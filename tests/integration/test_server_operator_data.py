@@ -81,6 +81,20 @@ def test_data_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
         assert (big.status_code, problem_code(big)) == (413, "body-too-large")
 
 
+@pytest.mark.parametrize("name", ["%2E", "%2E%2E"])
+def test_name_of_dots_is_refused(tmp_path: Path, name: str) -> None:
+    """Many clients resolve it as a part of the path, so they could not delete it. `...` is a name like any other."""
+    with running_application(tmp_path, plugins=False) as client:
+        for answer in (
+            put(client, f"tables/{name}", "key\na\n"),
+            client.put(f"/v1/synonyms/{name}", json={"a": "b"}),
+            client.put(f"/v1/attributes/{name}", json={"kind": "text"}),
+        ):
+            assert (answer.status_code, problem_code(answer)) == (400, "invalid-request")
+            assert "choose another one" in answer.json()["detail"]
+        assert put(client, "tables/...", "key\na\n").status_code == 201
+
+
 def test_data_in_use_is_not_deleted(tmp_path: Path) -> None:
     """As long as a subscription calls an operator that reads tables no table goes; then the folder's counts again."""
     folder = tmp_path / "known"

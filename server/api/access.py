@@ -161,14 +161,27 @@ class AccessControl:
             return await self._subject(self.provider, token, headers)
         await self.look_for_key(token)
         key, session = self._key_of(scope)
-        chosen = None if session is None or session.tenant not in self.ring.tenants else session.tenant
-        tenant = headers.get(TENANT_HEADER, chosen)  # a tenant that was deleted meanwhile is not used
+        tenant = headers.get(TENANT_HEADER, None if session is None else self._tenant_of(session))
         if tenant is not None and not TENANT.fullmatch(tenant):
             raise Problem("invalid-request", "the header Kindcast-Tenant is not the name of a tenant")
         if tenant is not None and tenant != DEFAULT_TENANT and key.tenant is None:
             # Only for those who may act there: to others, the time that this takes would tell which tenants there are.
             await self._look_for(lambda: tenant in self.ring.tenants)
         return self.caller(key, tenant, session)
+
+    def choose(self, session: Session, tenant: str | None) -> None:
+        """Lets a session act in a tenant (None: that of its key)."""
+        session.tenant, session.tenant_made_at = tenant, self._made_at(tenant)
+
+    def _tenant_of(self, session: Session) -> str | None:
+        """Returns the tenant in which a session acts; None if it was deleted meanwhile, also if there is a new one of
+        the same name."""
+        made_at = self._made_at(session.tenant)
+        return session.tenant if made_at is not None and made_at == session.tenant_made_at else None
+
+    def _made_at(self, tenant: str | None) -> float | None:
+        known = None if tenant is None else self.ring.tenants.get(tenant)
+        return None if known is None else known.created_at
 
     async def redeem(self, token: str, scope: Scope) -> Caller:
         """Returns the caller who opens a stream with this token, which becomes invalid at all servers. A token that no

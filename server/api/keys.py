@@ -482,7 +482,8 @@ async def sign_in(request: Request, access: AppAccess, settings: AppSettings) ->
         _log_refusal(request, access, refused)
         raise
     _end_session(request, access)
-    token, session = access.sessions.open(key.id, asked.tenant)
+    token, session = access.sessions.open(key.id)
+    access.choose(session, asked.tenant)
     await access.record(entry_of(request.scope, caller, 200, "signed in"))
     response = _answer(access, access.caller(key, asked.tenant, session))
     response.set_cookie(
@@ -505,7 +506,7 @@ async def change_session(request: Request, access: AppAccess, settings: AppSetti
         raise Problem("invalid-request", "this request has no session: send the header Kindcast-Tenant instead")
     _check_tenant_name(asked.tenant)
     changed = access.caller(access.ring.keys[session.key], asked.tenant, session)
-    session.tenant = asked.tenant
+    access.choose(session, asked.tenant)
     audit_detail(request, f"acts in {asked.tenant}")
     return _answer(access, changed)
 

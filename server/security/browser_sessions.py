@@ -41,12 +41,14 @@ others by signing in often."""
 
 @dataclass(slots=True)
 class Session:
-    """A session: its key, and the tenant in which it acts (None: that of the key)."""
+    """A session: its key, and the tenant in which it acts (None: that of the key). `tenant_made_at` tells it from a
+    later tenant of the same name."""
 
     hash: str
     key: str
-    tenant: str | None
     ends_at: float
+    tenant: str | None = None
+    tenant_made_at: float | None = None
 
 
 class Sessions:
@@ -56,7 +58,7 @@ class Sessions:
         self._seconds = seconds
         self._open: dict[str, Session] = {}
 
-    def open(self, key: str, tenant: str | None) -> tuple[str, Session]:
+    def open(self, key: str) -> tuple[str, Session]:
         """Opens a session of the key with this id. Returns its token and the session."""
         now = time.time()
         self._open = {hash: each for hash, each in self._open.items() if now < each.ends_at}
@@ -66,7 +68,7 @@ class Sessions:
         while len(self._open) >= MAX_SESSIONS:
             del self._open[next(iter(self._open))]
         token = secrets.token_urlsafe(32)
-        made = Session(hash_of(token), key, tenant, now + self._seconds)
+        made = Session(hash_of(token), key, now + self._seconds)
         self._open[made.hash] = made
         return token, made
 

@@ -165,7 +165,7 @@ def test_session_ends_with_sign_out_key_and_time(address: str, admin: str, monke
 
     held = Sessions(seconds=100.0)
     now = time.time()
-    token_of_one, session = held.open("k", None)
+    token_of_one, session = held.open("k")
     assert held.find(token_of_one) is session
     assert held.find(token_of_one + "x") is None
     monkeypatch.setattr(time, "time", lambda: now + 101.0)
@@ -177,8 +177,8 @@ def test_many_sessions_of_one_key_end_none_of_another(monkeypatch: pytest.Monkey
     monkeypatch.setattr(browser_sessions, "MAX_SESSIONS", 4)
     monkeypatch.setattr(browser_sessions, "MAX_SESSIONS_OF_KEY", 2)
     held = Sessions(seconds=100.0)
-    theirs, _ = held.open("theirs", None)
-    mine = [held.open("mine", None)[0] for _ in range(5)]
+    theirs, _ = held.open("theirs")
+    mine = [held.open("mine")[0] for _ in range(5)]
     assert held.find(theirs) is not None
     assert [held.find(each) is not None for each in mine] == [False, False, False, True, True]
 
@@ -187,7 +187,7 @@ def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound the oldest one ends."""
     monkeypatch.setattr(browser_sessions, "MAX_SESSIONS", 2)
     held = Sessions(seconds=100.0)
-    opened = [held.open("k", None)[0] for _ in range(3)]
+    opened = [held.open("k")[0] for _ in range(3)]
     assert [held.find(each) is not None for each in opened] == [False, True, True]
 
 
@@ -215,6 +215,20 @@ def test_session_of_administrator_of_all_chooses_a_tenant(address: str, admin: s
         assert problem_code(browser.patch("/v1/session", json={"tenant": "default"})) == "not-permitted"
         refused = browser.post("/v1/session", json={"key": other["key"], "tenant": "default"})
         assert problem_code(refused) == "other-tenant"
+
+
+def test_session_does_not_act_in_a_later_tenant_of_the_same_name(address: str, admin: str) -> None:
+    """The administrator chose the one that was deleted."""
+    headers = {"Authorization": f"Bearer {admin}"}
+    first = made(address, admin, role="subscriber", tenant="brewery")
+    with signed_in(address, admin, tenant="brewery") as browser:
+        assert browser.get("/v1/session").json()["tenant"] == "brewery"
+        httpx.delete(f"{address}/v1/keys/{first['id']}", headers=headers).raise_for_status()
+        httpx.delete(f"{address}/v1/tenants/brewery", headers=headers, timeout=60.0).raise_for_status()
+        made(address, admin, role="subscriber", tenant="brewery")
+        assert browser.get("/v1/session").json()["tenant"] == "default"
+        assert browser.patch("/v1/session", json={"tenant": "brewery"}).json()["tenant"] == "brewery"
+        assert browser.get("/v1/session").json()["tenant"] == "brewery"
 
 
 def test_session_wrong_key_is_refused_and_logged(address: str, admin: str) -> None:

@@ -7,9 +7,9 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
 from stat import S_IMODE
@@ -134,15 +134,26 @@ def event_lines(source: str) -> Iterator[Line]:
     return _parsed(_file_lines(file_at(source, "Give a file, - for standard input, or JSON: '{\"price\": 350}'")))
 
 
+def lines_of_all(sources: Sequence[str]) -> Iterator[Line]:
+    """Yields the events of several sources. The numbers go on from one to the next."""
+    before = 0
+    for source in sources:
+        last = before
+        for line in event_lines(source):
+            last = before + line.number
+            yield replace(line, number=last)
+        before = last
+
+
 def text_lines(source: str) -> Iterator[str]:
     """Returns the lines of a file, or with `-` of standard input, plain or gzip, as they arrive. Raises
     CommandFailed."""
     return _standard_input() if source == "-" else _file_lines(file_at(source, "Give a file, or - for standard input."))
 
 
-def one_event(source: str) -> dict[str, Any]:
-    """Returns the only event of `source`. Raises CommandFailed if there is none, more than one, or something else."""
-    lines = list(event_lines(source))
+def one_event(sources: Sequence[str]) -> dict[str, Any]:
+    """Returns the only event of `sources`. Raises CommandFailed if there is none, more than one, or something else."""
+    lines = list(lines_of_all(sources))
     if len(lines) != 1:
         raise CommandFailed(f"one event was expected, but {len(lines)} were given.")
     return valid(lines[0])

@@ -15,9 +15,9 @@ from kindcast.server.cli.completion import expressions, ontology_files
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, connected
 from kindcast.server.cli.documents import (
     RelationsOption,
-    event_lines,
     file_at,
     json_file,
+    lines_of_all,
     listed,
     one_event,
     ontology_path,
@@ -117,7 +117,7 @@ SubscriptionsOption = Annotated[
     list[str], typer.Option("--subscription", metavar="TEXT", help="A subscription; may be given several times.")
 ]
 EventOption = Annotated[
-    str,
+    list[str],
     typer.Option(
         "--event", metavar="FILE", help="A file of events (JSON, NDJSON, CloudEvents), - for standard input, or JSON."
     ),
@@ -145,7 +145,7 @@ def match_offline(
     for number, text in enumerate(subscription, 1):
         _add(matcher, str(number), text)
     seen = bad = 0
-    for line in event_lines(event):
+    for line in lines_of_all(event):
         seen += 1
         try:
             if line.event is None:
@@ -164,7 +164,7 @@ def match_offline(
     if bad:
         raise CommandFailed(f"{bad} of {seen} events could not be read.")
     if not seen:
-        raise CommandFailed(f"there is no event in {event}.")
+        raise CommandFailed(f"there is no event in {', '.join(event)}.")
 
 
 def explain_offline(

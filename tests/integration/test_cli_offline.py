@@ -210,6 +210,21 @@ def test_match_several_subscriptions_and_events_tells_each(kindcast: Kindcast, t
     ]
 
 
+def test_match_several_options_with_events_match_all_of_them(kindcast: Kindcast, tmp_path: Path) -> None:
+    """Their numbers go on. Only the last option counted."""
+    offers = tmp_path / "offers.ndjson"
+    offers.write_text('{"price": 350}\n\n{"price": 900}\n', encoding="utf-8")
+    events = ("--event", str(offers), "--event", '{"price": 90}')
+    ran = kindcast("match", "--subscription", "price <= 400", *events, "--json")
+    assert [json.loads(line) for line in ran.out.splitlines()] == [
+        {"event": 1, "matches": ["price <= 400"]},
+        {"event": 3, "matches": []},
+        {"event": 4, "matches": ["price <= 400"]},
+    ]
+    ran = kindcast("explain", "--subscription", "price <= 400", *events)
+    assert (ran.status, "one event was expected, but 3 were given" in ran.err) == (1, True)
+
+
 def test_match_several_ontologies_make_one_vocabulary(kindcast: Kindcast) -> None:
     """Words of both files are understood in one expression."""
     ran = kindcast(

@@ -213,7 +213,8 @@ def _placed(found: Any, model: type[BaseModel]) -> dict[str, Any]:
     name."""
     told = {**found, "loc": ("body", *found["loc"])}
     if found["type"] == "extra_forbidden" and len(found["loc"]) == 1:
-        near = get_close_matches(str(found["loc"][0])[:100], list(model.model_fields), n=1)
+        name, known = str(found["loc"][0])[:100], list(model.model_fields)
+        near = get_close_matches(name, known, n=1) or [each for each in known if each.startswith(f"{name}_")]
         told["ctx"] = {"near": near[0]} if near else {}
     return told
 

@@ -255,6 +255,14 @@ def test_subscribe_bad_tree_names_the_pointer(client: httpx.Client) -> None:
         assert [each["pointer"] for each in answer.json()["errors"]] == [pointer], path
 
 
+@pytest.mark.parametrize(("name", "near"), [("expires", "expires_at"), ("ttl", "ttl_seconds"), ("x", None), ("", None)])
+def test_unknown_member_is_told_with_the_one_that_was_meant(client: httpx.Client, name: str, near: str | None) -> None:
+    """One with a similar name, or one of which it is the first word."""
+    answer = client.post("/v1/subscriptions", json={"expression": "", name: 5})
+    told = "unknown member" if near is None else f"unknown member; did you mean {near}?"
+    assert [each["detail"] for each in answer.json()["errors"]] == [told]
+
+
 def test_what_cannot_be_changed_is_told(client: httpx.Client) -> None:
     made = subscribe(client, "n = 1")
     for name, value in (("expression", "n = 2"), ("types", ["t"]), ("start_at", 5)):

@@ -454,10 +454,15 @@ def _check_settings(protocol: str | None, protocolsettings: Mapping[str, Any] | 
     if not isinstance((protocolsettings or {}).get(EXPIRY_NOTICE, True), bool):
         raise _invalid(f"{EXPIRY_NOTICE} must be true or false", f"/protocolsettings/{EXPIRY_NOTICE}")
     headers = (protocolsettings or {}).get("headers")
+    seen: set[str] = set()
     for name, value in headers.items() if isinstance(headers, dict) else ():
         if value == HIDDEN:
             detail = f"the value of the header {name[:100]!r} is hidden: give it, or leave the header out"
             raise _invalid(detail, f"/protocolsettings/headers/{name[:100]}")
+        if name.lower() in seen:
+            detail = f"the header {name[:100]!r} is there already: names of headers have no case"
+            raise _invalid(detail, f"/protocolsettings/headers/{name[:100]}")
+        seen.add(name.lower())
     known = PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings | {EXPIRY_NOTICE}
     for name in protocolsettings or {}:
         if name not in known:

@@ -136,6 +136,21 @@ def test_a_header_that_is_sent_as_it_is_shown_keeps_its_value(tmp_path: Path) ->
             assert answer.json()["errors"][0]["pointer"] == "/protocolsettings/headers/X-Other"
 
 
+def test_headers_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    """Names of headers have no case, and only one value would be sent."""
+    with running_application(tmp_path, allow_private_sinks=True) as client:
+        body = {"expression": "n = 1", "sink": "http://127.0.0.1:9/hook"}
+        twice = {"protocolsettings": {"headers": {"X-Key": "one", "x-key": "two"}}}
+        created = subscribe(client, **body)
+        for answer in (
+            client.post("/v1/subscriptions", json=body | twice),
+            client.patch(f"/v1/subscriptions/{created['id']}", json=twice, headers=ticket(created)),
+        ):
+            assert (answer.status_code, problem_code(answer)) == (422, "invalid-request")
+            assert answer.json()["errors"][0]["pointer"] == "/protocolsettings/headers/x-key"
+        assert show(client, created).json()["protocolsettings"] is None
+
+
 def test_secrets_of_a_sink_are_not_sent_to_another_server(tmp_path: Path) -> None:
     """Whoever changes the sink to another server gives credential and headers again, or none."""
     token = {"credentialtype": "ACCESSTOKEN", "accesstoken": "hush-1"}

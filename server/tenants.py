@@ -215,8 +215,9 @@ class Tenants:
 
     def _opened(self, name: str, opening: "asyncio.Task[TenantServices]") -> None:
         del self._opening[name]
-        if not opening.cancelled():
-            opening.exception()  # marks the exception as retrieved, also if nobody waits any more
+        error = None if opening.cancelled() else opening.exception()  # retrieved, also if nobody waits any more
+        if error is not None and not isinstance(error, BrokerBusy):
+            _log.error("tenant %s cannot be opened: %s", name, error)
 
     def is_open(self, name: str) -> bool:
         """Whether the matcher of a tenant is in memory."""
@@ -390,8 +391,8 @@ class Tenants:
                 await self._find(each.name)
             except BrokerBusy:
                 return False
-            except (ServerError, OSError) as error:
-                _log.error("tenant %s cannot be opened: %s", each.name, error)
+            except (ServerError, OSError):
+                continue  # it is in the log
         return True
 
     async def run(self) -> None:

@@ -235,6 +235,7 @@ class Problem(HTTPException):
 
 _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.StoreDamaged, "store-damaged"),
+    (errors.StoreUnreadable, "store-damaged"),
     (errors.RecordDamaged, "record-damaged"),
     (errors.StoreUnavailable, "store-unavailable"),
     (errors.BrokerBusy, "busy"),
@@ -281,7 +282,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
 """Errors whose detail is their own message."""
 
 
-_LASTING = (errors.StoreDamaged, errors.RecordDamaged)
+_LASTING = (errors.StoreDamaged, errors.StoreUnreadable, errors.RecordDamaged)
 """Errors that are not temporary."""
 
 _MALFORMED = frozenset({"bad-constant", "empty-name"})

@@ -196,7 +196,8 @@ def repair(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Check the database of a stopped server and the file of its keys, and report what is missing or damaged."""
+    """Check the databases of a stopped server, with all tenants, and the file of its keys, and report what is missing
+    or damaged."""
     from kindcast.server.store.integrity import accept, examine, examine_keys
 
     data = data_folder(data)
@@ -204,13 +205,22 @@ def repair(
     with stopped(data):
         found = examine(database)
         found["damage"] += examine_keys(database)
+        folders = sorted({each.parent for each in data.glob("tenants/*/kindcast.db*")})
+        tenants = {each.name: each / "kindcast.db" for each in folders if "." not in each.name}
+        for name, of_tenant in tenants.items():
+            told = examine(of_tenant)
+            found["damage"] += [f"tenant {name}: {each}" for each in told["damage"]]
+            if told["missing_commits"]:
+                found["damage"].append(f"tenant {name}: {told['missing_commits']:,} commits are missing")
+                found["missing_commits"] += told["missing_commits"]
         if accept_loss:
-            accept(database)
+            for each in (database, *tenants.values()):
+                accept(each)
         useless = examine_keys(database) if accept_loss else []
     if json:
         output.print_json(found | {"accepted": accept_loss})
     else:
-        for line in found["damage"] or ["the database is intact"]:
+        for line in found["damage"] or ["all databases are intact" if tenants else "the database is intact"]:
             output.paragraph(line)
         output.paragraph(
             f"{found['missing_commits']:,} commits are missing", "bold" if found["missing_commits"] else ""

@@ -109,6 +109,29 @@ def test_database_that_lost_commits_is_refused_and_the_repair_is_named(tmp_path:
         assert [each["price"] for each in waiting(client, mine)] == [1]
 
 
+def test_repair_also_looks_at_the_other_tenants(tmp_path: Path, kindcast: Kindcast) -> None:
+    """It said that nothing is missing, while a tenant could not be opened."""
+    bakery = {"Kindcast-Tenant": "bakery"}
+    with running_application(tmp_path) as client:
+        admin = client.post("/v1/keys", json={"role": "admin"}).json()["key"]
+        client.headers["Authorization"] = f"Bearer {admin}"
+        client.post("/v1/keys", json={"role": "publisher", "tenant": "bakery"}).raise_for_status()
+        assert client.post("/v1/events", json={"price": 1}, headers=bakery).status_code == 202
+    (tmp_path / "tenants" / "bakery" / "kindcast.db").write_bytes(b"")
+    with running_application(tmp_path) as client:
+        client.headers["Authorization"] = f"Bearer {admin}"
+        refused = client.get("/v1/events", headers=bakery)
+        assert (refused.status_code, problem_code(refused)) == (503, "store-damaged")
+    told = kindcast("repair", "--data", str(tmp_path))
+    assert told.status == 1
+    assert "tenant bakery:" in told.out
+    assert "0 commits are missing" not in told.out
+    assert kindcast("repair", "--data", str(tmp_path), "--accept-loss").status == 0
+    with running_application(tmp_path) as client:
+        client.headers["Authorization"] = f"Bearer {admin}"
+        assert client.get("/v1/events", headers=bakery).json()["events"] == []
+
+
 def test_end_waits_for_a_read_so_that_the_write_ahead_log_is_merged(tmp_path: Path) -> None:
     """Otherwise commits are still in the file beside the database, and a copy of the database alone lacks them."""
     database = Database(Settings(data=tmp_path))

@@ -727,21 +727,28 @@ class Outbox:
 
     async def notify(self, subscriber: Subscriber, type: str, id: str, data: Mapping[str, Any]) -> Trial:
         """Makes one attempt to send a notice, a CloudEvent of this type. It is no match and changes nothing in the
-        subscription. It waits for a slot of the endpoint at most as long as an attempt may take. The subscription must
-        have a sink."""
+        subscription. It waits for the rate that the sink allows, and for a slot of the endpoint, at most as long as
+        an attempt may take. The subscription must have a sink."""
         notice = notice_of(subscriber.id, type, id, CLOCK.now(), data)
-        failing = subscriber.consecutive_errors > 0
+        failing, sink = subscriber.consecutive_errors > 0, subscriber.sink or ""
+        sender = self._senders[subscriber.protocol or DEFAULT_PROTOCOL]
         try:
             async with AsyncExitStack() as slot:
                 async with asyncio.timeout(self._longest_wait):
+                    while (pause := sender.ready_at(sink) - CLOCK.now()) > 0:
+                        if pause > self._longest_wait:
+                            raise TimeoutError
+                        await asyncio.sleep(pause)
                     place = self._courier.endpoints.slot(_endpoint(subscriber), failing=failing)
                     await slot.enter_async_context(place)
                 began = time.monotonic()
-                sender = self._senders[subscriber.protocol or DEFAULT_PROTOCOL]
                 outcome = await sender.send(_noticed(subscriber, id, notice))
                 return Trial(id, outcome, time.monotonic() - began)
         except TimeoutError:
-            detail = "not sent: earlier messages to this address still wait for their answers"
+            waits_for_rate = sender.ready_at(sink) > CLOCK.now()
+            why = "the sink allows no other message now (WebHook-Allowed-Rate)"
+            other = "earlier messages to this address still wait for their answers"
+            detail = f"not sent: {why if waits_for_rate else other}"
             return Trial(id, Outcome(kind="failed", at=CLOCK.now(), detail=detail), 0.0)
 
     async def run(self) -> None:

@@ -100,8 +100,22 @@ def test_rate_is_that_of_all_subscriptions_of_a_sink(client: httpx.Client, recei
     many = [subscribe(client, f"to = '{path}'", sink=receiver.url + path) for _ in range(8)]
     publish(client, to=path)
     receiver.wait_for(path, 1)
-    client.post(f"/v1/subscriptions/{many[0]['id']}/test", headers=ticket(many[0]))  # by then the others have tried
-    assert len(receiver.requests(path)) == 2
+    told = client.post(f"/v1/subscriptions/{many[0]['id']}/test", headers=ticket(many[0])).json()  # a test is no other
+    assert (told["outcome"], "WebHook-Allowed-Rate" in told["detail"]) == ("failed", True)
+    assert len(receiver.requests(path)) == 1
+
+
+def test_test_message_waits_a_moment_for_the_rate(client: httpx.Client, receiver: Receiver) -> None:
+    path = "/tested"
+    receiver.consents[path] = (200, {"WebHook-Allowed-Origin": "*", "WebHook-Allowed-Rate": "100"})
+    made = subscribe(client, f"to = '{path}'", sink=receiver.url + path)
+    times = []
+    for count in range(1, 4):
+        told = client.post(f"/v1/subscriptions/{made['id']}/test", headers=ticket(made)).json()
+        assert told["outcome"] == "delivered"
+        receiver.wait_for(path, count)
+        times.append(time.monotonic())
+    assert all(later - earlier >= 0.5 for earlier, later in pairwise(times))
 
 
 def test_nobody_is_asked_where_no_origin_is_set(tmp_path: Path, receiver: Receiver) -> None:

@@ -853,8 +853,12 @@ async def _create(
 
 def check_size(body: dict[str, Any], settings: Settings) -> None:
     """Checks the size of a subscription. Raises `Problem` (413)."""
-    if len(msgspec.json.encode(body)) > settings.max_subscription_bytes:
+    if not _fits(body, settings):
         raise Problem("body-too-large", f"a subscription has at most {settings.max_subscription_bytes:,} bytes")
+
+
+def _fits(body: Mapping[str, Any], settings: Settings) -> bool:
+    return len(msgspec.json.encode(body)) <= settings.max_subscription_bytes
 
 
 def _together(lines: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
@@ -920,8 +924,9 @@ def _read_line(
         if may_be_deep and not depth_within(body, settings.max_json_depth):
             return Problem("too-deep", f"the JSON is nested deeper than {settings.max_json_depth} levels")
         if len(line) * MOST_GROWTH > settings.max_subscription_bytes:
-            check_size(body | {"asked": None}, settings)
             check_size({"asked": body.get("asked")}, settings)
+            body = _shorter(body, settings)
+            check_size(body | {"asked": None}, settings)
         if isinstance(body.get("sink"), str) and body["sink"].endswith(CUT):
             raise _invalid("the export left out the path of the sink: write the whole address", "/sink")
         if body.get("start_at") is not None:
@@ -932,6 +937,14 @@ def _read_line(
         return (*_restored(new, ticket, was, read_body(_Kept, kept)), was) if kept else (new, ticket, was)
     except (Problem, RequestValidationError, SemanticError, ServerError, SinkRefused, MalformedJson) as error:
         return error
+
+
+def _shorter(body: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Returns a line with the expression as it was written, if the line is too long with the IRIs of its terms."""
+    asked = body.get("asked")
+    if not isinstance(asked, dict) or _fits(body | {"asked": None}, settings):
+        return body
+    return {name: value for name, value in body.items() if name not in ("expression", "where", "asked")} | asked
 
 
 class _Kept(_Strict):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kindcast.semantic.shipped_vocabularies import shipped
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
 
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 SINK = "http://127.0.0.1:9/hook"
 
 
@@ -190,6 +191,26 @@ def test_what_is_longer_than_a_text_comes_back(tmp_path: Path, length: int) -> N
         shown = [each.get(f"/v1/subscriptions/{lines[0]['id']}").json() for each in (one, two)]
         assert shown[0]["canonical"] == shown[1]["canonical"]
         assert shown[0]["where"] == shown[1]["where"] == where
+
+
+def test_what_is_too_long_with_iris_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    """Its labels became long IRIs. The limit is for what somebody writes, and the export can be imported."""
+    prefix = f"https://example.org/{'long/' * 20}"
+    classes = "".join(f'<{prefix}C{each}> a owl:Class ; rdfs:label "c{each}" .\n' for each in range(20))
+    ontology = f"@prefix owl: <http://www.w3.org/2002/07/owl#> .\n@prefix rdfs: <{RDFS}> .\n{classes}"
+    written = f"a isa ({', '.join(f'c{each}' for each in range(20))})"
+    with running_application(tmp_path, max_subscription_bytes=1_000) as client:
+        client.put("/v1/ontologies/long?format=turtle", content=ontology).raise_for_status()
+        first = subscribe(client, written, types=["t"])
+        [line] = exported(client)
+        assert len(json.dumps(line)) > 2_000
+        told = imported(client, [line])
+        assert (len(told["created"]), told["rejected"]) == (1, [])
+        shown = show(client, told["created"][0]).json()
+        assert [shown[name] for name in ("expression", "types")] == [written, ["t"]]
+        assert shown["canonical"] == first["canonical"]
+        told = imported(client, [line | {"asked": None}])
+        assert told["rejected"][0]["problem"]["type"].endswith("/body-too-large")
 
 
 def test_only_administrators_get_secrets_and_it_is_audited(tmp_path: Path) -> None:

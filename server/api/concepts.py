@@ -175,7 +175,7 @@ async def usage(
     broker: AppBroker, caller: AppCaller, reader: AppEventReader, term: Term, lang: Language = "en"
 ) -> Response:
     """Lists live subscriptions and the newest events that name the concept or a narrower concept. It reads at
-    most the newest 5,000 subscriptions and 500 events; `examined` has the actual numbers."""
+    most the newest 5,000 subscriptions (4 MB of expressions) and 500 events; `examined` has the actual numbers."""
     vocabulary = broker.vocabulary
     concept = await run_in_turn(lambda: _the_one(vocabulary, term, lang), len(term), caller.owner)
     told = await uses_of(broker, reader, caller.owner, vocabulary, concept, reader_of(caller, broker).view)

@@ -92,6 +92,9 @@ def numbers_of_all(connection: Connection) -> tuple[int, int]:
 
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+NEWEST_AT_ONCE = 16
+NEWEST_BYTES = 4 << 20
+"""The size of the expressions that a report reads. In memory their trees are some ten times as large."""
 ROWS_AT_ONCE = 1_000
 """The number of rows in memory while all trees are read. All trees together may need more memory than the matcher."""
 NUMBERS_PER_QUERY = 500
@@ -230,9 +233,19 @@ def list_subscriptions(
 
 
 def newest_subscriptions(connection: Connection, limit: int) -> Sequence[Row[Any]]:
-    """The newest subscriptions that have not expired, newest first."""
-    live = select(subscriptions).where(subscriptions.c.status != "expired")
-    return connection.execute(live.order_by(subscriptions.c.number.desc()).limit(limit)).all()
+    """Returns (id, status, canonical, tree) of the newest subscriptions that have not expired, newest first, until
+    their expressions have `NEWEST_BYTES`."""
+    columns = (subscriptions.c.id, subscriptions.c.status, subscriptions.c.canonical, subscriptions.c.tree)
+    live = select(*columns).where(subscriptions.c.status != "expired").order_by(subscriptions.c.number.desc())
+    found: list[Row[Any]] = []
+    room = NEWEST_BYTES
+    with connection.execute(live.limit(limit), execution_options={"yield_per": NEWEST_AT_ONCE}) as rows:
+        for row in rows:
+            found.append(row)
+            room -= len(row.canonical)
+            if room <= 0:
+                break
+    return found
 
 
 def renewable(connection: Connection) -> Iterable[Row[Any]]:

@@ -20,7 +20,7 @@ from kindcast.server.app import create_app
 from kindcast.server.console import CONTENT_SECURITY_POLICY
 from kindcast.server.metrics import ENCODED, History
 from kindcast.server.settings import Settings
-from kindcast.server.store import events
+from kindcast.server.store import events, subscriptions
 from tests.harness.application import problem_code, publish, running_application, subscribe
 from tests.harness.server_thread import running_app
 
@@ -197,6 +197,20 @@ def test_reports_read_large_events_for_a_limited_time_and_no_more_than_a_page_of
     else:
         monkeypatch.setattr(events, "PAGE_BYTES", 300)
     assert client.get(f"/v1/{path}").json()["examined"]["events"] == 2
+
+
+def test_reports_read_a_bounded_number_of_bytes(tmp_path: Path) -> None:
+    """Of subscriptions: at least one, then until their expressions have a few MB. They took hundreds of MB."""
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/shop", content=shipped("shop").read_bytes()).raise_for_status()
+        for number in range(3):
+            long = {"isa": ["target", "Computer"]}, {"=": ["note", f"{number}" * 200_000]}
+            client.post("/v1/subscriptions", json={"where": {"all": [*long]}}).raise_for_status()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(subscriptions, "NEWEST_BYTES", 300_000, raising=False)
+            told = client.get("/v1/concepts/usage?term=Computer").json()
+        assert told["subscriptions"]["count"] == told["examined"]["subscriptions"] == 2
+        assert client.get("/v1/concepts/usage?term=Computer").json()["examined"]["subscriptions"] == 3
 
 
 def test_unknown_properties_are_counted_until_something_knows_them(

@@ -27,7 +27,7 @@ from kindcast.semantic.ontology.formats import NAMES, SYNTAXES
 from kindcast.semantic.ontology.guards import inspect_json, inspect_turtle, inspect_xml
 from kindcast.semantic.ontology.obo import OBO, OboDocument
 from kindcast.semantic.ontology.owl_syntaxes import OwlDocument
-from kindcast.semantic.ontology.quads import RDF_SYNTAXES
+from kindcast.semantic.ontology.quads import RDF_SYNTAXES, without_place
 from kindcast.semantic.ontology.records import DocumentWarnings, Limits, shown
 
 __all__ = [
@@ -411,7 +411,6 @@ _CLEARER: Final = {  # from a part of the parser's message to a message for the 
     ),
     "Unexpected text event": "a text is in a place where only elements are allowed",
 }
-_NOISE = re.compile(r"^Parser error (?:at|between) line.*?columns? [\d and]+: |^Parser error: | \(line \d+\)$")
 
 
 class Document(Protocol):
@@ -466,7 +465,7 @@ class RdfDocument:
         self.prefixes.update(found)
 
     def _placed(self, error: SyntaxError, lenient: bool) -> OntologyError:
-        detail = _NOISE.sub("", _NOISE.sub("", str(error)))
+        detail = without_place(error)
         detail = next((clearer for word, clearer in _CLEARER.items() if word in detail), detail)
         line, column = error.lineno, error.offset
         if line is None:

@@ -362,7 +362,8 @@ def _read_leniently(
         statements = Statements(survey.noting(odd.left_out(document.triples(lenient=True))), limits)
     except OntologyError:
         raise strict from None
-    left_out = f"; {odd.count} triples with invalid IRIs are left out" if odd.count else ""
+    count = "1 triple with an invalid IRI is" if odd.count == 1 else f"{odd.count} triples with invalid IRIs are"
+    left_out = f"; {count} left out" if odd.count else ""
     warnings.append(f"{strict}{left_out}")
     return statements, lambda: _OddNames().left_out(document.triples(lenient=True))
 

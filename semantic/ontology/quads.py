@@ -3,6 +3,7 @@
 The parser is pyoxigraph, which opens no file and no socket. Relative IRIs have no base, so they are syntax errors.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Final, NamedTuple
@@ -14,7 +15,7 @@ from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology.guards import inspect_turtle
 from kindcast.semantic.ontology.records import Limits
 
-__all__ = ["RDF_SYNTAXES", "RdfLiteral", "Statement", "ntriples_of", "statements"]
+__all__ = ["RDF_SYNTAXES", "RdfLiteral", "Statement", "ntriples_of", "statements", "without_place"]
 
 RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "turtle": RdfFormat.TURTLE,
@@ -25,6 +26,14 @@ RDF_SYNTAXES: Final[Mapping[str, RdfFormat]] = {
     "n-quads": RdfFormat.N_QUADS,
 }
 """From the name of each RDF syntax to its format in pyoxigraph."""
+
+
+_NOISE: Final = re.compile(r"^Parser error (?:at|between) line.*?columns? [\d and]+: |^Parser error: | \(line \d+\)$")
+
+
+def without_place(error: SyntaxError) -> str:
+    """Returns the parser's message without the place, which the error has as numbers, too."""
+    return _NOISE.sub("", _NOISE.sub("", str(error)))
 
 
 class RdfLiteral(NamedTuple):
@@ -67,7 +76,7 @@ def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterat
             )
             yield name(quad.subject), quad.predicate.value, found, name(quad.graph_name)
     except SyntaxError as error:
-        raise OntologyError(str(error), line=error.lineno, column=error.offset) from error
+        raise OntologyError(without_place(error), line=error.lineno, column=error.offset) from error
     except MemoryError as error:
         if "buffer" not in str(error):
             raise

@@ -136,6 +136,12 @@ def test_what_gives_no_event_is_refused_with_a_code(data: Any, media_type: str, 
     assert codes(data, media_type) == [code]
 
 
+def test_a_mistake_in_rdf_is_told_with_its_place_once() -> None:
+    with pytest.raises(InvalidEvent) as refused:
+        tree("<x:a> <x:p>\n  .\n", "text/turtle")
+    assert str(refused.value) == "line 2, column 3: . is not a valid RDF object"
+
+
 @pytest.mark.parametrize("value", [5, True, {"@value": "a"}])
 def test_a_map_of_types_that_leads_to_no_node_is_refused(value: Any) -> None:
     """JSON-LD's processor gives the literal a list of types, which is no literal."""

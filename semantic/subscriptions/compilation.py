@@ -295,8 +295,9 @@ class _Resolver:
             # The name that was found is stored, not the preferred name of its concept. If a later version removes an
             # equivalence, the subscription keeps the concept that its author named (rule 14).
             return replace(term, iri=found.iris[0] if len(found.iris) == 1 else vocabulary.iri(found.candidates[0]))
-        if found.candidates:
-            listed = [(concept, vocabulary.curie(concept)) for concept in found.candidates[:CANDIDATES]]
+        several = found.candidates or (() if term.is_iri else vocabulary.with_local_name(term.text).candidates)
+        if len(several) > 1:
+            listed = [(concept, vocabulary.curie(concept)) for concept in several[:CANDIDATES]]
             ways = [curie or f"<{vocabulary.iri(concept)}>" for concept, curie in listed]
             detail = f"{term.text!r} may mean several concepts: write the one that you mean, as {' or '.join(ways[:3])}"
             candidates = tuple({**vocabulary.summary(concept), "curie": curie} for concept, curie in listed)

@@ -192,6 +192,10 @@ class TermIndex:
             return found
         return self._known(self._own_prefixes, prefix, rest) if colon and asked else ()
 
+    def with_local_name(self, term: str) -> Resolution:
+        """Returns the concepts with the local name `term`; only one with it is also what `resolve` returns."""
+        return self._resolution(self._local.get(term), "short")
+
     def spelt_out(self, curie: str) -> tuple[str, ...]:
         """Returns the IRIs, known or not, that a CURIE in a subscription may stand for, by the first table that has its
         prefix."""

@@ -575,6 +575,10 @@ class Vocabulary:
         found = self._terms.spelt_otherwise(text)
         return found if len(found.candidates) == 1 else Resolution()
 
+    def with_local_name(self, term: str) -> Resolution:
+        """Returns the concepts with the local name `term`. If there are several, it is a name of none of them."""
+        return self._terms.with_local_name(term)
+
     def aliased(self, text: str) -> Resolution:
         """Returns what `text` means as an alias of a name (rule 24). Empty if there are no aliases."""
         return self._terms.aliased(text)

@@ -122,6 +122,21 @@ def test_resolve_unknown_concept_is_refused_with_the_nearest(vocabulary: Vocabul
     assert "http://example.org/Laptop" in {each["iri"] for each in problem.suggestions}
 
 
+def test_resolve_local_name_of_several_concepts_is_ambiguous() -> None:
+    """It is refused with the CURIEs that it may stand for. A label decides before."""
+    pumps = (
+        PREFIXES
+        + b"""@prefix a: <http://a.example/> . @prefix b: <http://b.example/> .
+        a:Pump rdfs:subClassOf a:Thing . b:Pump rdfs:subClassOf b:Tool ."""
+    )
+    (problem,) = problems("x isa Pump", Vocabulary.from_bytes(pumps, format="turtle"))
+    assert problem.code == "ambiguous-term"
+    assert problem.detail == "'Pump' may mean several concepts: write the one that you mean, as a:Pump or b:Pump"
+    assert [each["curie"] for each in problem.suggestions] == ["a:Pump", "b:Pump"]
+    labelled = Vocabulary.from_bytes(pumps + b'b:P a owl:Class ; rdfs:label "Pump" .', format="turtle")
+    assert resolved("x isa Pump", labelled) == "x isa <http://b.example/P>"
+
+
 def test_resolve_similar_names_are_searched_for_the_first_unknown_concepts_only(vocabulary: Vocabulary) -> None:
     """All are reported. Each search takes milliseconds at a hundred thousand labels."""
     found = problems(f"x isa ({', '.join(f'lapotp{each}' for each in range(30))})", vocabulary)

@@ -44,6 +44,7 @@ __all__ = [
     "AttributeDeclaration",
     "AttributeScheme",
     "Enumeration",
+    "check_sense",
     "enumeration",
     "segments_of",
 ]
@@ -303,6 +304,21 @@ def overridden(found: AttributeDeclaration | None, name: str, fields: Mapping[st
     if kind is not None and kind != "concept" and found is not None and "range" not in changed:
         changed["range"] = ()
     return replace(found or AttributeDeclaration(name=name), **changed)
+
+
+def check_sense(name: str, fields: Mapping[str, Any]) -> None:
+    """Checks that the members of a new declaration, each valid by itself, make sense together. Raises
+    InvalidDeclaration."""
+    kind = fields.get("kind")
+    numeric = [key for key in ("unit", "unit_from", "derived") if fields.get(key) is not None]
+    if numeric and kind not in (None, "number", "instant"):
+        raise InvalidDeclaration(f"attribute {name!r}: {numeric[0]} is for numbers, but its kind is {kind}")
+    if fields.get("unit_from") == name:
+        raise InvalidDeclaration(f"attribute {name!r}: unit_from names another attribute, which holds the unit")
+    ranges = _strings(fields.get("range"), f"attribute {name!r}: range must be an IRI or a list of IRIs")
+    label = next((each for each in ranges if ":" not in each), None)
+    if label is not None:
+        raise InvalidDeclaration(f"attribute {name!r}: range names concepts by their IRIs, and {label!r} is not an IRI")
 
 
 ROLES: Final = ("publisher", "subscriber", "ontologist", "auditor", "admin")

@@ -28,7 +28,7 @@ import msgspec
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError, UnknownContext
 from kindcast.semantic.model import Position
 from kindcast.semantic.units import Units
-from kindcast.semantic.vocabulary.attributes import AttributeScheme
+from kindcast.semantic.vocabulary.attributes import AttributeScheme, check_sense
 from kindcast.semantic.vocabulary.contexts import check_contexts, needed_contexts
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_schemas import EventSchemas, extension_problems
@@ -157,6 +157,8 @@ class Declarations:
         field_name = _FIELDS[kind]
         extended = replace(self, **{field_name: {**getattr(self, field_name), name: body}})
         extended.checked()
+        if kind == "attribute":  # only the new one: a stored declaration must not refuse all others
+            check_sense(name, body)
         if kind == "context":
             check_contexts(extended.contexts)
         if kind == "schema" and name in self.schemas and not replace_schema:

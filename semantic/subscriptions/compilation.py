@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import permutations
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -979,7 +980,31 @@ def advise(compiled: Compiled, vocabulary: Vocabulary, seen: SeenAttributes | No
         found.update(dict.fromkeys(_of_constants(atom, vocabulary, seen)))
         if len(found) >= MOST_ADVICE:
             break
+    found.update(dict.fromkeys(_of_variables(compiled)))
     return tuple(found)[:MOST_ADVICE]
+
+
+def _of_variables(compiled: Compiled) -> Iterator[Note]:
+    """Yields a note for each plain number that is compared with a variable for quantities, as the operator declares."""
+    operators = compiled._meaning.operators
+    for clause in compiled.clauses:
+        predicates = [atom.predicate for atom in clause]
+        calls = [each for each in predicates if isinstance(each, OperatorCall) and each.name in operators]
+        givers = {name: call.name for call in calls for name in _quantities_of(call, operators[call.name])}
+        for constraint in (each for each in predicates if givers and isinstance(each, ValueConstraint)):
+            for one, other in permutations((constraint.left, constraint.right)):
+                if isinstance(one, Variable) and one.name in givers and isinstance(other, Constant):
+                    number = other.value
+                    if isinstance(number, int | float) and not isinstance(number, bool):
+                        name = f"?{one.name}"
+                        never = f"{givers[one.name]} gives quantities for {name}, which never match the plain number"
+                        yield Note("plain-number", name, f"{never} {number}: write the number with its unit")
+
+
+def _quantities_of(call: OperatorCall, operator: Operator) -> list[str]:
+    """Returns the variables of a call for which its operator declares that it gives quantities."""
+    names = dict.fromkeys(each.name for each in call.arguments if isinstance(each, Variable))
+    return [name for name, kind in zip(names, operator.binds or (), strict=False) if kind is Quantity]
 
 
 def _atoms(compiled: Compiled) -> list[Atom]:

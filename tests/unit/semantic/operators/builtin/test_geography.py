@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators.builtin import EARTH, MOST_CORNERS, Regions, geography
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, reason, refused
@@ -174,3 +175,16 @@ def test_regions_other_data_is_another_version() -> None:
     other = Regions.from_geojson({"features": CITY["features"][:1]})
     assert (len(REGIONS), len(other)) == (2, 1)
     assert geography(other)[0].version != OPERATORS[0].version
+
+
+def test_a_distance_against_a_plain_number_is_noted() -> None:
+    """It never holds, whatever the distance. With a unit there is nothing to say."""
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=OPERATORS)
+    for asked in ("?d < 5", "5 > ?d"):
+        (note,) = matcher.compile(f'distanceFrom("Liberty", @at, ?d) and {asked}').notes
+        assert (note.code, note.attribute) == ("plain-number", "?d")
+        assert note.detail == (
+            "distanceFrom gives quantities for ?d, which never match the plain number 5: write the number with its unit"
+        )
+    assert not matcher.compile('distanceFrom("Liberty", @at, ?d) and ?d < 5 km').notes
+    assert not matcher.compile('distanceFrom("Liberty", @at, ?d) and ?d / 1 km < 5').notes

@@ -257,7 +257,12 @@ def _problem_of_meaning(url: str, known: Mapping[str, Any]) -> str | None:
     from pyld.context_resolver import ContextResolver
 
     def loader(name: str, _: Any) -> dict[str, Any]:  # a copy: PyLD writes absolute URLs into what it is given
-        return {"contentType": None, "contextUrl": None, "documentUrl": name, "document": deepcopy(known[name])}
+        document = deepcopy(known[name])
+        context = document["@context"]
+        for each in context if isinstance(context, list) else [context]:
+            if isinstance(each, dict) and isinstance(each.get("@propagate"), bool):
+                del each["@propagate"]  # PyLD fails if a context that is named by its URL has it
+        return {"contentType": None, "contextUrl": None, "documentUrl": name, "document": document}
 
     options = {
         "base": "",

@@ -75,6 +75,16 @@ def test_contexts_unknown_are_all_told_also_through_others() -> None:
     assert set(refused.value.urls) == {THERE, "https://e.com/other"}
 
 
+@pytest.mark.parametrize("propagates", [False, True])
+def test_contexts_may_say_whether_they_propagate(propagates: bool) -> None:
+    """Itself, in a list, and through another context. Another value is a mistake."""
+    context = {"@propagate": propagates, "a": "https://e.com/a"}
+    for uploaded in (context, [context]):
+        check_contexts({HERE: {"@context": uploaded}, THERE: {"@context": [HERE, {"b": "https://e.com/b"}]}})
+    with pytest.raises(InvalidDeclaration, match="@propagate value must be a boolean"):
+        check_contexts({HERE: {"@context": {"@propagate": "no"}}})
+
+
 @pytest.mark.parametrize(
     ("uploads", "word"),
     [

@@ -59,7 +59,14 @@ from kindcast.server.errors import (
 )
 from kindcast.server.security.keys import DEFAULT_TENANT, Key
 from kindcast.server.settings import Settings
-from kindcast.server.store.database import COMPILED, TENANT_SCHEMA, connect_arguments, normalised, schema_of_tenant
+from kindcast.server.store.database import (
+    COMPILED,
+    STUCK_SECONDS,
+    TENANT_SCHEMA,
+    connect_arguments,
+    normalised,
+    schema_of_tenant,
+)
 from kindcast.server.store.integrity import mark_of_keys
 
 __all__ = ["AuditEntry", "SystemStore", "Tenant"]
@@ -215,6 +222,8 @@ class SystemStore:
         if self.path is not None:
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        else:
+            event.listen(self._engine, "connect", _prepare_postgresql)
         self._connection: Connection | None = None
         self._lock = threading.Lock()
 
@@ -731,6 +740,14 @@ def _in_transaction(connection: Connection, work: Callable[[Connection], T]) -> 
             raise
     with connection.begin():  # connects again
         return work(connection)
+
+
+def _prepare_postgresql(connection: Any, _: Any) -> None:
+    """A commit is on disk when it returns, and a server that stops within a transaction does not stop the others."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{STUCK_SECONDS}s'")
+    connection.commit()
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from sqlalchemy import URL, create_engine, insert, text
+from sqlalchemy import URL, Connection, create_engine, insert, text, update
 
 from kindcast.server.broker.membership import Membership
 from kindcast.server.errors import StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
+from kindcast.server.store import system
 from kindcast.server.store.database import Database, in_schema, normalised, schema_of, schema_of_tenant
-from kindcast.server.store.system import SYSTEM_LOCK, AuditEntry, SystemStore, audit
+from kindcast.server.store.system import SYSTEM_LOCK, AuditEntry, SystemStore, about, audit
 from tests.harness.application import problem_code, running_application
 from tests.harness.postgresql import PostgreSQL, driver_url
 from tests.harness.receiver import running_receiver
@@ -279,6 +280,50 @@ def test_servers_that_store_usage_at_the_same_time_store_all_of_it(database: str
     assert all((each["requests"], each["events"], each["bytes"]) == (2, 4, 6) for each in stored)
     for store in stores:
         store.close()
+
+
+def test_a_server_that_is_silent_while_it_changes_keys_does_not_stop_the_others(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL ends its transaction, and it carries the change out again."""
+    monkeypatch.setattr(system, "STUCK_SECONDS", 1)
+    first, second = (SystemStore(Settings(data=tmp_path / name, database=database)) for name in ("first", "second"))
+    first.open()
+    second.open()
+    begun, over = threading.Event(), threading.Event()
+
+    def change(connection: Connection) -> None:
+        connection.execute(update(about).values(changes=about.c.changes + 1))
+        begun.set()
+        assert over.wait(60.0)
+        connection.execute(update(about).values(changes=about.c.changes + 1))
+
+    before = second.changes()
+    with ThreadPoolExecutor(2) as threads:
+        silent = threads.submit(first.run, change)
+        assert begun.wait(60.0)
+        other = threads.submit(second.add_tenant, "shop", {}, 1.0)
+        wait([other], 30.0)
+        ended = other.done()
+        over.set()
+        silent.result()
+        other.result()
+    assert ended
+    assert second.changes() == before + 3
+    first.close()
+    second.close()
+
+
+def test_keys_are_on_disk_whatever_is_usual_in_the_database(database: str, tmp_path: Path) -> None:
+    engine = create_engine(driver_url(database), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        name = connection.exec_driver_sql("SELECT current_database()").scalar_one()
+        connection.exec_driver_sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    engine.dispose()
+    store = SystemStore(Settings(data=tmp_path, database=database))
+    store.open()
+    assert store.run(lambda connection: connection.exec_driver_sql("SHOW synchronous_commit").scalar_one()) == "on"
+    store.close()
 
 
 def test_who_reads_on_in_the_audit_log_misses_no_entry_that_another_server_commits_late(

@@ -524,7 +524,8 @@ def _ledger_of(connection: Connection, what: object) -> tuple[int, int, int]:
     try:
         row = connection.execute(select(ledger.c.layout, ledger.c.commits, ledger.c.sequence)).one_or_none()
     except DBAPIError as error:
-        raise StoreUnreadable(f"{what} is not a database of kindcast: {error.orig}") from error
+        why = str(error.orig).partition("\n")[0]  # PostgreSQL shows the statement below it
+        raise StoreUnreadable(f"{what} is not a database of kindcast: {why}") from error
     if row is None:
         raise StoreUnreadable(f"{what} was never used by a server")
     return row.layout, row.commits, row.sequence

@@ -353,6 +353,7 @@ def test_a_database_that_cannot_be_opened_is_told_without_its_password(
         ran = kindcast(*command)
         assert ran.status == 1, ran
         assert "hidden" not in ran.err
+        assert len(ran.err.splitlines()) == 1
     assert kindcast("restore", str(tmp_path / "b")).status == 0
     assert "hidden" not in kindcast("restore", str(tmp_path / "b")).err
 

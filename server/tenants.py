@@ -79,6 +79,8 @@ PATIENCE_SECONDS = 5.0
 CLOSED_TOGETHER = 8
 """Tenants that are closed at the same time when the server stops. Each mostly waits for the disk or the database."""
 POLL_SECONDS = 0.02
+DELETED_POLL_SECONDS = 0.2
+"""The interval of looks whether other servers have closed a deleted tenant. Each is a look at all tenants."""
 DELETED = ".deleted-"
 """A part of the folder's name while the files of a deleted tenant are removed. No tenant has a name with a dot."""
 
@@ -258,7 +260,8 @@ class Tenants:
 
     async def delete(self, name: str) -> None:
         """Closes a tenant and deletes all its data. Running requests get `PATIENCE_SECONDS` to end. On PostgreSQL the
-        data is deleted when the other servers have closed it as well. Raises `UnknownTenant`, `TenantInUse`."""
+        data is deleted when the other servers have closed it as well. They get as long: what they accept until then is
+        lost, also if a tenant of the same name is there again. Raises `UnknownTenant`, `TenantInUse`."""
         if name == DEFAULT_TENANT:
             raise TenantInUse("the tenant 'default' is always there and cannot be deleted")
         async with self._locks.setdefault(name, asyncio.Lock()):
@@ -273,8 +276,10 @@ class Tenants:
             await anyio.to_thread.run_sync(self._store.delete_tenant, name, remove)
             await anyio.to_thread.run_sync(partial(shutil.rmtree, gone, ignore_errors=True))
         if self.on_postgresql:
+            deadline = time.monotonic() + PATIENCE_SECONDS
             with contextlib.suppress(StoreUnavailable):  # `look` tries again, at this server or another one
-                await anyio.to_thread.run_sync(self._store.drop_deleted)
+                while (await anyio.to_thread.run_sync(self._store.drop_deleted))[1] and time.monotonic() < deadline:
+                    await asyncio.sleep(DELETED_POLL_SECONDS)
 
     async def _close_deleted(self, name: str) -> None:
         """Closes a tenant that is being deleted. The caller holds its lock."""

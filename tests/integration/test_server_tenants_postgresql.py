@@ -133,6 +133,21 @@ def test_a_tenant_that_one_server_deletes_is_closed_by_the_others(database: str,
         assert len(schemas(database)) == 1
 
 
+def test_a_tenant_is_closed_at_all_servers_when_its_deletion_is_answered(database: str, tmp_path: Path) -> None:
+    """So a later one of the same name loses nothing that another server accepts at once."""
+    with running_two(database, tmp_path, tenant_idle_seconds=3_600) as (first, second):
+        keyed = Keyed(first)
+        admin = keyed.admin | {"Kindcast-Tenant": "shop"}
+        for _ in range(3):
+            assert first.post("/v1/tenants", json={"name": "shop"}, headers=keyed.admin).status_code == 201
+            assert publish(second, admin, a=1) == 0
+            id = subscribe(second, "a = 1", admin)
+            assert first.get(f"/v1/subscriptions/{id}", headers=admin).status_code == 200
+            assert first.delete("/v1/tenants/shop", headers=keyed.admin).status_code == 200
+            refused = second.post("/v1/events", json={"a": 1}, headers=admin)
+            assert problem_code(refused) == "unknown-tenant"
+
+
 def test_a_tenant_that_one_server_deletes_leaves_no_files_at_another(database: str, tmp_path: Path) -> None:
     """Neither where it is closed at the time nor where the server is stopped."""
     snapshots = tmp_path / "second" / "tenants"

@@ -206,11 +206,16 @@ class NatsSource:
         name = config.durable_name
         assert name is not None
         with suppress(NotFoundError):
-            read = (await self._jetstream.consumer_info(stream, name)).config.filter_subject
-            if read != topic.filter:
+            found = (await self._jetstream.consumer_info(stream, name)).config
+            if found.filter_subject != topic.filter:
                 raise BrokerRefused(
-                    f"the group {name} reads {read} of the stream {stream}, and NATS allows a group one subject: "
-                    f"choose another --group for {topic.filter}"
+                    f"the group {name} reads {found.filter_subject} of the stream {stream}, and NATS allows a group "
+                    f"one subject: choose another --group for {topic.filter}"
+                )
+            if found.deliver_subject or found.ack_policy != AckPolicy.EXPLICIT or (found.max_deliver or 0) > 0:
+                raise BrokerRefused(
+                    f"the consumer {name} of the stream {stream} is not one of this command: it must be pulled, with "
+                    "explicit acknowledgements and without a limit of deliveries; choose another --group"
                 )
         return await self._jetstream.pull_subscribe(topic.filter, durable=name, stream=stream, config=config)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from aiormq.channel import ChannelFrame
+from nats.js.api import AckPolicy, ConsumerConfig
 from pamqp import decode
 from pamqp.body import ContentBody
 from pamqp.commands import Basic
@@ -363,6 +364,36 @@ def test_connect_nats_group_with_another_subject_is_refused(
     assert "reads taken.* of the stream taken-0" in said[1]
     assert "choose another --group" in said[1]
     assert "choose another --group" in said[2]
+
+
+@pytest.mark.parametrize(
+    ("group", "settings"),
+    [
+        ("pushed", {"deliver_subject": "elsewhere", "ack_policy": AckPolicy.EXPLICIT}),
+        ("forgetful", {"ack_policy": AckPolicy.NONE}),
+        ("impatient", {"ack_policy": AckPolicy.EXPLICIT, "max_deliver": 1}),
+    ],
+)
+def test_connect_nats_consumer_of_another_kind_is_refused(
+    server: ServerProcess, nats: Broker, tmp_path: Path, group: str, settings: dict[str, Any]
+) -> None:
+    """Nothing could be read from the first one, and the others lose messages that were read and not published."""
+    import nats as library
+
+    async def make() -> None:
+        client = await library.connect(nats.url)
+        await client.jetstream().add_stream(name=group, subjects=[group])
+        config = ConsumerConfig(durable_name=group, filter_subject=group, **settings)
+        await client.jetstream().add_consumer(group, config)
+        await client.close()
+
+    asyncio.run(make())
+    connector = ConnectorProcess(
+        tmp_path, nats.url, server.url, "--topic", group, "--group", group, "--source", "nats-kinds", "--wait", "1"
+    )
+    connector.start()
+    assert connector.wait() == 1, connector.said()
+    assert "is not one of this command" in " ".join(connector.said().split())
 
 
 def test_connect_nats_certificate_that_is_not_trusted(server: ServerProcess, tmp_path: Path) -> None:

@@ -13,7 +13,14 @@ import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisAway
 from redis.exceptions import TimeoutError as RedisTimeout
 
@@ -34,6 +41,11 @@ DATA, CONTENT_TYPE = "data", "content-type"
 CLOCK_FROM = 1_000_000_000_000
 """Milliseconds. Ids from this value on were made by Redis and contain the time; smaller ones were chosen by the
 publisher."""
+
+_PASSING = (ReadOnlyError, OutOfMemoryError, MasterDownError)
+_PASSING_WORDS = ("NOGROUP", "UNBLOCKED", "MISCONF", "NOREPLICAS")
+"""Refusals that end: while another server takes over, memory or disk are full, or too few replicas are connected. After
+the first two words the stream was deleted and must be opened again."""
 
 Fields = Sequence[bytes]
 """Names and values in turn, as Redis has them: two fields may have one name, which redis-py's own answer would hide."""
@@ -154,7 +166,7 @@ class RedisSource:
         except (RedisAway, RedisTimeout, OSError, TimeoutError) as error:
             raise BrokerLost(str(error) or type(error).__name__) from error
         except ResponseError as error:
-            if str(error).startswith(("NOGROUP", "UNBLOCKED")):  # the stream was deleted and must be opened again
+            if isinstance(error, _PASSING) or str(error).startswith(_PASSING_WORDS):
                 raise BrokerLost(str(error)) from error
             raise BrokerRefused(f"Redis refuses: {error}") from error
         except RedisError as error:  # for example an answer that is not Redis's protocol

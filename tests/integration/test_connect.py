@@ -535,6 +535,33 @@ def test_connect_redis_says_what_to_do(server: ServerProcess, redis: Broker, tmp
         assert says in " ".join(connector.said().split())
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+        (("REPLICAOF", "127.0.0.1", "9"), ("REPLICAOF", "NO", "ONE")),
+    ],
+)
+def test_connect_redis_goes_on_after_it_took_no_writes(
+    server: ServerProcess, redis: Broker, tmp_path: Path, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    """Its memory was full, or it was a replica during a failover. Acknowledgements are writes."""
+    from redis import Redis
+
+    source = f"redis-{before[0].lower()}"
+    with Redis(port=redis.port) as client:
+        client.xadd(source, {"data": b'{"number": 1}'})
+        client.execute_command(*before)
+        try:
+            with running_connector(tmp_path, redis.url, server.url, "--topic", source, "--source", source) as connector:
+                eventually(lambda: "trying again" in connector.said(), connector.said())
+                client.execute_command(*after)
+                eventually(lambda: len(stored(server, source)) == 1, connector.said())
+                assert connector.stop() == 0
+        finally:
+            client.execute_command(*after)
+
+
 def test_connect_redis_takes_over_what_another_left(server: ServerProcess, redis: Broker, tmp_path: Path) -> None:
     """An entry that a consumer has read and never acknowledged, as one that was killed; a stream that is deleted
     meanwhile begins again."""

@@ -49,6 +49,8 @@ PAGE = 2_000
 """The number of events that are read and matched at one time. The event loop runs in between."""
 FILE_EVENTS, FILE_BYTES = 25 * PAGE, 64 << 20
 """A file of events for Spark ends with the page that reaches one of these. It is in memory while it is written."""
+FOLDER = "backtest-"
+"""The beginning of the name of the folder, in the data folder, with the events of a backtest by Spark."""
 WAITING = 8
 """The maximum number of waiting backtests. More are refused with `BrokerBusy`."""
 FEWER = "ask for fewer events with since and until"
@@ -121,6 +123,11 @@ class Backtests:
                 raise SparkMissing(f"{count:,} events are in the interval; more than {most:,} need Spark: {MISSING}")
             return await self._by_spark(asked, first, last, count, progress)
 
+    def remove_left_behind(self) -> None:
+        """Removes what a killed server wrote for Spark: it has events that the retention may have dropped since."""
+        for each in self._settings.data.glob(f"{FOLDER}*"):
+            shutil.rmtree(each, ignore_errors=True)
+
     def _refuse_crowds(self) -> None:
         if self._waiting >= WAITING:
             raise BrokerBusy("too many backtests are waiting: try again later")
@@ -184,7 +191,7 @@ class Backtests:
         operators = operators_by_name(self._operators())
         compiled = await asyncio.to_thread(compile_expression, asked.expression, vocabulary, operators)
         documents = await self._broker.read(partial(self._documents, called=operators_of(compiled.tree)))
-        folder = Path(tempfile.mkdtemp(prefix="backtest-", dir=self._settings.data))
+        folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=self._settings.data))
         try:
             await asyncio.to_thread(self._write_inputs, folder / "inputs", asked, ontologies, documents)
             written, unreadable, after, number = 0, 0, first - 1, 0

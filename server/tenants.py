@@ -115,6 +115,7 @@ async def running_services(
     reader = EventReader(max_events=settings.max_events_per_request)
     backtests = Backtests(broker, settings, reader)
     await broker.start()
+    await anyio.to_thread.run_sync(backtests.remove_left_behind)
     jobs = Jobs(broker, kept=settings.max_jobs, seconds=settings.job_seconds)
     try:
         async with (

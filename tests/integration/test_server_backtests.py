@@ -133,6 +133,15 @@ def test_large_events_are_written_for_spark_in_small_files(tmp_path: Path, monke
     assert written == [3, 3, 3, 1]
 
 
+def test_events_that_a_killed_server_wrote_for_spark_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    """Otherwise they would outlive the retention, and fill the disk."""
+    left = tmp_path / "backtest-x1" / "events"
+    left.mkdir(parents=True)
+    (left / "000000.parquet").write_bytes(b"events")
+    with running_application(tmp_path):
+        assert not list(tmp_path.glob("backtest-*"))
+
+
 def test_backtest_while_the_database_is_away_is_refused_at_once(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

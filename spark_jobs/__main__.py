@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--expression", metavar="TEXT")
             command.add_argument("--language", default="en", metavar="TAG", help="language of labels in explanations")
             command.add_argument(
-                "--asked", type=Path, metavar="FILE", help="JSON: expression, text or tree of any size, and language"
+                "--asked", type=Path, metavar="FILE", help="JSON: expression and language; beside `operator_data`"
             )
     return parser
 
@@ -216,7 +216,7 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
 
     archive = _archive(given)
     expression, language = _asked(given)
-    data = None if given.inputs is None else given.inputs / "operator_data"
+    data = None if given.asked is None else given.asked.absolute().with_name("operator_data")  # for workers anywhere
     with tempfile.TemporaryDirectory(prefix="kindcast-") as below:
         snapshot = _inputs(given).snapshot(Path(below))
         return backtest_archive(

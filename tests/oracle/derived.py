@@ -151,8 +151,8 @@ def _calculated(operator: type[ast.operator], left: Worth, right: Worth) -> Wort
             raise ValueError((powers, others))
         return (one + other if operator is ast.Add else one - other), powers
     if operator is ast.Mult:
-        return one * other, Counter({name: powers[name] + others[name] for name in powers | others})
-    return one / other, Counter({name: powers[name] - others[name] for name in powers | others})
+        return one * other, Counter({name: powers[name] + others[name] for name in {*powers, *others}})
+    return one / other, Counter({name: powers[name] - others[name] for name in {*powers, *others}})
 
 
 def _pair(worth: Worth) -> tuple[Fraction, Counter[str]]:

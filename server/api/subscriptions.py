@@ -63,7 +63,7 @@ from kindcast.server.store import pending as pending_store
 from kindcast.server.store import subscriptions
 from kindcast.server.store.deliveries import count_undelivered, position_before, waits_since
 from kindcast.server.strict_json import MalformedJson, decode, depth_within, numbered_lines
-from kindcast.server.worker_threads import run_in_turn, run_to_the_end
+from kindcast.server.worker_threads import run_in_turn, run_to_the_end, short_turns
 
 __all__ = [
     "MAX_PAGE",
@@ -497,6 +497,8 @@ def _invalid(detail: str, *pointers: str) -> Problem:
 router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
 
 MAX_PAGE = 1_000
+EXPORTED_BYTES = 1 << 20
+"""A page of an export ends after so many bytes, because subscriptions may be large."""
 HIDDEN = "(hidden)"
 OVERLAP_SECONDS = 86_400.0
 MAX_OVERLAP_SECONDS = 30 * 86_400.0
@@ -980,15 +982,25 @@ def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple
 
 async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) -> AsyncIterator[bytes]:
     """Yields the lines of an export. The store is read page by page."""
-    rows: list[Row[Any]] = []
-    while True:
-        after = rows[-1].number if rows else 0
-        rows = await broker.read(partial(_page, after=after))
-        if not rows:
-            return
-        now = CLOCK.now()
-        said = (_line(row, secrets=secrets) | sink_for(caller, row) for row in rows if row.expires_at > now)
-        yield b"".join(msgspec.json.encode(each) + b"\n" for each in said)
+    after: int | None = 0
+    while after is not None:
+        lines, after = await broker.read(partial(_exported_page, caller=caller, after=after, secrets=secrets))
+        if lines:
+            yield lines
+
+
+def _exported_page(connection: Connection, caller: Caller, after: int, secrets: bool) -> tuple[bytes, int | None]:
+    """Returns the next lines of an export, and the number of the last subscription that was read; None if there is no
+    other."""
+    now, last, lines = CLOCK.now(), None, bytearray()
+    with short_turns(), subscriptions.subscriptions_after(connection, after, MAX_PAGE) as rows:
+        for row in rows:
+            last = row.number
+            if row.expires_at > now:
+                lines += msgspec.json.encode(_line(row, secrets=secrets) | sink_for(caller, row)) + b"\n"
+            if len(lines) >= EXPORTED_BYTES:
+                break
+    return bytes(lines), last
 
 
 def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
@@ -1015,10 +1027,6 @@ def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
     if row.sink is None:
         line |= dict.fromkeys(("protocol", "protocolsettings", "sinkcredential", "throttling"))
     return {name: value for name, value in line.items() if value is not None}
-
-
-def _page(connection: Connection, after: int) -> list[Row[Any]]:
-    return list(subscriptions.list_subscriptions(connection, after=after, limit=MAX_PAGE))
 
 
 # ── responses ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -92,7 +92,8 @@ def numbers_of_all(connection: Connection) -> tuple[int, int]:
 
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-NEWEST_AT_ONCE = 16
+FETCHED = 32
+"""The number of whole subscriptions that are fetched together, because they may be large."""
 NEWEST_BYTES = 4 << 20
 """The size of the expressions that a report reads. In memory their trees are some ten times as large."""
 ROWS_AT_ONCE = 1_000
@@ -232,6 +233,12 @@ def list_subscriptions(
     return connection.execute(query).all()
 
 
+def subscriptions_after(connection: Connection, after: int, limit: int) -> CursorResult[Any]:
+    """Returns subscriptions in the order of creation. The caller must close the result, best with `with`."""
+    query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number)
+    return connection.execute(query.limit(limit), execution_options={"yield_per": FETCHED})
+
+
 def newest_subscriptions(connection: Connection, limit: int) -> Sequence[Row[Any]]:
     """Returns (id, status, canonical, tree) of the newest subscriptions that have not expired, newest first, until
     their expressions have `NEWEST_BYTES`."""
@@ -239,7 +246,8 @@ def newest_subscriptions(connection: Connection, limit: int) -> Sequence[Row[Any
     live = select(*columns).where(subscriptions.c.status != "expired").order_by(subscriptions.c.number.desc())
     found: list[Row[Any]] = []
     room = NEWEST_BYTES
-    with connection.execute(live.limit(limit), execution_options={"yield_per": NEWEST_AT_ONCE}) as rows:
+    result: CursorResult[Any] = connection.execute(live.limit(limit), execution_options={"yield_per": FETCHED})
+    with result as rows:
         for row in rows:
             found.append(row)
             room -= len(row.canonical)

@@ -1,6 +1,7 @@
 """What is exported comes back as it was: what it asks, where it goes, whether it is paused, when it ends; by an
 administrator also its secrets, so that receivers notice nothing."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.api import subscriptions as api
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
 
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
@@ -211,6 +214,28 @@ def test_what_is_too_long_with_iris_comes_back_as_it_was_written(tmp_path: Path)
         assert shown["canonical"] == first["canonical"]
         told = imported(client, [line | {"asked": None}])
         assert told["rejected"][0]["problem"]["type"].endswith("/body-too-large")
+
+
+def test_large_subscriptions_do_not_hold_up_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines are written in a thread, and a page ends after some bytes. It had a thousand subscriptions, and no
+    request was answered while they were written."""
+    in_loop: list[bool] = []
+    encode = msgspec.json.encode
+
+    def encoded(value: Any) -> bytes:
+        if isinstance(value, dict) and "metadata" in value:
+            try:
+                in_loop.append(asyncio.get_running_loop().is_running())
+            except RuntimeError:
+                in_loop.append(False)
+        return encode(value)
+
+    monkeypatch.setattr(api, "EXPORTED_BYTES", 2_000, raising=False)
+    with running_application(tmp_path) as client:
+        made = [subscribe(client, f"n = {n}", metadata={"note": "x" * 1_500})["id"] for n in range(5)]
+        monkeypatch.setattr(msgspec.json, "encode", encoded)
+        assert [each["id"] for each in exported(client)] == made
+    assert in_loop == [False] * 5
 
 
 def test_only_administrators_get_secrets_and_it_is_audited(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 confidential detail.
 """
 
+import shutil
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, make_url, select
 
 from kindcast.server.api.access import services_of
 from kindcast.server.api.problem_types import Problem
@@ -18,6 +20,7 @@ from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.metrics import History, Stored
+from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import webhooks_wait_since
 from kindcast.server.store.ledger import read_totals
 from kindcast.server.store.servers import members
@@ -29,6 +32,9 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["health"])
 
+FULL = 1 << 20
+"""With less free space in bytes, a disk is full. SQLite may then still store small changes, but not the others."""
+
 
 @router.get("/healthz", summary="Is the process alive?")
 async def healthz() -> dict[str, str]:
@@ -39,10 +45,10 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", summary="Is the server ready for requests?")
 async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     """Returns `ready`, or 503 if the broker does not run, the queue is too long, the store did not accept the last
-    change (and does not accept one now), the database is damaged, a command has waited longer than
-    `max_command_seconds`, or a shard of this server is behind by more than `max_shard_lag_seconds`. A `warning` reports
-    that the clock jumped ahead, that stored records are damaged, or that a shard at another server is behind. `check`
-    is the progress of the check of all stored data, which begins at every start."""
+    change (and does not accept one now), the disk of a SQLite database is full, the database is damaged, a command has
+    waited longer than `max_command_seconds`, or a shard of this server is behind by more than `max_shard_lag_seconds`.
+    A `warning` reports that the clock jumped ahead, that stored records are damaged, or that a shard at another server
+    is behind. `check` is the progress of the check of all stored data, which begins at every start."""
     if broker.trouble is not None and broker.damage.of_file is None:
         try:
             await broker.execute(_touch)
@@ -50,6 +56,8 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
             raise Problem("not-ready", "the database does not accept changes") from None
     if broker.trouble is not None:
         raise Problem("not-ready", broker.trouble)
+    if _disk_is_full(settings):
+        raise Problem("not-ready", "the disk of the database is full")
     if (waited := broker.oldest_wait) > settings.max_command_seconds:
         raise Problem("not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
     behind = [each for each in await _lags(broker) if _seconds(each) > settings.max_shard_lag_seconds]
@@ -63,6 +71,12 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     if broker.damage.progress is not None:
         told["check"] = broker.damage.progress
     return told
+
+
+def _disk_is_full(settings: Settings) -> bool:
+    """Whether the disk of a SQLite database is full."""
+    database = make_url(settings.database_url).database if settings.is_sqlite else None
+    return bool(database) and shutil.disk_usage(Path(database or "").parent).free < FULL
 
 
 @router.get("/v1/status", summary="Servers, queue, lag and ledger")

@@ -109,6 +109,18 @@ def test_database_that_lost_commits_is_refused_and_the_repair_is_named(tmp_path:
         assert [each["price"] for each in waiting(client, mine)] == [1]
 
 
+def test_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite may still accept small changes then, such as the one by which `/readyz` tries whether it does."""
+    with running_application(tmp_path) as client:
+        usage = shutil.disk_usage(tmp_path)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4_096))
+        told = client.get("/readyz")
+        assert (told.status_code, problem_code(told)) == (503, "not-ready")
+        assert "disk" in told.json()["detail"]
+        monkeypatch.undo()
+        assert client.get("/readyz").json() == {"status": "ready"}
+
+
 def test_repair_also_looks_at_the_other_tenants(tmp_path: Path, kindcast: Kindcast) -> None:
     """It said that nothing is missing, while a tenant could not be opened."""
     bakery = {"Kindcast-Tenant": "bakery"}

@@ -77,7 +77,7 @@ def test_subscriptions_are_imported_with_their_tickets(
     ran = kindcast("subscriptions", "import", str(given), "--tickets", str(tickets))
     assert ran.status == 1
     assert "line 3: " in ran.err
-    assert "made 3 subscriptions" in ran.err
+    assert "imported 3 subscriptions" in ran.err
     assert [(each["line"], each.get("was")) for each in lines(tickets)] == [
         (1, first["id"]),
         (2, None),
@@ -210,4 +210,6 @@ def test_export_with_secrets_keeps_ids_and_tickets(kindcast: Kindcast, tmp_path:
     ran = kindcast("subscriptions", "import", str(given))
     assert ran.status == 0, ran.err
     assert first["id"] in ran.out
+    again = kindcast("subscriptions", "import", str(given))
+    assert (again.status, "imported 1 subscription" in again.err, "made" in again.err) == (0, True, False)
     assert kindcast("subscriptions", "delete", first["id"], "--ticket", first["ticket"]).status == 0

@@ -226,14 +226,6 @@ class Operator:
         """Calls the function directly."""
         return self.function(*arguments, **named)
 
-    def takes(self, arguments: int) -> bool:
-        """Whether the function can be called with an event and this number of arguments."""
-        try:
-            self.signature.bind(None, *range(arguments))
-        except TypeError:
-            return False
-        return True
-
     def misfit(self, arguments: Sequence[Constant | AttributeRef | Variable]) -> str | None:
         """Returns why a call with these arguments does not fit the operator; None if it fits."""
         variables = len({each.name for each in arguments if isinstance(each, Variable)})

@@ -24,12 +24,6 @@ def test_operator_is_still_the_function() -> None:
     assert (near.name, near.cost, near.selectivity, near.version) == ("near", 0.5, 0.2, "1")
 
 
-@pytest.mark.parametrize(("count", "fits"), [(0, False), (1, True), (2, True), (3, False)])
-def test_takes_counts_the_arguments_after_the_event(count: int, fits: bool) -> None:
-    """Defaults count as Python has them."""
-    assert near.takes(count) is fits
-
-
 @pytest.mark.parametrize(
     ("name", "fields", "said"),
     [

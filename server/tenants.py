@@ -61,6 +61,7 @@ from kindcast.server.store.backup import MAIN, reading
 from kindcast.server.store.database import in_schema, max_connections, normalised
 from kindcast.server.store.deliveries import awaiting_webhooks
 from kindcast.server.store.pending import ontology_is_needed
+from kindcast.server.store.servers import members
 from kindcast.server.store.system import SystemStore, Tenant
 from kindcast.server.worker_threads import short_turns
 
@@ -73,6 +74,7 @@ SHARED_LOOK_SECONDS = 1.0
 CONNECTIONS_PER_TENANT = 8
 """By default, the number of a PostgreSQL's connections for each tenant that a server may have open. An open one needs
 two, and for a short time a third. The rest is for other servers."""
+CONNECTIONS_OF_OPEN_TENANT = 2
 LEAST_OPEN = 4
 PATIENCE_SECONDS = 5.0
 """How long running requests of a tenant that is being deleted may take."""
@@ -404,9 +406,8 @@ class Tenants:
     async def run(self) -> None:
         """Closes idle tenants and opens waiting ones, until it is cancelled."""
         await anyio.to_thread.run_sync(self._remove_deleted)
-        if self.on_postgresql and "max_open_tenants" not in self._settings.model_fields_set:
-            connections = await self.default.broker.read(max_connections)
-            self._max_open = min(self._max_open, max(LEAST_OPEN, connections // CONNECTIONS_PER_TENANT))
+        if self.on_postgresql:
+            await self._compare_with_connections()
         are_awake = await self.wake()
         while True:
             pause = SHARED_LOOK_SECONDS if self.on_postgresql else LOOK_SECONDS
@@ -419,6 +420,20 @@ class Tenants:
                 _log.error("tenants cannot be looked after now; trying again: %s", error)
             except Exception:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
+
+    async def _compare_with_connections(self) -> None:
+        """Lowers the default number of open tenants to what PostgreSQL has connections for. Says in the log if the
+        servers that run now may need more than it has."""
+        allowed = await self.default.broker.read(max_connections)
+        if "max_open_tenants" not in self._settings.model_fields_set:
+            self._max_open = min(self._max_open, max(LEAST_OPEN, allowed // CONNECTIONS_PER_TENANT))
+        servers = max(1, len(await self.default.broker.read(members)))
+        if (needed := servers * self._max_open * CONNECTIONS_OF_OPEN_TENANT) > allowed:
+            _log.warning(
+                "%d servers with %d open tenants each need %s connections, but PostgreSQL has %d (max_connections): "
+                "lower max_open_tenants or raise max_connections",
+                *(servers, self._max_open, f"{needed:,}", allowed),
+            )
 
     async def stop(self) -> None:
         """Closes all tenants, also those that are being opened."""

@@ -52,6 +52,15 @@ def subscribe(client: httpx.Client, expression: str, headers: dict[str, str], **
     return id
 
 
+@pytest.mark.parametrize(("settings", "is_said"), [({}, False), ({"max_open_tenants": 256}, True)])
+def test_more_tenants_than_connections_are_told_at_the_start(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, Any], is_said: bool
+) -> None:
+    with running_application(tmp_path, database=database, **settings):
+        until(lambda: "tenants" in caplog.text or not is_said)
+    assert ("lower max_open_tenants" in caplog.text) is is_said
+
+
 def put(client: httpx.Client, document: str, headers: dict[str, str], **params: Any) -> httpx.Response:
     more = {"Content-Type": "text/turtle"}
     return client.put("/v1/ontologies/pets", content=document, headers=headers | more, params=params)

@@ -184,7 +184,7 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
         "The database could not store the change, so nothing was changed. "
         "Send the request again.",
     ),
-    "store-damaged": ProblemType(503, "The database is damaged. Repair it."),
+    "store-damaged": ProblemType(503, "The database is damaged or cannot be opened. Repair it."),
     "record-damaged": ProblemType(
         503,
         "A stored event differs from the event that was accepted, "

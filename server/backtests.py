@@ -232,7 +232,8 @@ class Backtests:
     def _documents(self, connection: Connection, called: set[str]) -> list[tuple[DataKind, str, bytes]]:
         """Returns the data of the operators that the expression calls. Raises `BacktestFailed`."""
         for name in sorted(called):
-            if self._broker.state.operators.entries[name].kind == "remote":
+            entry = self._broker.state.operators.entries.get(name)  # None if it was deleted a moment ago
+            if entry is not None and entry.kind == "remote":
                 raise BacktestFailed(f"Spark jobs do not call remote operators such as {name}: {FEWER}")
         return data_documents(connection, self._settings.operator_data, called)
 

@@ -406,13 +406,13 @@ class Tenants:
     async def run(self) -> None:
         """Closes idle tenants and opens waiting ones, until it is cancelled."""
         await anyio.to_thread.run_sync(self._remove_deleted)
-        if self.on_postgresql:
-            await self._compare_with_connections()
+        is_compared = not self.on_postgresql or await self._compare_with_connections()
         are_awake = await self.wake()
         while True:
             pause = SHARED_LOOK_SECONDS if self.on_postgresql else LOOK_SECONDS
             await asyncio.sleep(min(pause, self._settings.tenant_idle_seconds))
             try:
+                is_compared = is_compared or await self._compare_with_connections()
                 await self.look()
                 await self.shared.look()
                 are_awake = (are_awake and not self.on_postgresql) or await self.wake()
@@ -421,19 +421,23 @@ class Tenants:
             except Exception:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
 
-    async def _compare_with_connections(self) -> None:
+    async def _compare_with_connections(self) -> bool:
         """Lowers the default number of open tenants to what PostgreSQL has connections for. Says in the log if the
-        servers that run now may need more than it has."""
-        allowed = await self.default.broker.read(max_connections)
+        servers that run now may need more than it has. Returns False if PostgreSQL does not answer."""
+        try:
+            allowed = await self.default.broker.read(max_connections)
+            servers = max(1, len(await self.default.broker.read(members)))
+        except ServerError:
+            return False
         if "max_open_tenants" not in self._settings.model_fields_set:
             self._max_open = min(self._max_open, max(LEAST_OPEN, allowed // CONNECTIONS_PER_TENANT))
-        servers = max(1, len(await self.default.broker.read(members)))
         if (needed := servers * self._max_open * CONNECTIONS_OF_OPEN_TENANT) > allowed:
             _log.warning(
                 "%d servers with %d open tenants each need %s connections, but PostgreSQL has %d (max_connections): "
                 "lower max_open_tenants or raise max_connections",
                 *(servers, self._max_open, f"{needed:,}", allowed),
             )
+        return True
 
     async def stop(self) -> None:
         """Closes all tenants, also those that are being opened."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from kindcast.semantic import SemanticError
 from kindcast.server.api.problem_types import Problem, problem_of
@@ -26,8 +26,6 @@ from kindcast.server.api.requests import (
     json_object,
     moment,
     next_page,
-    page_cursor,
-    parse_page_cursor,
     reader_of,
 )
 from kindcast.server.api.subscriptions import (
@@ -41,6 +39,7 @@ from kindcast.server.api.subscriptions import (
     read_change,
     read_key,
     read_new,
+    read_page,
     settings_shown,
     sink_for,
 )
@@ -128,16 +127,15 @@ async def list_all(
     cursor: Annotated[str | None, Query(max_length=64, description="The cursor of the previous page.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> Response:
-    """Lists a page of subscriptions that have a sink. The header Link has the next page."""
-    after = parse_page_cursor(cursor)
+    """Lists a page of subscriptions that have a sink. The header Link has the next page. A page of large subscriptions
+    has fewer than `limit`."""
+    rows = partial(subscriptions.list_subscriptions, with_sink=True)
 
-    def read(connection: Connection) -> list[Row[Any]]:
-        return list(subscriptions.list_subscriptions(connection, after=after, limit=limit + 1, with_sink=True))
+    def shown(row: Row[Any]) -> dict[str, Any]:
+        return _shown(row) | _kept_back(caller, broker, row) | sink_for(caller, row)
 
-    rows = await broker.read(read)
-    following = page_cursor(rows[limit - 1].number) if len(rows) > limit else None
-    told = [_shown(row) | _kept_back(caller, broker, row) | sink_for(caller, row) for row in rows[:limit]]
-    return answer(told, headers=next_page(request, following))
+    listed, following = await read_page(broker, rows, shown, cursor, limit)
+    return answer(listed, headers=next_page(request, following))
 
 
 @router.options("/{id}", summary="What a subscription supports")

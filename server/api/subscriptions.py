@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from msgspec import structs
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, CursorResult, Row
 from starlette.responses import StreamingResponse
 
 from kindcast.semantic import Note, SemanticError
@@ -77,6 +77,7 @@ __all__ = [
     "read_change",
     "read_key",
     "read_new",
+    "read_page",
     "settings_shown",
     "sink_for",
 ]
@@ -497,6 +498,8 @@ def _invalid(detail: str, *pointers: str) -> Problem:
 router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
 
 MAX_PAGE = 1_000
+LISTED_BYTES = 4 << 20
+"""A page of a list ends after so many bytes: more than `MAX_PAGE` subscriptions of a usual size have."""
 EXPORTED_BYTES = 1 << 20
 """A page of an export ends after so many bytes, because subscriptions may be large."""
 HIDDEN = "(hidden)"
@@ -567,38 +570,62 @@ async def list_all(
     ] = False,
 ) -> Response:
     """Lists a page of subscriptions in the order of their creation, or newest first. The header Link has the next page.
-    An auditor sees only the server of a sink."""
-    after, now, version = parse_page_cursor(cursor), CLOCK.now(), broker.vocabulary.version
+    A page of large subscriptions has fewer than `limit`. An auditor sees only the server of a sink."""
+    now, version = CLOCK.now(), broker.vocabulary.version
     wanted: tuple[str, ...] = () if status is None else (status,)
     if status in SHOWN_AS and reader_of(caller, broker).view is not None:
         wanted = SHOWN_AS[status]
-    listed: list[tuple[int, dict[str, Any]]] = []
+    rows = partial(
+        subscriptions.list_subscriptions, statuses=wanted, flagged=flagged, newest_first=newest_first, now=now
+    )
 
-    def read(connection: Connection) -> list[Row[Any]]:
-        page = subscriptions.list_subscriptions(
-            connection,
-            after=after,
-            limit=limit + 1,
-            statuses=wanted,
-            flagged=flagged,
-            newest_first=newest_first,
-            now=now,
-        )
-        return list(page)
+    def shown(row: Row[Any]) -> dict[str, Any] | None:
+        told = _shown(row, version, now) | sink_for(caller, row)
+        told |= _kept_back(caller, broker, row, told)
+        return told if status is None or told["status"] == status else None  # as it is shown: it may be hidden
 
-    while len(listed) <= limit:
-        rows = await broker.read(read)
-        for row in rows:
-            told = _shown(row, version, now) | sink_for(caller, row)
-            told |= _kept_back(caller, broker, row, told)
-            if status is None or told["status"] == status:  # as it is shown: the status may be hidden
-                listed.append((row.number, told))
-        if len(rows) <= limit:
-            break
-        after = rows[-1].number
-    following = page_cursor(listed[limit - 1][0]) if len(listed) > limit else None
-    told = {"subscriptions": [each for _, each in listed[:limit]], "cursor": following}
-    return answer(told, headers=next_page(request, following))
+    listed, following = await read_page(broker, rows, shown, cursor, limit)
+    return answer({"subscriptions": listed, "cursor": following}, headers=next_page(request, following))
+
+
+async def read_page(
+    broker: Broker,
+    rows: Callable[..., CursorResult[Any]],
+    shown: Callable[[Row[Any]], dict[str, Any] | None],
+    cursor: str | None,
+    limit: int,
+) -> tuple[list[msgspec.Raw], str | None]:
+    """Returns a page of a list as JSON, and the cursor of the next page, if there may be one. `shown` returns None for
+    a row that does not belong to the list. A page ends early after `LISTED_BYTES`."""
+    found: list[tuple[int, bytes]] = []
+    after: int | None = parse_page_cursor(cursor)
+    while after is not None and len(found) <= limit and sum(len(each) for _, each in found) < LISTED_BYTES:
+        some, after = await broker.read(partial(_read_rows, rows=rows, shown=shown, after=after, limit=limit + 1))
+        found += some
+    has_more = len(found) > limit or after is not None
+    page = found[:limit]
+    return [msgspec.Raw(each) for _, each in page], page_cursor(page[-1][0]) if has_more else None
+
+
+def _read_rows(
+    connection: Connection,
+    rows: Callable[..., CursorResult[Any]],
+    shown: Callable[[Row[Any]], dict[str, Any] | None],
+    after: int,
+    limit: int,
+) -> tuple[list[tuple[int, bytes]], int | None]:
+    """Returns the next subscriptions of a list, each with its number, and the number of the last one that was read;
+    None if there is no other. Runs in a worker thread."""
+    found, size, count = [], 0, 0
+    with short_turns(), rows(connection, after=after, limit=limit) as result:
+        for row in result:
+            after, count = row.number, count + 1
+            if (told := shown(row)) is not None:
+                found.append((row.number, msgspec.json.encode(told)))
+                size += len(found[-1][1])
+            if size >= LISTED_BYTES:
+                return found, after
+    return found, after if count == limit else None
 
 
 @router.get("/export", summary="Export subscriptions", response_class=StreamingResponse)

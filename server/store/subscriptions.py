@@ -215,10 +215,10 @@ def list_subscriptions(
     with_sink: bool = False,
     newest_first: bool = False,
     now: float = 0.0,
-) -> Sequence[Row[Any]]:
+) -> CursorResult[Any]:
     """Returns one page, in the order of creation or newest first, of subscriptions with one of `statuses`; of all
     without any. `after` is the last number of the page before, or 0. A subscription after its end time counts as
-    expired, even before a sweep."""
+    expired, even before a sweep. The caller must close the result, best with `with`."""
     number = subscriptions.c.number
     query = select(subscriptions).where(number < after if newest_first and after else number > after).limit(limit)
     query = query.order_by(number.desc() if newest_first else number)
@@ -230,7 +230,7 @@ def list_subscriptions(
         is_live = subscriptions.c.status.in_(statuses) & (subscriptions.c.expires_at > now)
         has_ended = (subscriptions.c.status == "expired") | (subscriptions.c.expires_at <= now)
         query = query.where(is_live | has_ended if "expired" in statuses else is_live)
-    return connection.execute(query).all()
+    return connection.execute(query, execution_options={"yield_per": FETCHED})
 
 
 def subscriptions_after(connection: Connection, after: int, limit: int) -> CursorResult[Any]:

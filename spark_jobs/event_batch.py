@@ -156,6 +156,9 @@ PLAIN_TYPE = "kindcast.event"
 SPECVERSION = "1.0"
 TEXTS = frozenset({"id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "specversion"})
 BOM = b"\xef\xbb\xbf"
+PART_OF_JSON = re.compile(rb"[\[{,]\s*$|^\s*[\]}]\s*$")
+"""A line of a JSON text with line breaks."""
+ONE_PER_LINE = "write each event as one line, for example with jq -c"
 SECONDS = re.compile(r"-?[0-9]{1,10}(\.[0-9]{1,9})?", re.ASCII)
 """Seconds since 1970 as text."""
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -183,6 +186,8 @@ def json_of(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a ValidationError, too: a number beyond any double
+        if PART_OF_JSON.search(line):
+            raise Unreadable(f"this is not a whole JSON text: {ONE_PER_LINE}") from None
         raise Unreadable(f"this is not JSON: {error}") from None
     except RecursionError:
         raise Unreadable("the JSON is nested too deeply") from None
@@ -192,7 +197,8 @@ def event_of(value: Any, place: str, time_from: str | None = None) -> ArchivedEv
     """Converts a JSON value to an event: a CloudEvent, or the data of an event. `place` is used as the id if there is
     none. `time_from` is the member of plain data that contains the time. Raises `Unreadable`."""
     if not isinstance(value, dict):
-        raise Unreadable("an event is a JSON object")
+        advice = f", and this is an array: {ONE_PER_LINE}" if isinstance(value, list) else ""
+        raise Unreadable(f"an event is a JSON object{advice}")
     if "specversion" in value:
         return _cloud_event(value)
     return keyed(value, place, time_from)

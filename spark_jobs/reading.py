@@ -110,6 +110,8 @@ PACKED_PROBLEM = "{} files are not read: unpack the file, or compress it with gz
 LEFT_OUT = "columns of bytes are left out: {}"
 SUPPORTED = f"supported are {', '.join(EXTENSIONS)}, the first four also with .gz"
 UNKNOWN_PROBLEM = f"files with such names are not read; {SUPPORTED}"
+OTHER_COMMAS = {";": "semicolons", "\t": "tabs"}
+"""What some programs write between the columns of CSV, instead of commas."""
 UNOPENABLE = "{} cannot be opened as a file: remove it from the archive"
 PATTERN = re.compile(r"[*?\[{]")
 """Where the pattern begins in a path of Spark that names several folders."""
@@ -315,7 +317,7 @@ def _whole(root: str, file: Any, path: str) -> Split | None:
     if not file.is_file:  # a pipe, for one
         raise NoArchive(UNOPENABLE.format(file.path))
     folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
-    parts = tuple((unquote(key), unquote(value)) for key, _, value in folders if value != ABSENT_PART)
+    parts = tuple((unquote(key), unquote(value)) for key, _, value in folders if key and value != ABSENT_PART)
     stamp = f"{file.size}-{file.mtime_ns}"
     return Split(path=path, name=name, format=format, parts=parts, stamp=stamp, problem=problem)
 
@@ -385,6 +387,10 @@ def _of_csv(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
     names = _columns(whole)
     if any(map(_lacks_utf8, names)):
         yield replace(whole, problem="the names of the columns are not UTF-8: write the file in UTF-8")
+        return
+    if len(names) == 1 and (other := next((each for each in OTHER_COMMAS if each in names[0]), None)):
+        problem = f"{OTHER_COMMAS[other]} separate the columns: write commas, and numbers with a point (1.5)"
+        yield replace(whole, problem=problem)
         return
     # Tables end with commas for empty columns: only a value under one of several absent names is a problem.
     yield replace(whole, problem=_twice(filter(None, names)))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -195,15 +196,15 @@ def test_folders_of_a_partitioned_archive_are_attributes(tmp_path: Path) -> None
 
 
 def test_folder_of_rows_without_a_value_gives_none(tmp_path: Path) -> None:
-    """As Hive and Spark name it. They also escape the names of columns."""
-    for number, folder in enumerate(("room=__HIVE_DEFAULT_PARTITION__", "room=Hall", "a%3Ab=1")):
+    """As Hive and Spark name it. They also escape the names of columns. A folder without a name gives none either."""
+    for number, folder in enumerate(("room=__HIVE_DEFAULT_PARTITION__", "room=Hall", "a%3Ab=1", "=1")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{number}.ndjson").write_text('{"x": 1}\n', encoding="utf-8")
         pq.write_table(pa.table({"x": [1]}), tmp_path / folder / f"{number}.parquet")
     events, bad = read_all(tmp_path)
     assert bad == []
     without, hall, escaped = {"x": 1}, {"x": 1, "room": "Hall"}, {"x": 1, "a:b": "1"}
-    assert [data for _, _, data in events] == [escaped, escaped, hall, hall, without, without]
+    assert [data for _, _, data in events] == [without, without, escaped, escaped, hall, hall, without, without]
 
 
 @pytest.mark.parametrize(
@@ -423,6 +424,25 @@ def test_csv_with_names_that_are_not_utf_8_is_told_and_the_other_files_are_read(
     assert [data for _, _, data in events] == [{"Größe": "5", "kind": "x"}]
     reason = "the names of the columns are not UTF-8: write the file in UTF-8"
     assert bad == [("b.csv", None, reason), ("c.csv", None, reason)]
+
+
+@pytest.mark.parametrize(("comma", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_csv_without_commas_says_what_to_write(tmp_path: Path, comma: str, name: str) -> None:
+    """It is no table with one column. A table with one column is read."""
+    (tmp_path / "a.csv").write_text(f"Art{comma}Preis\nx{comma}5\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text(f"Art\nx{comma}5\n", encoding="utf-8")
+    events, bad = read_all(tmp_path)
+    assert [data for _, _, data in events] == [{"Art": f"x{comma}5"}]
+    assert bad == [("a.csv", None, f"{name} separate the columns: write commas, and numbers with a point (1.5)")]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_that_is_not_one_event_per_line_says_what_to_write(tmp_path: Path, indent: int | None) -> None:
+    """The most frequent reason of an array, and of JSON with an event over several lines, says how to convert it."""
+    (tmp_path / "a.json").write_text(json.dumps(EVENTS, indent=indent), encoding="utf-8")
+    events, bad = read_all(tmp_path)
+    ((reason, _),) = Counter(reason for _, _, reason in bad).most_common(1)
+    assert (events, reason.partition(": ")[2]) == ([], "write each event as one line, for example with jq -c")
 
 
 def test_file_whose_name_is_not_utf_8_is_named(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from kindcast.semantic.subscriptions import compile_expression
 from kindcast.semantic.units import parse_instant
 from kindcast.server.broker import Broker
 from kindcast.server.cloudevents import EventReader, arrived, arrived_document
-from kindcast.server.errors import BacktestFailed, BrokerBusy, RecordDamaged, SparkMissing
+from kindcast.server.errors import BacktestFailed, BrokerBusy, RecordDamaged, SparkMissing, StoreUnavailable
 from kindcast.server.operators.registry import DataKind, data_documents, operators_of
 from kindcast.server.security.permissions import Roles, check_visible
 from kindcast.server.settings import Settings
@@ -111,7 +111,8 @@ class Backtests:
             self._waiting -= 1
 
     async def run(self, asked: Asked, progress: Progress) -> dict[str, Any]:
-        """Returns the report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`."""
+        """Returns the report of `kindcast.semantic.backtest`. Raises `SparkMissing`, `BacktestFailed`,
+        `StoreUnavailable`."""
         async with self._turn:
             first, last, count = await self._broker.read(
                 lambda connection: count_between(connection, asked.since, asked.until)
@@ -138,13 +139,19 @@ class Backtests:
         if self._running is not None:
             _kill(self._running)
 
+    def _check_running(self) -> None:
+        """Raises `StoreUnavailable` if the server stops: the counts of a part of the events are no result."""
+        if self._stopped:
+            raise StoreUnavailable("the server is stopping: ask for the backtest again after its restart")
+
     # ── in this process ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _here(self, asked: Asked, first: int, last: int, count: int, progress: Progress) -> dict[str, Any]:
         _, vocabulary = await self._vocabulary(asked)
         test = await asyncio.to_thread(Backtest, vocabulary, asked.expression, operators=self._operators())
         done, after = 0, first - 1
-        while after < last and not self._stopped:
+        while after < last:
+            self._check_running()
             progress("backtest", done, count)
             page, unreadable, after = await self._broker.read(
                 partial(self._page, after=after, last=last, roles=asked.roles)
@@ -196,13 +203,15 @@ class Backtests:
             await asyncio.to_thread(self._write_inputs, folder / "inputs", asked, ontologies, documents)
             written, unreadable, after, number = 0, 0, first - 1, 0
             (folder / "events").mkdir()
-            while after < last and not self._stopped:
+            while after < last:
+                self._check_running()
                 progress("export", written, count)
                 rows, damaged, after = await self._broker.read(
                     partial(self._rows, after=after, last=last, roles=asked.roles)
                 )
                 await asyncio.to_thread(_write_rows, folder / "events" / f"{number:06}.parquet", rows)
                 written, unreadable, number = written + len(rows), unreadable + damaged, number + 1
+            self._check_running()
             report = await self._job(folder, progress)
             return {**report, "unreadable": report["unreadable"] + unreadable}
         finally:
@@ -261,6 +270,7 @@ class Backtests:
             limit=1 << 26,
         )
         try:
+            self._check_running()
             assert self._running.stdout is not None
             async for line in self._running.stdout:
                 said = json.loads(line)
@@ -270,6 +280,7 @@ class Backtests:
                 if "problem" in said:
                     raise BacktestFailed(f"the Spark job failed: {said['problem']}")
                 progress(said["stage"], said["done"], said["total"])
+            self._check_running()
             raise BacktestFailed("the Spark job ended without a result or an error message")
         finally:
             _kill(self._running)

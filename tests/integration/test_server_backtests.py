@@ -142,6 +142,43 @@ def test_events_that_a_killed_server_wrote_for_spark_are_removed_at_the_next_sta
         assert not list(tmp_path.glob("backtest-*"))
 
 
+@pytest.mark.parametrize("backtest_events", [1, 1_000])
+@pytest.mark.parametrize("is_early", [True, False])
+def test_backtest_of_a_server_that_stops_has_no_result_of_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backtest_events: int, is_early: bool
+) -> None:
+    """Other servers of the database would show it as the whole result. No job of Spark begins."""
+    run, begun = Backtests.run, []
+
+    async def stopped(self: Backtests, asked: Asked, progress: Progress) -> dict[str, Any]:
+        def stop_at(stage: str, done: int, total: int | None) -> None:
+            if done:
+                self.stop()
+
+        if is_early:
+            self.stop()
+        return await run(self, asked, stop_at)
+
+    async def no_job(*_: Any, **__: Any) -> None:
+        begun.append("job")
+        await asyncio.sleep(0)
+        raise OSError("no job is started here")
+
+    monkeypatch.setattr(Backtests, "run", stopped)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_job)
+    monkeypatch.setattr(store_events, "PAGE_BYTES", 1)
+    monkeypatch.setattr(backtests, "FILE_BYTES", 1)
+    with running_application(tmp_path, backtest_events=backtest_events) as client:
+        for number in range(4):
+            assert client.post("/v1/events", json={"n": number}).status_code == 202
+        job = client.post("/v1/backtests", json={"expression": ""}).json()
+        while job["status"] == "running":
+            time.sleep(0.02)
+            job = client.get(f"/v1/backtests/{job['id']}").json()
+    assert (job["status"], begun) == ("failed", [])
+    assert "the server is stopping" in job["problem"]["detail"]
+
+
 def test_backtest_while_the_database_is_away_is_refused_at_once(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

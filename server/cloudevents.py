@@ -152,9 +152,10 @@ def _wrong(name: str, value: Any) -> Problem | None:
     if name in TEXTS:
         if not isinstance(value, str) or not value:
             return Problem("bad-attribute", f"{name} must be a non-empty text", at_member(name))
-        if name in KEYS and (len(value) > LONGEST_VALUE or _CONTROL.search(value)):
-            detail = f"{name} must have at most {LONGEST_VALUE} characters, none of them a control character"
-            return Problem("bad-attribute", detail, at_member(name))
+        if name in KEYS and len(value) > LONGEST_VALUE:
+            return Problem("bad-attribute", f"{name} must have at most {LONGEST_VALUE} characters", at_member(name))
+        if _CONTROL.search(value):
+            return Problem("bad-attribute", f"{name} must not have control characters", at_member(name))
         if name == "time" and not is_date_time(value):
             return Problem(
                 "bad-attribute", f"time must be a date-time of RFC 3339, not {value[:64]!r}", at_member(name)

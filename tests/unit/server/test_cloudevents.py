@@ -234,6 +234,14 @@ def test_event_every_problem_is_named_at_once() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["subject", "datacontenttype", "dataschema"])
+@pytest.mark.parametrize("value", ["a\nb", "a\x85b"])
+def test_event_attribute_with_a_control_character_is_refused(name: str, value: str) -> None:
+    """CloudEvents allows none in texts. In the header of a binary event, the character is percent-encoded."""
+    event = {"specversion": "1.0", "id": "1", "source": "urn:a", "type": "t", name: value}
+    assert problems(STRUCTURED, event) == {("bad-attribute", f"/{name}")}
+
+
 @pytest.mark.parametrize("name", ["id", "source", "type"])
 @pytest.mark.parametrize("value", ["x" * 2_049, "a\x00b", "a\nb"])
 def test_event_key_attribute_that_no_index_should_hold_is_refused(name: str, value: str) -> None:

@@ -214,11 +214,11 @@ def post(path: str, body: Any, *, headers: Mapping[str, str] | None = None) -> C
 
 
 def _attribute(name: str, value: object) -> str:
-    """Returns a context attribute as text. Raises `TypeError`."""
+    """Returns a context attribute as text, a date-time with its offset. Raises `TypeError`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        return value.isoformat()
+        return (value.astimezone() if value.tzinfo is None else value).isoformat()
     if not isinstance(value, str | int):
         raise TypeError(f"{name} must be a text, an integer, a boolean or a date-time, not {type(value).__name__}")
     return str(value)
@@ -860,8 +860,9 @@ class Calls(VocabularyCalls, OperatorCalls):
         """Publishes one event, or several as NDJSON. They are on disk when this returns.
 
         An object with `specversion` is a CloudEvent. Any other object is the data of an event, whose `type`, `source`,
-        `id` … may be given as keywords. The keywords are for all events, so no `id` is allowed with several. Raises
-        `TypeError` for keywords beside a CloudEvent, and for values that are no text, integer, boolean or date-time.
+        `id` … may be given as keywords. The keywords are for all events, so no `id` is allowed with several. A
+        `datetime` without a time zone as a keyword is local time, as everywhere in Python. Raises `TypeError` for
+        keywords beside a CloudEvent, and for values that are no text, integer, boolean or date-time.
 
         If there is no answer, the events are sent again, and each is accepted only once: a single event without an id
         gets one here, and several get ids that the server derives from an `Idempotency-Key`.

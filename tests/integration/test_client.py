@@ -145,6 +145,18 @@ def test_publish_each_form_is_understood(client: Client) -> None:
     assert found[1]["subject"] == "Köln – 50 %"
 
 
+def test_publish_time_without_a_zone_is_local_time(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is sent with its offset; without one the server would read it as UTC."""
+    monkeypatch.setenv("TZ", "IST-5:30")
+    time.tzset()
+    try:
+        client.publish({"n": 1}, time=datetime(2026, 1, 31, 12))  # noqa: DTZ001 - the case that is tested
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert client.events()["events"][0]["event"]["time"] == "2026-01-31T12:00:00+05:30"
+
+
 def test_problem_has_everything_the_server_said(client: Client) -> None:
     """Status, type, title, detail, and each single fault with its place; the text shows them all."""
     with pytest.raises(ProblemError) as raised:

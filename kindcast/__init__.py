@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         ProblemError,
         ServerUnreachable,
         UnexpectedAnswer,
+        UnusableArgument,
     )
 
 __all__ = [
@@ -69,12 +70,21 @@ __all__ = [
     "ServerUnreachable",
     "Undecided",
     "UnexpectedAnswer",
+    "UnusableArgument",
     "Vocabulary",
     "explain",
     "operator",
 ]
 
-_CLIENT = ("AsyncClient", "Client", "NoAnswerInTime", "ProblemError", "ServerUnreachable", "UnexpectedAnswer")
+_CLIENT = (
+    "AsyncClient",
+    "Client",
+    "NoAnswerInTime",
+    "ProblemError",
+    "ServerUnreachable",
+    "UnexpectedAnswer",
+    "UnusableArgument",
+)
 
 
 def __getattr__(name: str) -> Any:

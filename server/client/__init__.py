@@ -18,15 +18,23 @@ from kindcast.semantic.on_demand import on_demand
 if TYPE_CHECKING:
     from kindcast.server.client.calls import NoAnswerInTime, ServerUnreachable
     from kindcast.server.client.clients import AsyncClient, Client
-    from kindcast.server.client.problem_error import ProblemError, UnexpectedAnswer
+    from kindcast.server.client.problem_error import ProblemError, UnexpectedAnswer, UnusableArgument
 
-__all__ = ["AsyncClient", "Client", "NoAnswerInTime", "ProblemError", "ServerUnreachable", "UnexpectedAnswer"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "NoAnswerInTime",
+    "ProblemError",
+    "ServerUnreachable",
+    "UnexpectedAnswer",
+    "UnusableArgument",
+]
 
 __getattr__ = on_demand(
     __name__,
     {
         "kindcast.server.client.calls": ("NoAnswerInTime", "ServerUnreachable"),
         "kindcast.server.client.clients": ("AsyncClient", "Client"),
-        "kindcast.server.client.problem_error": ("ProblemError", "UnexpectedAnswer"),
+        "kindcast.server.client.problem_error": ("ProblemError", "UnexpectedAnswer", "UnusableArgument"),
     },
 )

@@ -21,7 +21,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from kindcast import AsyncClient, Client, NoAnswerInTime, ProblemError, ServerUnreachable, UnexpectedAnswer
+from kindcast import (
+    AsyncClient,
+    Client,
+    NoAnswerInTime,
+    ProblemError,
+    ServerUnreachable,
+    UnexpectedAnswer,
+    UnusableArgument,
+)
 from kindcast.server.answers import MessagePage
 from kindcast.server.client.calls import Calls, described
 from kindcast.server.client.clients import StreamReader
@@ -222,7 +230,7 @@ def test_client_says_what_is_wrong_with_what_it_was_given(client: Client) -> Non
 )
 def test_client_refuses_what_cannot_be_sent(call: Callable[[Client], object], said: str) -> None:
     """At once, and without a request to another address: nobody listens here."""
-    with Client("http://127.0.0.1:9") as client, pytest.raises(ValueError, match=re.escape(said)):
+    with Client("http://127.0.0.1:9") as client, pytest.raises(UnusableArgument, match=re.escape(said)):
         call(client)
 
 

@@ -403,13 +403,9 @@ class OtherTenant(Problem):
         self.holder = holder
 
 
-def wrong_key() -> Problem:
+def wrong_key(detail: str = "this key is unknown, revoked or expired") -> Problem:
     """Returns the answer to an invalid key."""
-    return Problem(
-        "key-wrong",
-        "this key is unknown, revoked or expired",
-        headers=INVALID_TOKEN,
-    )
+    return Problem("key-wrong", detail, headers=INVALID_TOKEN)
 
 
 def _creations(tenants: Iterable[Tenant]) -> set[tuple[str, float]]:

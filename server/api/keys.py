@@ -29,7 +29,7 @@ from kindcast.server.api.subscriptions import read_body, read_key
 from kindcast.server.errors import TenantExists, UnknownKey, UnknownTenant
 from kindcast.server.security.browser_sessions import Session, cookie_name, is_of_own_page, session_token
 from kindcast.server.security.callers import ANYBODY, Caller
-from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, Role, hash_of, new_key
+from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, Role, hash_of, id_of, new_key
 from kindcast.server.security.limits import bad_limit
 from kindcast.server.settings import Settings
 from kindcast.server.tenants import Tenants
@@ -433,7 +433,7 @@ class SignIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    key: Annotated[str, Field(max_length=1_000, description="The key. The session does not store it.")]
+    key: Annotated[str, Field(max_length=16_384, description="The key. The session does not store it.")]
     tenant: Annotated[str | None, Field(description="The tenant in which an administrator of all tenants acts.")] = None
 
 
@@ -470,9 +470,11 @@ async def sign_in(request: Request, access: AppAccess, settings: AppSettings) ->
         raise Problem(
             "invalid-request", "this server has no keys, so it needs no session: everybody on its machine may use it"
         )
-    key = access.ring.find(asked.key.strip())
+    sent = asked.key.strip()
+    key = access.ring.find(sent)
     if key is None:
-        problem = wrong_key()
+        is_token = access.provider is not None and id_of(sent) is None
+        problem = wrong_key("a session needs a key: a token cannot begin one") if is_token else wrong_key()
         _log_refusal(request, access, problem)
         raise problem
     _check_tenant_name(asked.tenant)

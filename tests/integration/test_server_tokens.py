@@ -188,6 +188,14 @@ def test_keys_work_beside_tokens(client: httpx.Client, provider: Provider) -> No
     assert document["paths"]["/v1/events"]["post"]["security"] == [{"key": []}, {"token": []}]
 
 
+def test_session_needs_a_key(client: httpx.Client, provider: Provider) -> None:
+    """Also if the token is long, as those of many providers are."""
+    token = _as(provider, "operations", groups=["shop"] * 500)["Authorization"].removeprefix("Bearer ")
+    refused = client.post("/v1/session", json={"key": token}, headers={"Sec-Fetch-Site": "same-origin"})
+    assert (refused.status_code, problem_code(refused)) == (401, "key-wrong")
+    assert refused.json()["detail"] == "a session needs a key: a token cannot begin one"
+
+
 def test_limits_of_a_subject(provider: Provider, tmp_path: Path) -> None:
     """Those of keys, for all tokens of a subject together."""
     limits = {"key_limits": {"events_per_second": 0.01, "subscriptions": 1}}

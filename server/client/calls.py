@@ -102,11 +102,11 @@ class Attempts:
         """Returns the seconds to wait before the call is sent again; None if this is the final result."""
         wish = 0.0
         if isinstance(got, httpx.Response):
-            after = got.headers.get("retry-after", "")
-            undone = got.status_code == 429 or (got.status_code == 503 and after != "")  # see docs/problems.md
+            # With 429, and with 503 and `Retry-After`, the server did nothing (docs/problems.md).
+            undone = got.status_code == 429 or (got.status_code == 503 and "retry-after" in got.headers)
             if got.status_code not in _PASSING or not (undone or self._call.repeatable):
                 return None
-            wish = float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
+            wish = _retry_after(got)
         elif isinstance(got, httpx.UnsupportedProtocol) or not (
             self._call.repeatable or isinstance(got, httpx.ConnectError | httpx.ConnectTimeout)
         ):
@@ -114,6 +114,12 @@ class Attempts:
         pause = max(wish, self._pause)
         self._pause = min(2 * self._pause, 1.0)
         return pause if time.monotonic() + pause < self._until else None
+
+
+def _retry_after(answer: httpx.Response) -> float:
+    """Returns the seconds of `Retry-After`; 0 if it is absent or a date, which no kindcast server sends."""
+    after = answer.headers.get("retry-after", "")
+    return float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +352,9 @@ def problem(answer: httpx.Response) -> ProblemError:
     except (msgspec.DecodeError, UnicodeDecodeError):
         body = None
     told = body if isinstance(body, dict) else {"detail": FOREIGN}
-    return ProblemError.of({**told, "status": answer.status_code}, reason=answer.reason_phrase)
+    error = ProblemError.of({**told, "status": answer.status_code}, reason=answer.reason_phrase)
+    error.retry_after = _retry_after(answer)
+    return error
 
 
 def _same(answer: Any) -> Any:

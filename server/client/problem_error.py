@@ -10,7 +10,10 @@ Json = dict[str, Any]
 
 class ProblemError(Exception):
     """The server refused a request with an RFC 9457 problem. `type` is stable. `errors` has each single fault with its
-    place. `document` is the whole problem: some types have more members, such as `oldest`."""
+    place. `document` is the whole problem: some types have more members, such as `oldest`. `retry_after` has the
+    seconds of the answer's `Retry-After`, or 0."""
+
+    retry_after = 0.0
 
     def __init__(
         self, status: int, type: str, title: str, detail: str, errors: list[Json], document: Mapping[str, Any]
@@ -28,7 +31,7 @@ class ProblemError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickling and copying keep everything: Python's own way would pass the text alone to `__init__`."""
-        return type(self), (self.status, self.type, self.title, self.detail, self.errors, self.document)
+        return type(self), (self.status, self.type, self.title, self.detail, self.errors, self.document), vars(self)
 
     @classmethod
     def of(cls, told: Mapping[str, Any], status: int = 500, reason: str = "") -> "ProblemError":

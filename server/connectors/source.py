@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 """The first and the longest pause between attempts to reach a broker or a server. Each pause is twice the last."""
+LONGEST_WISH_SECONDS = 3_600.0
+"""The longest `Retry-After` of a server that is obeyed."""
 
 LONGEST_READ_SECONDS = 0.5
 """A read without messages ends after this time, and the connector checks whether it must stop."""
@@ -352,6 +354,7 @@ class Connector:
         refused: list[tuple[Received, str]] = []
         failures = 0
         while True:
+            wish = 0.0
             try:
                 answer = await self._client.send(_batch([event for _, event in events]))
             except (ServerUnreachable, NoAnswerInTime) as error:
@@ -362,6 +365,7 @@ class Connector:
                     return None if halves is None else refused + halves
                 if not _is_temporary(error.status):
                     raise
+                wish = error.retry_after
                 self._tell(f"the server answered {error.status} {error.title}; trying again")
             else:
                 self.tally.accepted += int(answer["accepted"])
@@ -375,7 +379,7 @@ class Connector:
                 self._tell(f"the server could not store {len(waiting):,} events ({waiting[0][1]}); trying again")
             if self._stopped.is_set():
                 return None
-            await self._pause(failures)
+            await self._pause(failures, wish)
             failures += 1
 
     async def _publish_halves(
@@ -399,8 +403,9 @@ class Connector:
         if self._options.dead_letters is not None:
             await source.put_aside(message, self._options.dead_letters, reason)
 
-    async def _pause(self, failures: int) -> None:
-        seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 16), LONGEST_PAUSE_SECONDS)
+    async def _pause(self, failures: int, wish: float = 0.0) -> None:
+        planned = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 16), LONGEST_PAUSE_SECONDS)
+        seconds = max(planned, min(wish, LONGEST_WISH_SECONDS))
         try:
             await asyncio.wait_for(self._stopped.wait(), seconds)
         except TimeoutError:

@@ -311,6 +311,23 @@ def test_refusal_of_all_requests_makes_no_message_bad(answer: httpx.Response) ->
     assert (source.aside, source.acknowledged) == ([], [])
 
 
+def test_pause_of_a_busy_server_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `Retry-After` the next request comes when the server asks for it; a shorter one does not shorten the
+    pause."""
+    pauses: list[float] = []
+
+    async def wait_for(awaited: Any, seconds: float) -> None:
+        awaited.close()
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "wait_for", wait_for)
+    busy = [httpx.Response(429, headers={"Retry-After": after}) for after in ("45", "0", "99999999")]
+    tally, _ = connected(
+        Batch(message(b"1", identity="a")), Answering(*busy, {"accepted": 1, "duplicates": 0, "rejected": []})
+    )
+    assert (pauses, tally.accepted) == ([45.0, 1.0, 3600.0], 1)
+
+
 def test_id_member_of_a_message_that_is_nested_too_deeply() -> None:
     """It is a bad message like any other."""
     source = Batch(message(b"[" * 100_000, identity="a"), message(b'{"n": 1}', identity="b"))

@@ -258,7 +258,7 @@ def _kind(test: str, value: Value, terms: Sequence[Term], vocabulary: Vocabulary
 
 
 def _names(concepts: Sequence[ConceptId], others: Sequence[ConceptId], vocabulary: Vocabulary, language: str) -> str:
-    """Returns the labels of `concepts`; the IRI of one whose label is that of another concept among `others`."""
+    """Returns the names of `concepts`: their labels, or the IRI if one of `others` has the same label."""
     labels = {each: vocabulary.label(each, language) for each in (*concepts, *others)}
     shared = {each for each in concepts for other in others if other != each and labels[other] == labels[each]}
     told = (f"<{vocabulary.iri(each)}>" if each in shared else labels[each] for each in concepts)

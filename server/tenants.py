@@ -82,7 +82,7 @@ CLOSED_TOGETHER = 8
 """Tenants that are closed at the same time when the server stops. Each mostly waits for the disk or the database."""
 POLL_SECONDS = 0.02
 DELETED_POLL_SECONDS = 0.2
-"""The interval of looks whether other servers have closed a deleted tenant. Each is a look at all tenants."""
+"""How often a server checks whether the others have closed a deleted tenant. Each check reads all tenants."""
 DELETED = ".deleted-"
 """A part of the folder's name while the files of a deleted tenant are removed. No tenant has a name with a dot."""
 
@@ -263,8 +263,8 @@ class Tenants:
 
     async def delete(self, name: str) -> None:
         """Closes a tenant and deletes all its data. Running requests get `PATIENCE_SECONDS` to end. On PostgreSQL the
-        data is deleted when the other servers have closed it as well. They get as long: what they accept until then is
-        lost, also if a tenant of the same name is there again. Raises `UnknownTenant`, `TenantInUse`."""
+        data is deleted when the other servers have closed it as well. They get the same time. What they accept until
+        then is lost, even if there is a new tenant of the same name. Raises `UnknownTenant`, `TenantInUse`."""
         if name == DEFAULT_TENANT:
             raise TenantInUse("the tenant 'default' is always there and cannot be deleted")
         async with self._locks.setdefault(name, asyncio.Lock()):

@@ -237,14 +237,14 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
 
 
 def _check_tables(place: str, root: str, below: Iterable[Any]) -> None:
-    """Raises `NoArchive` if a folder is a table of which only its own programs know the present rows."""
+    """Raises `NoArchive` for the folder of a table whose files may contain deleted rows."""
     for each in below:
         folder, name = posixpath.split(posixpath.relpath(each.path, root))
         is_iceberg = posixpath.basename(folder) == "metadata" and name.endswith(".metadata.json")
         if kind := "Iceberg" if is_iceberg else TABLES.get(name):
             raise NoArchive(
-                f"{_shown(place)} has a table of {kind}, whose files may have rows that are deleted in it: write its "
-                "present rows as Parquet into a folder elsewhere, for example with Spark, and name that folder"
+                f"{_shown(place)} has a table of {kind}, whose files may contain deleted rows: write its present rows "
+                "as Parquet into another folder, for example with Spark, and name that folder"
             )
 
 

@@ -314,7 +314,7 @@ def check_sense(name: str, fields: Mapping[str, Any]) -> None:
     if numeric and kind not in (None, "number", "instant"):
         raise InvalidDeclaration(f"attribute {name!r}: {numeric[0]} is for numbers, but its kind is {kind}")
     if fields.get("unit_from") == name:
-        raise InvalidDeclaration(f"attribute {name!r}: unit_from names another attribute, which holds the unit")
+        raise InvalidDeclaration(f"attribute {name!r}: unit_from must name another attribute, which has the unit")
     ranges = _strings(fields.get("range"), f"attribute {name!r}: range must be an IRI or a list of IRIs")
     label = next((each for each in ranges if ":" not in each), None)
     if label is not None:

@@ -193,7 +193,7 @@ class TermIndex:
         return self._known(self._own_prefixes, prefix, rest) if colon and asked else ()
 
     def with_local_name(self, term: str) -> Resolution:
-        """Returns the concepts with the local name `term`; only one with it is also what `resolve` returns."""
+        """Returns the concepts with the local name `term`. If there is only one, `resolve` returns it too."""
         return self._resolution(self._local.get(term), "short")
 
     def spelt_out(self, curie: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ __all__ = ["router"]
 router = APIRouter(tags=["health"])
 
 FULL = 1 << 20
-"""With less free space in bytes, a disk is full. SQLite may then still store small changes, but not the others."""
+"""A disk with less free space than this, in bytes, counts as full. SQLite may still store small changes on it."""
 
 
 @router.get("/healthz", summary="Is the process alive?")
@@ -136,8 +136,9 @@ async def confirm_clock(broker: AppBroker) -> dict[str, str | None]:
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
 async def metrics(broker: AppBroker) -> Response:
     """Returns counters, gauges and histograms in Prometheus' text format. While the database cannot be read,
-    `kindcast_database_up` is 0 and the metrics from the database are missing. A server that others did not wait for
-    does not even try: where the network to the database is cut, this takes longer than Prometheus waits."""
+    `kindcast_database_up` is 0 and the metrics from the database are missing. While the other servers
+    go on without this one, it does not read the database. If the network is cut, this would take longer than
+    Prometheus waits."""
 
     def read(connection: Connection) -> Stored:
         behind = [] if broker.settings.shards is None else lags(connection)

@@ -385,8 +385,8 @@ class ServerCertificate:
         return [self._certificate, *([] if self._key is None else [self._key])]
 
     def _state(self) -> list[tuple[int, int, int] | None]:
-        """Returns a value that changes when a file is replaced or written, or when its owner or permissions change,
-        because then the server may be able to read it."""
+        """Returns a value that changes with the content, the owner or the permissions of a file. After a change of
+        permissions the server may be able to read it."""
         found: list[tuple[int, int, int] | None] = []
         for each in self._files():
             try:

@@ -461,7 +461,7 @@ def _check_settings(protocol: str | None, protocolsettings: Mapping[str, Any] | 
             detail = f"the value of the header {name[:100]!r} is hidden: give it, or leave the header out"
             raise _invalid(detail, f"/protocolsettings/headers/{name[:100]}")
         if name.lower() in seen:
-            detail = f"the header {name[:100]!r} is there already: names of headers have no case"
+            detail = f"the header {name[:100]!r} is given twice: case does not matter in names of headers"
             raise _invalid(detail, f"/protocolsettings/headers/{name[:100]}")
         seen.add(name.lower())
     known = PROTOCOLS[protocol or DEFAULT_PROTOCOL].settings | {EXPIRY_NOTICE}
@@ -1017,8 +1017,8 @@ async def _exported(broker: Broker, caller: Caller, *, secrets: bool = False) ->
 
 
 def _exported_page(connection: Connection, caller: Caller, after: int, secrets: bool) -> tuple[bytes, int | None]:
-    """Returns the next lines of an export, and the number of the last subscription that was read; None if there is no
-    other."""
+    """Returns the next lines of an export, and the number of the last subscription that was read (None at the
+    end of the export)."""
     now, last, lines = CLOCK.now(), None, bytearray()
     with short_turns(), subscriptions.subscriptions_after(connection, after, MAX_PAGE) as rows:
         for row in rows:

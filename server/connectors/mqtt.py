@@ -84,7 +84,8 @@ class _Client(paho.Client):
 
 
 def _named(reason: int) -> ReasonCode:
-    """Returns a reason by its name in an answer to a message or, if it has none, at the end of a connection."""
+    """Returns the reason with this number: one of an answer to a message or, if there is none, of the end of a
+    connection."""
     for packet in (PacketTypes.PUBREC, PacketTypes.DISCONNECT):
         with suppress(KeyError, ValueError):
             return ReasonCode(packet, identifier=reason)

@@ -214,8 +214,8 @@ class NatsSource:
                 )
             if found.deliver_subject or found.ack_policy != AckPolicy.EXPLICIT or (found.max_deliver or 0) > 0:
                 raise BrokerRefused(
-                    f"the consumer {name} of the stream {stream} is not one of this command: it must be pulled, with "
-                    "explicit acknowledgements and without a limit of deliveries; choose another --group"
+                    f"this command cannot use the consumer {name} of the stream {stream}: it needs a pull "
+                    "consumer with explicit acknowledgements and without a limit of deliveries; choose another --group"
                 )
         return await self._jetstream.pull_subscribe(topic.filter, durable=name, stream=stream, config=config)
 

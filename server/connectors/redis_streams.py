@@ -44,8 +44,8 @@ publisher."""
 
 _PASSING = (ReadOnlyError, OutOfMemoryError, MasterDownError)
 _PASSING_WORDS = ("NOGROUP", "UNBLOCKED", "MISCONF", "NOREPLICAS")
-"""Refusals that end: while another server takes over, memory or disk are full, or too few replicas are connected. After
-the first two words the stream was deleted and must be opened again."""
+"""Refusals that pass: another server takes over, memory or disk is full, or too few replicas are connected. The first
+two words say that the stream was deleted. It must be opened again."""
 
 Fields = Sequence[bytes]
 """Names and values in turn, as Redis has them: two fields may have one name, which redis-py's own answer would hide."""

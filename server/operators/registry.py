@@ -424,7 +424,8 @@ def folder_data(folder: Path | None) -> dict[Key, Piece]:
 
 
 def data_documents(connection: Connection, folder: Path | None, names: Set[str]) -> list[tuple[DataKind, str, bytes]]:
-    """Returns the documents that the operators with these names read, for a process of its own. Raises `OSError`."""
+    """Returns the documents that the operators with these names read. Another process can use them. Raises
+    `OSError`."""
     kinds = {kind for kind, called in CALLED.items() if not names.isdisjoint(called)}
     found = {key: _bytes(path) for key, path in _files(folder).items() if key[0] in kinds}
     found |= {(row.kind, row.name): row.document for row in declarations.list_data(connection) if row.kind in kinds}

@@ -524,7 +524,7 @@ class SystemStore:
         deadline = time.monotonic() + SETTLE_SECONDS
         while adding:
             if time.monotonic() > deadline:
-                raise StoreUnavailable("another server is changing the audit log, and does not end: try again")
+                raise StoreUnavailable("another server takes too long to change the audit log: try again")
             time.sleep(SETTLE_PAUSE_SECONDS)
             adding &= self.run(_adding)
         return newest

@@ -393,7 +393,7 @@ def test_connect_nats_consumer_of_another_kind_is_refused(
     )
     connector.start()
     assert connector.wait() == 1, connector.said()
-    assert "is not one of this command" in " ".join(connector.said().split())
+    assert "this command cannot use the consumer" in " ".join(connector.said().split())
 
 
 def test_connect_nats_certificate_that_is_not_trusted(server: ServerProcess, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_declarations_without_one_are_checked_again() -> None:
         ("attribute", "x", [], "JSON object"),
         ("attribute", "x", {"kind": "text", "unit": "kg"}, "unit is for numbers, but its kind is text"),
         ("attribute", "x", {"kind": "ip", "derived": "y + 1"}, "derived is for numbers, but its kind is ip"),
-        ("attribute", "x", {"unit_from": "x"}, "unit_from names another attribute"),
+        ("attribute", "x", {"unit_from": "x"}, "unit_from must name another attribute"),
         ("attribute", "x", {"range": ["http://e/A", "Laptop"]}, "'Laptop' is not an IRI"),
         ("synonyms", "other", {"Preis": "cost"}, "'Preis' is 'cost' in the table 'other' and 'price' in 'shop'"),
         ("synonyms", "other", {"price": "Preis"}, "has a cycle"),

@@ -422,8 +422,8 @@ class Tenants:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
 
     async def _compare_with_connections(self) -> bool:
-        """Lowers the default number of open tenants to what PostgreSQL has connections for. Says in the log if the
-        servers that run now may need more than it has. Returns False if PostgreSQL does not answer."""
+        """Lowers the default number of open tenants to what PostgreSQL has connections for. Logs a warning if the
+        running servers may need more connections than it has. Returns False if PostgreSQL does not answer."""
         try:
             allowed = await self.default.broker.read(max_connections)
             servers = max(1, len(await self.default.broker.read(members)))

@@ -104,7 +104,7 @@ Other files that are not read are reported."""
 ABSENT_PART = "__HIVE_DEFAULT_PARTITION__"
 """The value of a folder `name=value` for rows that have no value. Hive and Spark write it for null and for ""."""
 TABLES = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
-"""The folders of table formats, whose files may have rows that are deleted in the table."""
+"""The folders of table formats, whose files may contain deleted rows."""
 READ_BYTES = 4 << 20
 PACKED_PROBLEM = "{} files are not read: unpack the file, or compress it with gzip"
 LEFT_OUT = "columns of bytes are left out: {}"

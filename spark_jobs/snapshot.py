@@ -66,8 +66,8 @@ __all__ = [
 
 def operators_for_jobs(data: Path | None = None) -> Iterable[Operator]:
     """Returns the built-in operators and the operators of the entry point group `kindcast.operators`. The latter
-    replace built-in operators of the same name. `data` is a file with regions, tables and windows, which the backtests
-    of a server have; other jobs have none."""
+    replace built-in operators of the same name. `data` is a file with regions, tables and windows. Only
+    the backtests of a server have it."""
     installed = load_operators()
     return (*(each for each in _builtin(data) if each.name not in installed), *installed.values())
 

@@ -174,8 +174,8 @@ class AccessControl:
         session.tenant, session.tenant_made_at = tenant, self._made_at(tenant)
 
     def _tenant_of(self, session: Session) -> str | None:
-        """Returns the tenant in which a session acts; None if it was deleted meanwhile, also if there is a new one of
-        the same name."""
+        """Returns the tenant in which a session acts; None if it was deleted meanwhile, even if a new one has
+        its name."""
         made_at = self._made_at(session.tenant)
         return session.tenant if made_at is not None and made_at == session.tenant_made_at else None
 

@@ -413,7 +413,7 @@ def import_subscriptions(
                 output.show(CommandFailed(f"line {each['line'] + start}: {detail}"))
             bar.update(task, completed=made)
     if kept is not None or not json:
-        output.hint(f"imported {output.plural(made, 'subscription')}")  # or they were there, if it is sent again
+        output.hint(f"imported {output.plural(made, 'subscription')}")  # some may have existed before
     if refused:
         raise CommandFailed(f"{output.plural(refused, 'line')} of {file} {'was' if refused == 1 else 'were'} refused.")
     if not made:

@@ -516,9 +516,9 @@ class SystemStore:
         return self.run(read)
 
     def _newest_settled(self) -> int:
-        """Returns the newest number of the audit log when all entries before it are there. On PostgreSQL another server
-        may have got a lower number, and commit later: whoever reads on after the higher number would miss this entry.
-        Raises `StoreUnavailable`."""
+        """Returns the newest number of the audit log, as soon as all entries before it are stored. On PostgreSQL
+        another server may have a lower number and commit later. A reader who continues after the higher one would miss
+        it. Raises `StoreUnavailable`."""
         newest = self.run(lambda connection: int(connection.execute(select(func.max(audit.c.number))).scalar() or 0))
         adding = self.run(_adding)
         deadline = time.monotonic() + SETTLE_SECONDS

@@ -161,6 +161,7 @@ def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = 
 
 async def json_object(request: Request, settings: Settings, *, optional: bool = False) -> dict[str, Any]:
     """Reads the body of a request, which must be a JSON object. With `optional`, an empty body stands for `{}`.
+    Formats of patches are refused, because a change replaces each member as a whole.
 
     Raises `Problem` (415, 400), `MalformedJson`.
     """
@@ -169,7 +170,7 @@ async def json_object(request: Request, settings: Settings, *, optional: bool = 
         return {}
     check_encoding(request.headers.get("content-encoding"))
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != JSON and not media_type.endswith("+json"):
+    if media_type != JSON and (not media_type.endswith("+json") or media_type.endswith("-patch+json")):
         raise Problem("unsupported-media-type", f"send {JSON}, not {media_type or 'a body without Content-Type'}")
     if len(body) < LARGE_BODY:
         return _object(body, settings.max_json_depth)

@@ -278,6 +278,16 @@ def test_unknown_member_is_told_with_the_one_that_was_meant(client: httpx.Client
     assert [each["detail"] for each in answer.json()["errors"]] == [told]
 
 
+@pytest.mark.parametrize("format", ["merge-patch", "json-patch"])
+def test_formats_of_patches_are_refused(client: httpx.Client, format: str) -> None:
+    """A change replaces each member as a whole; a merge patch would keep the members of `metadata` that it lacks."""
+    made = subscribe(client, "n = 1", metadata={"team": "a"})
+    headers = ticket(made) | {"Content-Type": f"application/{format}+json"}
+    answer = client.patch(f"/v1/subscriptions/{made['id']}", content='{"metadata": {"room": 5}}', headers=headers)
+    assert (answer.status_code, problem_code(answer)) == (415, "unsupported-media-type")
+    assert show(client, made).json()["metadata"] == {"team": "a"}
+
+
 def test_what_cannot_be_changed_is_told(client: httpx.Client) -> None:
     made = subscribe(client, "n = 1")
     for name, value in (("expression", "n = 2"), ("types", ["t"]), ("start_at", 5)):

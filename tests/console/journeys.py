@@ -421,7 +421,7 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         httpx.delete(f"{address}/v1/subscriptions/{odd['id']}", headers={"Kindcast-Ticket": odd["ticket"]})
         browser.open(f"{address}/console#/deliveries/{made['id']}")
         browser.see(
-            "The webhook is late: attempts that failed in a row", "the sink answered 500", "The next attempt is at"
+            "Delivery is late: attempts that failed in a row", "the sink answered 500", "The next attempt is at"
         )
         shot("late-webhook")
         browser.click("Pause", "button")

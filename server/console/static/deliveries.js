@@ -72,14 +72,14 @@ const lasting = (seconds) => {
   return new Intl.NumberFormat(state.language, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(Math.max(0, seconds) / size);
 };
 
-// Why a webhook is late, in one sentence.
+// Why a delivery is late, in one sentence.
 function diagnosis(it, dead) {
   if (it.status === "expired") return note("bad", t("It has ended and matches nothing. Renew it within a week."));
   if (it.status === "paused") return note("warn", t("It is paused: events that come now are not for it."), it.status_reason && ` (${it.status_reason})`);
-  if (it.status === "disabled_by_failures") return note("bad", t("The webhook was given up: {0}. Messages that wait: {1}", it.status_reason ?? it.last_error ?? "", number(dead)));
+  if (it.status === "disabled_by_failures") return note("bad", t("Delivery was given up: {0}. Messages that wait: {1}", it.status_reason ?? it.last_error ?? "", number(dead)));
   if (it.status === "active" && it.status_reason) return note("warn", it.status_reason);  // its matches are hidden, so its counters say nothing
   if (it.flagged) return note("warn", t("It uses a concept that is no longer in the vocabulary."));
-  if (it.consecutive_errors > 0) return note("warn", t("The webhook is late: attempts that failed in a row: {0}; the last one: {1}. The next attempt is at {2}.", number(it.consecutive_errors), it.last_error ?? "", when(it.next_attempt_at)));
+  if (it.consecutive_errors > 0) return note("warn", t("Delivery is late: attempts that failed in a row: {0}; the last one: {1}. The next attempt is at {2}.", number(it.consecutive_errors), it.last_error ?? "", when(it.next_attempt_at)));
   if (it.waiting_for_operators > 0) return note("warn", t("Events that wait for an operator to decide: {0}", number(it.waiting_for_operators)));
   if (it.sink && it.pending > 0) return note("", t("Messages on their way: {0}", number(it.pending)));
   if (!it.sink && it.pending > 0) return note("", t("Messages that wait for a reader: {0}. Pull or stream them, then acknowledge.", number(it.pending)));

@@ -8,7 +8,7 @@ const count = (value) => number(value, value < 10 ? 2 : 0);
 const NAMES = () => ({
   events_per_second: [t("Events a second"), count], matches_per_second: [t("Matches a second"), count], deliveries_per_second: [t("Deliveries a second"), count], failures_per_second: [t("Failed attempts a second"), count],
   match_seconds: [t("Matching an event, mean"), seconds], match_p99_seconds: [t("Matching an event, 99 of 100"), seconds], commit_seconds: [t("A commit, mean"), seconds],
-  matches_pending: [t("Matches not yet delivered"), count], webhook_lag_seconds: [t("Oldest event that waits for a webhook"), seconds], dead_letters: [t("Dead letters"), count], queue_waiting: [t("Commands that wait"), count], subscriptions: [t("Active subscriptions"), count],
+  matches_pending: [t("Matches not yet delivered"), count], webhook_lag_seconds: [t("Oldest event that waits for a webhook or broker"), seconds], dead_letters: [t("Dead letters"), count], queue_waiting: [t("Commands that wait"), count], subscriptions: [t("Active subscriptions"), count],
   index_bytes: [t("Index and caches"), bytes], index_segments: [t("Segments of the index"), count], index_clusters: [t("Clusters of the index"), count], index_segment_rows: [t("Clauses in segments"), count], index_memtable_rows: [t("Newest clauses, not yet in a segment"), count], memory_bytes: [t("Memory of the process, at most"), bytes], database_bytes: [t("Database"), bytes],
 });
 

@@ -416,9 +416,18 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         httpx.post(f"{address}/v1/events", json={"price": 4}).raise_for_status()
         browser.open(f"{address}/console#/deliveries")
         browser.see("Late webhook", "Odd \\u202ename")
+        body = {"expression": f'note = "{"W" * 9000}"', "metadata": {"name": "\U0001f600" * 5_000}}
+        long = httpx.post(f"{address}/v1/subscriptions", json=body).raise_for_status().json()
+        for page in ("deliveries", "start"):  # one long text leaves room for all others
+            browser.open(f"{address}/console?long#/{page}")
+            browser.see("Late webhook", "\U0001f600…", "WW…")
+            browser.wait("document.documentElement.scrollHeight < 5000")
+        browser.open(f"{address}/console#/deliveries")
+        browser.see("WW…")
         browser.wait(TABLE_FITS)
         shot("deliveries")
-        httpx.delete(f"{address}/v1/subscriptions/{odd['id']}", headers={"Kindcast-Ticket": odd["ticket"]})
+        for each in (odd, long):
+            httpx.delete(f"{address}/v1/subscriptions/{each['id']}", headers={"Kindcast-Ticket": each["ticket"]})
         browser.open(f"{address}/console#/deliveries/{made['id']}")
         browser.see(
             "Delivery is late: attempts that failed in a row", "the sink answered 500", "The next attempt is at"

@@ -1,5 +1,5 @@
 // Deliveries: every subscription's state, its attempts, dead letters, and what can be done about it.
-import { button, call, card, dataOf, empty, every, field, figure, fill, get, h, how, link, list, may, nameOf, note, number, outcome, query, renew, say, select, state, status, t, table, tag, testButton, tickets, when, withTicket } from "./dom.js";
+import { brief, button, call, card, dataOf, empty, every, field, figure, fill, get, h, how, link, list, may, nameOf, note, number, outcome, query, renew, say, select, state, status, t, table, tag, testButton, tickets, when, withTicket } from "./dom.js";
 
 export const page = (rest, parameters) => (rest[0] ? one(rest[0]) : all(parameters));
 // Nobody from whom a subscription's matches are hidden sees its attempts. Its state and its buttons are for them too.
@@ -12,7 +12,7 @@ async function all(parameters) {
   const filter = select({ "": t("every state"), active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") }, wanted, (event) => (location.hash = "#/deliveries?" + query({ status: event.target.value })));
   return [h("h1", {}, t("Deliveries")), card(h("div", { class: "row top" }, field(t("State"), filter)),
     found.subscriptions.length ? table([t("Subscription"), t("State"), t("What it asks"), { text: t("sent"), number: true }, { text: t("failed"), number: true }, t("last success"), t("last error")], found.subscriptions.map((each) => [
-      link(nameOf(each), "#/deliveries/" + each.id), status(each.status), h("code", {}, each.expression ?? short(each.canonical)), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), each.last_error ?? ""]))
+      link(nameOf(each), "#/deliveries/" + each.id), status(each.status), h("code", {}, brief(each.expression ?? short(each.canonical))), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), brief(each.last_error ?? "")]))
       : empty(wanted ? t("No subscription is in this state.") : t("Nobody has subscribed yet."), !wanted && may("subscribe") && link(t("Write a subscription"), "#/subscribe", "button")),
     found.cursor && link(t("More"), "#/deliveries?" + query({ status: wanted, cursor: found.cursor }), "button"), how("v1/subscriptions", "kindcast subscriptions"))];
 }
@@ -61,7 +61,7 @@ async function one(id) {
           how(`v1/subscriptions/${id}/replay`, `kindcast subscriptions replay ${id} --since 2026-01-31T08:00:00Z`, "POST", '{"since": "2026-01-31T08:00:00Z"}'),
           may("receive") && h("p", {}, link(t("Watch its events"), "#/live?subscription=" + id)))),
       it.sink && card(h("h2", {}, t("Attempts")), attempts.attempts.length ? table([t("Event"), { text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], attempts.attempts.map((each) => [link("#" + each.sequence, `#/live?event=${each.sequence}&subscription=${id}`), String(each.attempt), when(each.at), tag(outcome(each.outcome), each.outcome === "delivered" ? "good" : "bad"), `${each.status_code ?? ""} ${each.detail}`])) : empty(attempts.hidden ?? t("Nothing was sent yet.")), how(`v1/subscriptions/${id}/attempts`)),
-      dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, dataOf(each.event).slice(0, 200)), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
+      dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, brief(dataOf(each.event))), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
   }
   await draw();
   every(5000, async () => { if (!writing()) await draw(); });

@@ -232,7 +232,7 @@ export function table(head, rows) {
   const names = head.map((each) => each.text ?? each);
   return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": names.filter(Boolean).join(", ") },
     h("table", { role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head.map((each, place) => h("th", { role: "columnheader", scope: "col", class: each.number && "number" }, names[place])))),
-      h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, row.map((cell, place) => h("td", { role: "cell", "data-name": names[place], class: [head[place].number && "number", (cell === "" || cell == null || cell === false) && "nothing"].filter(Boolean).join(" ") || null }, cell)))))));
+      h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, row.map((cell, place) => h("td", { role: "cell", "data-name": names[place], class: [head[place].number && "number", (cell === "" || cell == null || cell === false) && "nothing"].filter(Boolean).join(" ") || null }, typeof cell === "string" && cell ? h("span", {}, cell) : cell)))))));
 }
 export function list(pairs) {
   return h("dl", {}, pairs.filter(([, value]) => value != null && value !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
@@ -246,7 +246,12 @@ export const select = (options, chosen, onchange) => h("select", { onchange }, O
 export const STATUS_TONES = { active: "good", paused: "warn", failing: "warn", disabled_by_failures: "bad", expired: "" };
 export const status = (value) => tag({ active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") }[value] ?? value, STATUS_TONES[value]);
 export const outcome = (value) => ({ delivered: t("delivered"), failed: t("failed"), gone: t("the sink wants no more") }[value] ?? value);
-export const nameOf = (subscription) => (typeof subscription.metadata?.name === "string" && subscription.metadata.name) || subscription.id;  // metadata may be anything
+// The beginning of a text that may be very long, where others stand beside it. Whole characters: an emoji is not cut in two.
+export function brief(text) {
+  const begun = [...text.slice(0, 400)].slice(0, 200).join("");
+  return begun.length < text.length ? begun + "…" : text;
+}
+export const nameOf = (subscription) => (typeof subscription.metadata?.name === "string" && brief(subscription.metadata.name)) || subscription.id;  // metadata may be anything
 export const dataOf = (event) => JSON.stringify(event.data ?? event);  // an event may have none
 export const conceptLink = (iri, label) => link(label, "#/vocabulary?" + query({ term: iri }));
 export function later(milliseconds, work) {

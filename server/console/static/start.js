@@ -1,5 +1,5 @@
 // The first visit: a vocabulary, a subscription and events in three clicks. Later: what there is.
-import { button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, nameOf, note, number, query, quoted, refocus, state, status, t, tickets } from "./dom.js";
+import { brief, button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, nameOf, note, number, query, quoted, refocus, state, status, t, tickets } from "./dom.js";
 
 const SAMPLES = {
   shop: {
@@ -107,7 +107,7 @@ async function overview(vocabularies) {
     h("div", { class: "columns" },
       card(h("h2", {}, t("Vocabularies")), vocabularies.ontologies.length ? h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts)))))) : h("p", {}, t("There is no vocabulary yet."))),
       card(h("h2", {}, t("Newest subscriptions")), newest.subscriptions.length
-        ? h("ul", { class: "plain" }, newest.subscriptions.map((each) => h("li", { class: "row" }, status(each.status), link(nameOf(each), "#/deliveries/" + each.id), h("code", {}, each.expression ?? each.canonical))))
+        ? h("ul", { class: "plain" }, newest.subscriptions.map((each) => h("li", { class: "row" }, status(each.status), link(nameOf(each), "#/deliveries/" + each.id), h("code", {}, brief(each.expression ?? each.canonical ?? "")))))
         : h("p", {}, t("Nobody has subscribed yet."), " ", may("subscribe") && link(t("Write a subscription"), "#/subscribe")))),
     may("publish") && card(h("h2", {}, t("Send an event")), publish()),
   ];

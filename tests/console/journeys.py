@@ -578,6 +578,24 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     for tenant, event in (("other", "visibilitychange"), ("default", "focus")):
         browser.run_later(_CHOSEN_ELSEWHERE, tenant, event)
         browser.wait("document.querySelector('.tools').innerText.includes('other') === arguments[0]", tenant == "other")
+    browser.open(f"{address}/console?in-another-tenant#/access/tenants")
+    browser.click("Act here", "button")
+    browser.see("· other", within=".tools")
+    browser.open(f"{address}/console#/subscribe")
+    browser.type("What do you want to hear of?", "price <= 77 USD")
+    browser.see("It would have matched")
+    for each in httpx.get(f"{address}/v1/keys", headers=admin).json()["keys"]:
+        if each["tenant"] == "other":
+            httpx.delete(f"{address}/v1/keys/{each['id']}", headers=admin).raise_for_status()
+    httpx.delete(f"{address}/v1/tenants/other", headers=admin).raise_for_status()
+    browser.click("Create the subscription", "button")  # in the tenant that the page shows, not in another one
+    browser.see("there is no tenant 'other'", "You act in the tenant default now.", within="#said")
+    browser.wait("!document.querySelector('.tools').innerText.includes('other')")
+    browser.see("It would have matched")  # what was written
+    made = httpx.get(f"{address}/v1/subscriptions?limit=1000", headers=admin).json()["subscriptions"]
+    assert not [each for each in made if "77" in each["canonical"]]
+    browser.open(f"{address}/console#/access/tenants")
+    browser.see("you act here")
     limits = {"limits": {"subscriptions": 500, "matches_per_event": 900}}
     httpx.patch(f"{address}/v1/tenants/default", json=limits, headers=admin).raise_for_status()
     browser.run("location.reload()")

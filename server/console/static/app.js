@@ -66,8 +66,10 @@ export async function show() {
   const main = document.getElementById("main");
   main.setAttribute("aria-busy", "true");  // what it shows is still the page before
   try {
+    const before = state.session;
     state.session = await get("session");
     if (mine !== showing) return;
+    if (before?.who && before.who === state.session.who && before.tenant !== state.session.tenant) say(t("You act in the tenant {0} now.", state.session.tenant), "warn");
     header(page);
     if (!state.session.who) {
       document.title = `${t("Sign in")} – kindcast`;
@@ -100,6 +102,7 @@ const compare = async () => {
   const now = await get("session").catch(() => state.session);
   if (now.who !== state.session.who || now.tenant !== state.session.tenant) await show();
 };
+state.compare = compare;
 document.addEventListener("visibilitychange", compare);
 addEventListener("focus", compare);  // two windows may be seen at the same time
 dark.addEventListener("change", paint);

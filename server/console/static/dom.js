@@ -12,7 +12,7 @@ export function keep(name, value) {
 
 const wanted = (navigator.language || "en").slice(0, 2);
 // `draft` is the expression that is being written: a change of language or a new session must not lose it.
-export const state = { language: kept("language", wanted in LANGUAGES ? wanted : "en"), cleanups: [], session: null, draft: "", signedOut: () => {} };
+export const state = { language: kept("language", wanted in LANGUAGES ? wanted : "en"), cleanups: [], session: null, draft: "", signedOut: () => {}, compare: () => {} };
 
 // Whether the key of this session may do one of these; without keys everybody may everything.
 export const may = (...permissions) => permissions.some((each) => state.session.permissions.includes(each));
@@ -85,8 +85,11 @@ export class Problem extends Error {
   get code() { return (this.document.type || "").split("/").pop(); }
 }
 
+// A page acts in the tenant that it shows, though the session may act in another one now. A key without a tenant is of all tenants, and the header would name one.
+const acting = (path) => (state.session?.needs_key && state.session.all_tenants && !["session", "keys"].includes(path) ? { "Kindcast-Tenant": state.session.tenant } : {});
+
 export async function call(method, path, body, headers = {}) {
-  const options = { method, headers: { Accept: "application/json", ...headers } };
+  const options = { method, headers: { Accept: "application/json", ...acting(path), ...headers } };
   if (body !== undefined) {
     options.body = typeof body === "string" || body instanceof Blob ? body : JSON.stringify(body);
     options.headers["Content-Type"] ??= "application/json";
@@ -100,6 +103,7 @@ export async function call(method, path, body, headers = {}) {
   // The server refuses with a document. Anything else comes from a proxy: pages for readers that are no text for a note.
   const problem = new Problem(answer.status, typeof found === "object" ? found : { detail: t("A proxy answered in place of the server: {0}", `HTTP ${answer.status} ${answer.statusText}`.trim()) });
   if (problem.code === "key-missing") { state.signedOut(); problem.message = t("The session has ended: sign in again."); }
+  if (problem.code === "unknown-tenant") state.compare();
   throw problem;
 }
 export const get = (path) => call("GET", path);
@@ -129,7 +133,7 @@ export function events(path, name, listener, after = (last) => last) {
     if (source || over || document.hidden) return;
     const mine = source = new EventSource("v1/" + path + (last && "?" + query({ after: last })));
     mine.addEventListener(name, (event) => { last = event.lastEventId || last; listener(JSON.parse(event.data)); });
-    mine.addEventListener("open", () => lost.remove());
+    mine.addEventListener("open", () => { lost.remove(); state.compare(); });  // it is of the session's tenant
     mine.addEventListener("error", async () => {
       if (source !== mine) return;
       if (mine.readyState !== EventSource.CLOSED) { away(); return; }  // the browser tries again

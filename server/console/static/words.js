@@ -173,6 +173,7 @@ const TEXTS = [
   ["Subscriptions that use a concept which would be gone: {0}", "Abonnements, die einen Begriff verwenden, der entfiele: {0}", "使用将被移除概念的订阅：{0}"],
   ["The operator took {0} ms.", "Der Operator brauchte {0} ms.", "运算耗时 {0} 毫秒。"],
   ["The property that {0} means", "Die Eigenschaft, die {0} bedeutet", "{0} 所指的属性"],
+  ["You act in the tenant {0} now.", "Sie handeln jetzt im Mandanten {0}.", "您现在在租户 {0} 中操作。"],
   ["Delivery is late: attempts that failed in a row: {0}; the last one: {1}. The next attempt is at {2}.", "Die Zustellung ist verspätet: Versuche, die nacheinander scheiterten: {0}; der letzte: {1}. Der nächste Versuch ist um {2}.", "投递延迟：连续失败的尝试：{0}；最近一次：{1}。下次尝试：{2}。"],
   ["Delivery was given up: {0}. Messages that wait: {1}", "Die Zustellung wurde aufgegeben: {0}. Wartende Nachrichten: {1}", "投递已被放弃：{0}。等待的消息：{1}"],
   ["it is a number", "es ist eine Zahl", "是数字"],

@@ -63,6 +63,10 @@ def first_visit(browser: Browser, address: str, shot: Shot) -> None:
     browser.run(f"{begun}; location.reload()")  # of another server, or long ago
     browser.see("What there is", "Send an event")
     browser.wait("document.querySelectorAll('.figure b')[2].innerText === '1'")  # now, not at the last measurement
+    browser.type("Event as JSON", json.dumps({"k" * 4000: 2**63 + 1}))
+    browser.click("Send", "main button")
+    browser.see("kkk … kkk", "publish it as a string", within="#said")  # long, and nothing of it is above the screen
+    assert browser.run("return document.getElementById('said').getBoundingClientRect().top") >= 0
     assert len(httpx.get(f"{address}/v1/subscriptions").json()["subscriptions"]) == 1  # not two by a double click
     assert len(httpx.get(f"{address}/v1/events").json()["events"]) == 6
     shot("overview")

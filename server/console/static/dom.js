@@ -188,9 +188,10 @@ export const testButton = (id) => button(t("Send a test message"), async () => {
 
 // ── parts of pages ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-// Says something, seen and read aloud. The same again takes the place of what was said before.
+// Says something, seen and read aloud. The same again takes the place of what was said before. Of a long text it says beginning and end: it cannot be scrolled.
 export function say(text, tone = "good") {
-  const note = h("div", { class: "note " + tone, "data-at": Date.now() }, text), said = document.getElementById("said");
+  const all = [...text], fits = all.length > 600 ? [...all.slice(0, 250), " … ", ...all.slice(-250)].join("") : text;
+  const note = h("div", { class: "note " + tone, "data-at": Date.now() }, fits), said = document.getElementById("said");
   said.querySelectorAll("[data-at]").forEach((each) => { if (each.textContent === note.textContent) each.remove(); });
   said.append(note);
   setTimeout(() => note.remove(), tone === "bad" ? 12000 : 6000);

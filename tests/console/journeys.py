@@ -610,6 +610,8 @@ def access(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console#/access/audit")
     browser.see("signed in", "POST /v1/keys", within="table")
     shot("audit-log")
+    browser.open(f"{address}/console?of-a-time#/access/audit?hours=ever")  # is no time that is offered
+    browser.see("signed in", within="table")
     browser.click("Sign out", "button")
     browser.see("You have no key?")
     shot("sign-in")

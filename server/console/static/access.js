@@ -94,10 +94,11 @@ async function usage() {
 // ── the audit log ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 async function audit(parameters) {
-  const who = parameters.get("who") ?? "", hours = parameters.get("hours") ?? "24";
+  const who = parameters.get("who") ?? "", asked = parameters.get("hours");
+  const spans = { 1: t("the last hour"), 24: t("the last day"), 168: t("the last week"), 8784: t("everything") }, hours = Object.hasOwn(spans, asked) ? asked : "24";
   const go = (change) => (location.hash = "#/access/audit?" + query({ who, hours, ...change }));
   const filter = h("input", { type: "search", value: who, placeholder: "key 0123456789abcdef", onchange: (event) => go({ who: event.target.value.trim() }) });
-  const span = select({ 1: t("the last hour"), 24: t("the last day"), 168: t("the last week"), 8784: t("everything") }, hours, (event) => go({ hours: event.target.value }));
+  const span = select(spans, hours, (event) => go({ hours: event.target.value }));
   const since = new Date(Date.now() - hours * 36e5).toISOString();
   const found = h("div", {});
   let entries = [], after = null, full = true;

@@ -16,6 +16,7 @@ from typer.main import get_command
 from kindcast.semantic.errors import IndexingError, SemanticError
 from kindcast.server.cli import (
     INTERRUPTED,
+    bench,
     completion,
     connect,
     declarations,
@@ -154,6 +155,9 @@ application.command("check", epilog=page("kindcast check monday"))(maintenance.c
 application.command(
     "status", epilog=page("kindcast status --server http://127.0.0.1:9000", statuses="1 if the server refuses changes.")
 )(maintenance.status)
+application.command(
+    "bench", epilog=page("kindcast bench", "kindcast bench --subscriptions 100000 --seconds 20 --json")
+)(bench.bench)
 application.command("demo", epilog=page("kindcast demo --pace 0"))(demo.demo)
 
 

@@ -1,5 +1,6 @@
 """The command line without a server: help, checking an ontology, the offline match and explain, and wrong use."""
 
+import asyncio
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,14 @@ from typer.main import get_command
 
 from kindcast.server.cli import spark as spark_commands
 from kindcast.server.cli.application import application
+from kindcast.server.cli.bench_load import bodies, lines, load
+from kindcast.server.cli.output import CommandFailed
 from kindcast.server.cli.spark import run_job
 from kindcast.server.cli.subscriptions import PASSWORD
+from kindcast.server.client import Client
 from kindcast.server.settings import unknown_variables
 from tests.harness.receiver import Answer, running_receiver
+from tests.harness.server_process import running_server
 from tests.integration.conftest import Kindcast
 
 WISH = "target isa Computer and price <= 400"
@@ -537,3 +543,28 @@ def test_job_that_is_stopped_does_not_go_on_alone(
     finally:
         signal.signal(number, usual)
     assert (tmp_path / "told").exists()
+
+
+def test_bench_measures_a_temporary_server(kindcast: Kindcast) -> None:
+    """Both loads are accepted, with as many requests as the clients sent; the table and the JSON say the same."""
+    ran = kindcast("bench", "--subscriptions", "50", "--seconds", "0.2", "--json")
+    assert ran.status == 0, ran.err
+    told = json.loads(ran.out)
+    assert told["subscriptions"] == 50
+    assert [(each["events_a_request"], each["connections"]) for each in told["runs"]] == [(1, 16), (100, 4)]
+    for each in told["runs"]:
+        assert each["events_a_second"] > 0
+        assert 0 < each["median_ms"] <= each["p99_ms"]
+
+
+def test_bench_publishes_what_matches_and_stops_at_a_refusal(kindcast: Kindcast, tmp_path: Path) -> None:
+    """The events of its load match its subscriptions; a server that refuses them ends the command, not the figures."""
+    with running_server(tmp_path) as server:
+        client = Client(server.url)
+        client.import_subscriptions(lines(0, 50))
+        found = asyncio.run(load(server.port, bodies(50, 10), 10, 1, 0.1))
+        ledger = client.status()["ledger"]
+        assert ledger["accepted"] == 10 * len(found.waits) > 0
+        assert ledger["matches"] > 2 * ledger["accepted"]
+        with pytest.raises(CommandFailed, match="refused"):
+            asyncio.run(load(server.port, repeat(b"no JSON"), 1, 1, 0.1))

@@ -7,7 +7,6 @@ import socket
 import sqlite3
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import httpx
 import msgspec
 import uvicorn
 
+from kindcast.server.cli.bench_load import CONNECTIONS, bodies, lines, load
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.harness.server_process import running_server
 
@@ -29,14 +29,10 @@ AXES = Axes("events a request", "times the bare route's rate", bars=True)
 SEED = 1
 
 SIZES: dict[Scale, int] = {"quick": 1_000, "default": 100_000, "full": 100_000}
-CONNECTIONS = {1: 16, 100: 4}
-"""Clients that each wait for their answer, by the events in a request."""
 SECONDS: dict[Scale, float] = {"quick": 0.5, "default": 5.0, "full": 20.0}
 """Of each round."""
 ROUNDS = 3
 """Of each side, in turns; the best of each counts, since neighbours only take."""
-SUBSCRIPTIONS_OF_A_KEY = 5
-MAX_LINE = 1 << 16
 
 
 def tasks(scale: Scale) -> Sequence[Task]:
@@ -65,9 +61,8 @@ def measure(*, n: int, events: int, seconds: float, verbose: bool) -> dict[str, 
         for _ in range(ROUNDS):
             for side, port, process in (("kindcast", server.port, server.number), ("bare", *bare)):
                 before = cpu_seconds(process)
-                rate = (
-                    asyncio.run(load(port, bodies(n, events), events, CONNECTIONS[events], seconds, verbose)) * events
-                )
+                given = bodies(n, events), events, CONNECTIONS[events], seconds, verbose
+                rate = asyncio.run(load(port, *given)).rate * events
                 rates[side].append(rate)
                 costs[side].append((cpu_seconds(process) - before) / (rate * seconds) * 1e6)
         text = httpx.get(f"{server.url}/metrics", trust_env=False).text
@@ -92,64 +87,15 @@ def subscribe(url: str, n: int) -> None:
     headers = {"Content-Type": "application/x-ndjson"}
     with httpx.Client(base_url=url, timeout=600, trust_env=False) as client:
         for start in range(0, n, 1_000):
-            lines = b"\n".join(
-                msgspec.json.encode({"where": _tree(each)}) for each in range(start, min(start + 1_000, n))
-            )
-            client.post("/v1/subscriptions/import", content=lines, headers=headers).raise_for_status()
-
-
-def _tree(number: int) -> dict[str, Any]:
-    """Some subscribe to the same article, each with another bound of its price."""
-    price = 100 * (number % SUBSCRIPTIONS_OF_A_KEY + 1)
-    return {"all": [{"=": ["article", f"A{number // SUBSCRIPTIONS_OF_A_KEY}"]}, {"<=": ["price", price]}]}
-
-
-def bodies(n: int, events: int) -> Iterator[bytes]:
-    """Requests without end: bodies of plain JSON, or of so many lines."""
-    articles = max(1, n // SUBSCRIPTIONS_OF_A_KEY)
-    number = 0
-    while True:
-        lines = []
-        for _ in range(events):
-            number += 1
-            article = number * 7_919 % articles
-            facts = {"article": f"A{article}", "price": 50 + number % 500, "site": "hall 7", "note": f"order {number}"}
-            lines.append(msgspec.json.encode(facts))
-        yield b"\n".join(lines)
+            client.post(
+                "/v1/subscriptions/import", content=lines(start, min(start + 1_000, n)), headers=headers
+            ).raise_for_status()
 
 
 def cpu_seconds(process: int) -> float:
     """What a process has used until now."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-async def load(
-    port: int, bodies: Iterator[bytes], events: int, connections: int, seconds: float, verbose: bool = False
-) -> float:
-    """Requests of so many events a second that were answered 202."""
-    kind = b"application/json" if events == 1 else b"application/x-ndjson"
-    until = time.perf_counter() + seconds
-    began = time.perf_counter()
-    done = await asyncio.gather(*(_client(port, bodies, kind, until, verbose) for _ in range(connections)))
-    return sum(done) / (time.perf_counter() - began)
-
-
-async def _client(port: int, bodies: Iterator[bytes], kind: bytes, until: float, verbose: bool) -> int:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=MAX_LINE)
-    path = b"/v1/events" if verbose else b"/v1/events?verbose=false"
-    head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " + kind
-    done = 0
-    while time.perf_counter() < until:
-        body = next(bodies)
-        writer.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
-        answer = await reader.readuntil(b"\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 202"), answer
-        length = int(answer.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-        await reader.readexactly(length)
-        done += 1
-    writer.close()
-    return done
 
 
 # ── the bare route ──────────────────────────────────────────────────────────────────────────────────────────────────

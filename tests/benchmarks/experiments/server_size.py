@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx
 
-from tests.benchmarks.experiments.publish_rates import bodies, subscribe
+from kindcast.server.cli.bench_load import bodies
+from tests.benchmarks.experiments.publish_rates import subscribe
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
 from tests.harness.server_process import ServerProcess, running_server
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, text
 
+from kindcast.server.cli.bench_load import bodies, load
 from tests.benchmarks.baselines.postgres import missing
 from tests.benchmarks.experiments import publish_rates
 from tests.benchmarks.harness.experiment import Axes, Scale, Task
@@ -83,11 +84,8 @@ def measure(*, n: int, events: int, servers: int, seconds: float) -> dict[str, A
 
 async def _load(ports: Sequence[int], n: int, events: int, seconds: float) -> float:
     """Requests a second that were answered 202, by all servers."""
-    bodies = publish_rates.bodies(n, events)
-    connections = CONNECTIONS[events] // len(ports)
-    return sum(
-        await asyncio.gather(*(publish_rates.load(port, bodies, events, connections, seconds) for port in ports))
-    )
+    given = bodies(n, events), events, CONNECTIONS[events] // len(ports), seconds
+    return sum(each.rate for each in await asyncio.gather(*(load(port, *given) for port in ports)))
 
 
 def _commits(engine: Any) -> int:

@@ -17,6 +17,7 @@ from kindcast.index.compilation import warm_up
 from kindcast.semantic.events import EventLimits
 from kindcast.server.broker.shards import Shard
 from kindcast.server.broker.state import LiveSubscriptions, State
+from kindcast.server.cli.bench_load import bodies
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.store.shards import Page, Place, StoredSubscription
 from tests.benchmarks.baselines.postgres import missing
@@ -106,13 +107,13 @@ def _served(n: int, shards: int, events: int) -> dict[str, Any]:
         server = stack.enter_context(running_server(Path(folder) / "server", environment))
         publish_rates.subscribe(server.url, n)
         client = stack.enter_context(httpx.Client(base_url=server.url, timeout=600, trust_env=False))
-        bodies = publish_rates.bodies(n, BATCH)
+        given = bodies(n, BATCH)
         spent, rates = [], []
         for _ in range(ROUNDS + 1):  # the first warms up
             began, before = time.perf_counter(), publish_rates.cpu_seconds(server.number)
             for _ in range(events // BATCH):
                 headers = {"Content-Type": "application/x-ndjson"}
-                client.post("/v1/events?verbose=false", content=next(bodies), headers=headers).raise_for_status()
+                client.post("/v1/events?verbose=false", content=next(given), headers=headers).raise_for_status()
             while any(each["events"] for each in client.get("/v1/status").json()["shards"]):
                 time.sleep(0.05)
             spent.append((publish_rates.cpu_seconds(server.number) - before) / events * 1e6)

@@ -4,6 +4,7 @@ them."""
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +61,18 @@ async def load(
     port: int, bodies: Iterator[bytes], events: int, connections: int, seconds: float, verbose: bool = False
 ) -> Load:
     """Publishes to a server on this machine for so many seconds: `connections` clients send `bodies` of so many events,
-    and each waits for its answer. Raises CommandFailed if the server refuses a request.
+    and each waits for its answer. Raises CommandFailed if the server refuses a request or does not
+    answer.
 
     The clients write HTTP themselves, because a library takes longer for a request than the server.
     """
     kind = b"application/json" if events == 1 else b"application/x-ndjson"
     began = time.perf_counter()
-    waits = await asyncio.gather(*(_client(port, bodies, kind, began + seconds, verbose) for _ in range(connections)))
+    clients = (_client(port, bodies, kind, began + seconds, verbose) for _ in range(connections))
+    try:
+        waits = await asyncio.gather(*clients)
+    except (OSError, EOFError) as error:
+        raise CommandFailed("the server does not answer any more") from error
     return Load(time.perf_counter() - began, [each for some in waits for each in some])
 
 
@@ -75,17 +81,21 @@ async def _client(port: int, bodies: Iterator[bytes], kind: bytes, until: float,
     path = b"/v1/events" if verbose else b"/v1/events?verbose=false"
     head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: " + kind
     waits: list[float] = []
-    began = time.perf_counter()
-    while began < until or not waits:
-        body = next(bodies)
-        writer.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
-        answer = await reader.readuntil(b"\r\n\r\n")
-        length = int(answer.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-        content = await reader.readexactly(length)
-        if not answer.startswith(b"HTTP/1.1 202"):
-            raise CommandFailed(f"the server refused an event: {content.decode(errors='replace')[:500]}")
-        ended = time.perf_counter()
-        waits.append(ended - began)
-        began = ended
-    writer.close()
+    try:
+        began = time.perf_counter()
+        while began < until or not waits:
+            body = next(bodies)
+            writer.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = int(answer.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+            content = await reader.readexactly(length)
+            if not answer.startswith(b"HTTP/1.1 202"):
+                raise CommandFailed(f"the server refused an event: {content.decode(errors='replace')[:500]}")
+            ended = time.perf_counter()
+            waits.append(ended - began)
+            began = ended
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
     return waits

@@ -558,8 +558,7 @@ def test_bench_measures_a_temporary_server(kindcast: Kindcast) -> None:
 
 def test_bench_publishes_what_matches_and_stops_at_a_refusal(kindcast: Kindcast, tmp_path: Path) -> None:
     """The events of its load match its subscriptions; a server that refuses them ends the command, not the figures."""
-    with running_server(tmp_path) as server:
-        client = Client(server.url)
+    with running_server(tmp_path) as server, Client(server.url) as client:
         client.import_subscriptions(lines(0, 50))
         found = asyncio.run(load(server.port, bodies(50, 10), 10, 1, 0.1))
         ledger = client.status()["ledger"]

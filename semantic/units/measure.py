@@ -545,7 +545,7 @@ class Units:
 
     def dimension(self, unit: str, *, suggest: bool = True) -> str:
         """Returns the dimension of `unit`: `temperature`, `length/time`, `currency:USD`, `dimensionless`. Raises
-        `UnknownUnit`, which has no similar names without `suggest`: their search takes half a millisecond."""
+        `UnknownUnit`, which has no similar names without `suggest`, because their search takes long."""
         return self._known(unit, suggest=suggest).dimension
 
     def bare(self, amount: float, unit: str) -> float:

@@ -1020,7 +1020,7 @@ def _exported_page(connection: Connection, caller: Caller, after: int, secrets: 
     """Returns the next lines of an export, and the number of the last subscription that was read (None at the
     end of the export)."""
     now, last, lines = CLOCK.now(), None, bytearray()
-    with short_turns(), subscriptions.subscriptions_after(connection, after, MAX_PAGE) as rows:
+    with short_turns(), subscriptions.list_subscriptions(connection, after=after, limit=MAX_PAGE) as rows:
         for row in rows:
             last = row.number
             if row.expires_at > now:

@@ -61,8 +61,8 @@ async def load(
     port: int, bodies: Iterator[bytes], events: int, connections: int, seconds: float, verbose: bool = False
 ) -> Load:
     """Publishes to a server on this machine for so many seconds: `connections` clients send `bodies` of so many events,
-    and each waits for its answer. Raises CommandFailed if the server refuses a request or does not
-    answer.
+    and each waits for its answer. Raises CommandFailed if the server refuses a request, or does
+    not answer.
 
     The clients write HTTP themselves, because a library takes longer for a request than the server.
     """

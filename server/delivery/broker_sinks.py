@@ -324,6 +324,7 @@ class BrokerSender:
                 return link
             except TimeoutError:
                 await link.close()
+                failure = BrokerLost("no answer")
             except BrokerLost as error:
                 await link.close()
                 failure = error

@@ -95,7 +95,7 @@ def numbers_of_all(connection: Connection) -> tuple[int, int]:
 FETCHED = 32
 """The number of whole subscriptions that are fetched together, because they may be large."""
 NEWEST_BYTES = 4 << 20
-"""The size of the expressions that a report reads. In memory their trees are some ten times as large."""
+"""The size of the expressions that a report reads. In memory their trees are larger."""
 ROWS_AT_ONCE = 1_000
 """The number of rows in memory while all trees are read. All trees together may need more memory than the matcher."""
 NUMBERS_PER_QUERY = 500
@@ -231,12 +231,6 @@ def list_subscriptions(
         has_ended = (subscriptions.c.status == "expired") | (subscriptions.c.expires_at <= now)
         query = query.where(is_live | has_ended if "expired" in statuses else is_live)
     return connection.execute(query, execution_options={"yield_per": FETCHED})
-
-
-def subscriptions_after(connection: Connection, after: int, limit: int) -> CursorResult[Any]:
-    """Returns subscriptions in the order of creation. The caller must close the result, best with `with`."""
-    query = select(subscriptions).where(subscriptions.c.number > after).order_by(subscriptions.c.number)
-    return connection.execute(query.limit(limit), execution_options={"yield_per": FETCHED})
 
 
 def newest_subscriptions(connection: Connection, limit: int) -> Sequence[Row[Any]]:

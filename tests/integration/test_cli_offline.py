@@ -545,7 +545,7 @@ def test_job_that_is_stopped_does_not_go_on_alone(
 
 
 def test_bench_measures_a_temporary_server(kindcast: Kindcast) -> None:
-    """Both loads are accepted, with as many requests as the clients sent; the table and the JSON say the same."""
+    """Both loads are measured: one event a request, and a hundred."""
     ran = kindcast("bench", "--subscriptions", "50", "--seconds", "0.2", "--json")
     assert ran.status == 0, ran.err
     told = json.loads(ran.out)
@@ -557,7 +557,7 @@ def test_bench_measures_a_temporary_server(kindcast: Kindcast) -> None:
 
 
 def test_bench_publishes_what_matches_and_stops_at_a_refusal(kindcast: Kindcast, tmp_path: Path) -> None:
-    """The events of its load match its subscriptions; a server that refuses them ends the command, not the figures."""
+    """The events of the load match its subscriptions. A refusal, or the end of the server, is an error."""
     with running_server(tmp_path) as server, Client(server.url) as client:
         client.import_subscriptions(lines(0, 50))
         found = asyncio.run(load(server.port, bodies(50, 10), 10, 1, 0.1))

@@ -340,9 +340,10 @@ def _compile_many(expressions: Sequence[str | Mapping[str, Any]], known: _Known)
     for piece in bulk.pieces():
         part, template = piece.part, piece.template
         properties = template.clause_count, template.cost, (), False
-        for among, constants in zip(piece.numbers.tolist(), part.constants(), strict=False):
-            text, tree = template.text.filled(constants), filled(part.skeleton, constants)
-            results[int(bulk.name(among))] = Described(text, tree, *properties)  # trees with a shape call no operators
+        columns = [column.listed() for column in part.columns]
+        texts, stored = template.text.filled(columns), part.trees()
+        for among, text, own in zip(piece.numbers.tolist(), texts, stored, strict=False):
+            results[int(bulk.name(among))] = Described(text, own, *properties)  # trees with a shape call no operators
     for among, compiled in bulk.singles.items():
         results[int(bulk.name(among))] = Described.of(compiled)
     told = [

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, cast
 
 import numpy as np
@@ -764,12 +764,12 @@ class SlottedText:
         self._pieces = pieces[::3]
         self._slots = [(int(slot), _PRINTED[around]) for around, slot in zip(pieces[1::3], pieces[2::3], strict=True)]
 
-    def filled(self, constants: Sequence[Any]) -> str:
-        """Returns the text with these constants in the slots."""
-        found = [self._pieces[0]]
+    def filled(self, columns: Sequence[Sequence[Any]]) -> Iterator[str]:
+        """Yields the texts whose slots have the constants of these columns, without end if there is no slot."""
+        parts: list[Iterable[str]] = [repeat(self._pieces[0])]
         for (slot, printed), piece in zip(self._slots, self._pieces[1:], strict=True):
-            found += (printed(constants[slot]), piece)
-        return "".join(found)
+            parts += (map(printed, columns[slot]), repeat(piece))
+        return map("".join, zip(*parts, strict=False))
 
 
 def _printed(constant: str | int | float) -> str:

@@ -5,12 +5,13 @@
 
 The bad ones: patterns on long texts, requests that match thousands of events, many large events, silent connections,
 heads and bodies that never end, readers that do not read, and sinks that hang, drip, or answer 1xx for ever. Real
-processes and sockets.
+processes and sockets; the bad clients have the lowest priority on this machine.
 Nothing of the good ones may be lost; how long it takes is told, and bounded by `--ratio` only where that is given.
 """
 
 import argparse
 import multiprocessing
+import os
 import shutil
 import socket
 import socketserver
@@ -265,6 +266,7 @@ def being_bad(url: str, bad: list[Bad]) -> Iterator[None]:
 
 
 def _be_bad(url: str, bad: list[Bad], begun: Stop, stop: Stop) -> None:
+    os.nice(19)  # they would have machines of their own, and take no processor time from the server
     with bad_sinks() as port:
         threads = [threading.Thread(target=each, args=(url, port, stop), daemon=True) for each in bad]
         for thread in threads:

@@ -19,7 +19,14 @@ from typing import Any
 from kindcast.index.clause import ConceptId, ConceptTest
 from kindcast.semantic.conditions.lowering import expensive_clause, is_expensive
 from kindcast.semantic.conditions.normal_form import Atom, elements_of
-from kindcast.semantic.conditions.predicates import AtomEvaluator, checks_of, read_as, values_of, why_no_aggregate
+from kindcast.semantic.conditions.predicates import (
+    AtomEvaluator,
+    checks_of,
+    holds_instants,
+    read_as,
+    values_of,
+    why_no_aggregate,
+)
 from kindcast.semantic.errors import InvalidQuantity, property_in_words
 from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.events.event_plans import advice_on_value, published_in_words
@@ -104,21 +111,22 @@ def sentence(predicate: Predicate, value: Value, satisfied: bool, vocabulary: Vo
         return None
     match predicate:
         case Comparison(order=order, operand=Constant(value=constant)):
+            constant = _with_unit(constant, name, value, vocabulary)
             return _compared(name, value, "=" if order == "!=" else order, constant, satisfied, vocabulary, language)
-        case Between(low=low, high=high, closed=closed):
-            wrong = None if satisfied else _unlike(name, value, low.value, vocabulary)
-            said = _measured(value, low.value, vocabulary)
-            ends = (
-                f"{closed[0]}{_written(low.value, vocabulary, language)}, {_written(high.value, vocabulary, language)}"
-            )
+        case Between(closed=closed):
+            low, high = (_with_unit(end.value, name, value, vocabulary) for end in (predicate.low, predicate.high))
+            wrong = None if satisfied else _unlike(name, value, low, vocabulary)
+            said = _measured(value, low, vocabulary)
+            ends = f"{closed[0]}{_written(low, vocabulary, language)}, {_written(high, vocabulary, language)}"
             lies = "lies" if satisfied else "does not lie"
             return wrong or f"{said} {lies} in {ends}{closed[1]}"
-        case Membership(constants=constants) if len(constants) == 1:
-            return _compared(name, value, "=", constants[0].value, satisfied, vocabulary, language)
-        case Membership(constants=constants):
-            listed = ", ".join(_written(each.value, vocabulary, language) for each in constants[:5])
+        case Membership():
+            constants = [_with_unit(each.value, name, value, vocabulary) for each in predicate.constants[:6]]
+            if len(constants) == 1:
+                return _compared(name, value, "=", constants[0], satisfied, vocabulary, language)
+            listed = ", ".join(_written(each, vocabulary, language) for each in constants[:5])
             more = ", …" if len(constants) > 5 else ""
-            said = _measured(value, constants[0].value, vocabulary)
+            said = _measured(value, constants[0], vocabulary)
             return f"{said} is {'' if satisfied else 'not '}one of {listed}{more}"
         case KindTest(terms=terms) if not satisfied:
             return _kind(predicate.test, value, terms, vocabulary, language)
@@ -190,18 +198,29 @@ def _measured(value: Value, constant: Any, vocabulary: Vocabulary) -> str:
     return f"{said} {constant.unit}" if is_same else f"{said} ({amount:.{DIGITS}g} {constant.unit})"
 
 
+def _with_unit(constant: Any, name: str, value: Value, vocabulary: Vocabulary) -> Any:
+    """Returns a plain number with the declared unit of the attribute, in which a quantity is compared with it (rule
+    15). Other constants do not change."""
+    if isinstance(constant, bool) or not isinstance(constant, int | float) or value.dimension is None:
+        return constant
+    declaration = vocabulary.attributes.declaration((aggregate_of(name) or ("", name))[1])
+    if value.number is not None or declaration is None or declaration.unit is None:
+        return constant
+    return Quantity(constant, declaration.unit)
+
+
 def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> str | None:
     """Returns a sentence that value and constant are of kinds that cannot be compared, and what to do about it. None if
     they can be compared."""
     said = _said(value)
+    function, inner = aggregate_of(name) or ("", name)
     if isinstance(constant, Quantity):
         dimension = vocabulary.units.dimension(constant.unit)
         written = f"{constant.value} {constant.unit}"
         if value.amount is None and value.number is not None:
-            return (
-                f"{said} is a plain number, but {written} is {in_words(dimension)}: publish a unit, or declare unit or "
-                f"unit_from for {name}"
-            )
+            remedy = f"publish a unit, or declare unit or unit_from for {inner}"
+            remedy = "a count has no unit" if function == "count" else remedy
+            return f"{said} is a plain number, but {written} is {in_words(dimension)}: {remedy}"
         if value.dimension is not None and value.dimension != dimension:
             return f"{said} is {in_words(value.dimension)}, but {written} is {in_words(dimension)}"
         if value.amount is None and value.amounts is None:
@@ -221,6 +240,10 @@ def _unlike(name: str, value: Value, constant: Any, vocabulary: Vocabulary) -> s
             if value.text is not None and is_number(value.text):
                 return f"{said} is a text, not a number: publish it without quotes, or declare kind number for {name}"
             return f"{said} is not a number{_why(value, vocabulary)}"
+        if value.number is None and not holds_instants(inner, vocabulary):
+            return (
+                f"{said} is a date, but {constant} is a plain number: write a date, or declare kind instant for {inner}"
+            )
     elif isinstance(constant, str) and value.text is None:
         return f"{said} is not a text, but {constant!r} is a text"
     return None

@@ -316,6 +316,54 @@ def test_explain_says_that_an_operator_has_not_decided(
 @pytest.mark.parametrize(
     ("expression", "summary"),
     [
+        ("heat > 60", "No match because of heat: 86 degF is not more than 60 degC."),
+        ("heat between [60, 70)", "No match because of heat: 86 degF does not lie in [60 degC, 70 degC)."),
+        ("heat in (60, 30.5 degC)", "No match because of heat: 86 degF is not one of 60 degC, 30.5 degC."),
+        ("heat = 30", "Match: 86 degF is equal to 30 degC."),
+        ("sum(mass) > 2", "No match because of sum(mass): sum(mass) is 1.5 kg, which is not more than 2 kg."),
+        ("max(mass) = 1", "Match: max(mass) is 1 kg, which is equal to 1 kg."),
+        ("some boxes (mass > 2)", "No match because of boxes: some boxes (mass > 2): no element satisfies it."),
+        ("fee > 2", "5 USD is an amount of USD, but 2 is a plain number: write a unit after 2."),
+        (
+            "sum(parts) > 5 kg",
+            "3.0 is a plain number, but 5 kg is a mass: publish a unit, or declare unit or unit_from for parts.",
+        ),
+        ("count(mass) > 1 kg", "2 is a plain number, but 1 kg is a mass: a count has no unit."),
+        (
+            "born < 1990",
+            "'1980-05' is a date, but 1990 is a plain number: write a date, or declare kind instant for born.",
+        ),
+        (
+            "at < 1990",
+            "2026-01-31T12:00:00Z is a date, but 1990 is a plain number: write a date, or declare kind instant for at.",
+        ),
+        ("due < 1990", "No match because of due: '1980-05' is not less than 1990."),
+    ],
+)
+def test_a_plain_number_is_said_with_the_unit_in_which_it_is_compared(expression: str, summary: str) -> None:
+    """That of the attribute, if it is declared (rule 15). Otherwise the sentence says what to write or to declare."""
+    attributes = {
+        "heat": {"kind": "number", "unit": "degC"},
+        "mass": {"kind": "number", "unit": "kg"},
+        "due": {"kind": "instant"},
+    }
+    event = {
+        "heat": "86 degF",
+        "mass": ["1 kg", "500 g"],
+        "boxes": [{"mass": 1}],
+        "fee": "5 USD",
+        "parts": [1, 2],
+        "born": "1980-05",
+        "at": "2026-01-31T12:00:00Z",
+        "due": "1980-05",
+    }
+    said = explain(Vocabulary.from_ontologies([], attributes=attributes), expression, event)["summary"]
+    assert said.endswith(summary)
+
+
+@pytest.mark.parametrize(
+    ("expression", "summary"),
+    [
         ("heat > 86 degF", "Match: 30.5 (86.9 degF) is more than 86 degF."),
         ("heat > 90 degF", "No match because of heat: 30.5 (86.9 degF) is not more than 90 degF."),
         ("heat > 30 degC", "Match: 30.5 degC is more than 30 degC."),

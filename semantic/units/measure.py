@@ -439,9 +439,9 @@ EXACT = 2.0**53
 
 NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?"
 DECIMAL = re.compile(NUMBER)
-QUANTITY = re.compile(rf"\s*({NUMBER})\s*([^\s0-9.,:;+-].*)")
+QUANTITY = re.compile(rf"\s*({NUMBER})(?:\s*(?=[^\s0-9.,:;+-])|\s+(?=10[*^]))(.+)")
 """A number, then a unit. Here a unit cannot begin with a digit, so that `12 59` is not 12 ppm (59 is a UN/CEFACT
-code)."""
+code), but it may begin with a power of ten, as in `5 10*9/L`."""
 PRICE = re.compile(rf"\s*([A-Z]{{3}}|[^\w\s+.-])\s*({NUMBER})\s*")
 """A currency may also come before the number: `EUR 12.50`, `€12.50`."""
 

@@ -198,6 +198,8 @@ def test_bare_gives_back_the_number(units: Units, number: float, unit: str) -> N
         ("1.5e3 W", Quantity(1500.0, "W")),
         (".5 m/s", Quantity(0.5, "m/s")),
         ("10 km per hour", Quantity(10, "km per hour")),
+        ("5 10*9/L", Quantity(5, "10*9/L")),
+        (" 4.5  10^3/uL ", Quantity(4.5, "10^3/uL")),
         ("EUR 12.50", Quantity(12.5, "EUR")),
         ("€400", Quantity(400, "€")),
         (" USD -3 ", Quantity(-3, "USD")),
@@ -214,6 +216,7 @@ def test_parse_number_with_unit_is_a_quantity(units: Units, text: str, quantity:
 @pytest.mark.parametrize(
     "text",
     ["", "laptop", "86", "degF", "86 apples", "12 59", "2026-01-31T12:00:00Z", "10:30", "192.168.0.1", "5 2 m",
+     "510*9/L", "5 10", "5 10/L", "5 10* 9",
      "1,5 kg", "1e999 m", "5 e", "5 k", "3 5", "-", "+", "1 m\n2 m", "9" * 50 + " m", "1 " + "m" * 500, "5 RM", "0x1F",
      "$5", "5 $", "ABC 12", "KGM 12", "m 12", "EUR 5 EUR", "§5", "EUR 1e999"],
 )  # fmt: skip

@@ -29,7 +29,7 @@ from kindcast.semantic.model import (
     ValueConstraint,
     aggregate_of,
 )
-from kindcast.semantic.units.codes import AMBIGUOUS, CURRENCIES
+from kindcast.semantic.units.codes import AMBIGUOUS, CURRENCIES, CURRENCY_SIGNS
 
 __all__ = [
     "BARE_NAME",
@@ -313,11 +313,19 @@ HABITS = {
 _IS_A = re.compile(r"\bis\s+an?\s*\Z", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s*\Z", re.IGNORECASE)
 _ENDS = re.compile(r"(\S{1,40})\s+and\s+(\S{1,40})", re.IGNORECASE)
-_MONEY = re.compile(r"([$£¥])\s*([0-9][0-9.]*)")
+_MONEY = re.compile(rf"([$£¥{''.join(CURRENCY_SIGNS)}])\s*([0-9][0-9.]*)")
 _CODE = re.compile(r"(?<![\w.\-:])([A-Z]{3})\s*\Z")
 _AMOUNT = re.compile(r"[0-9]+(?:\.[0-9]+)?(?![\w.]|,[0-9])")
 _YEAR = re.compile(r"(?<![\w.\-])([0-9]{4})\Z")
 _DAY = re.compile(r"-([0-9]{1,2})(?:-([0-9]{1,2}))?(?![\w.\-])")
+_MOMENT = re.compile(
+    r"(?<![\w.\-])([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[Tt]|\s+)([0-9]{2})(:[0-9]{2})?(:[0-9]{2}(?:\.[0-9]+)?)?"
+    r"\s*(?:([Zz])|([+\-][0-9]{2})(?::?([0-9]{2}))?)?(?![\w:])"
+)
+_LISTED = re.compile(r"(?:\[([^\[\](){}]{1,60})\]|\{([^\[\](){}]{1,60})\})")
+_IN = re.compile(r"(?<![\w.\-])in\s*\Z", re.IGNORECASE)
+_COUNTED = re.compile(r"(?<![\w.\-])([0-9]+(?:\.[0-9]+)?)\s+\Z")
+_RATE = re.compile(r"/[^\W\d][\w.^\-/]{0,30}")
 _NUMBER = r"(?<![\w.,])(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)"
 _BEFORE_COMMA = re.compile(rf"{_NUMBER}\Z")
 _AFTER_COMMA = re.compile(r",[0-9]+(?:,[0-9]{3})*(?![0-9])")
@@ -376,16 +384,24 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
         meant = _WITH_COMMA.sub(lambda found: _without_comma(found[0]), f"[{ends[1]}, {ends[2]}]")
         return f"the ends of `between` need brackets; write between {meant}", meant
     if money := _MONEY.match(rest):
-        currencies = AMBIGUOUS[money[1]]
-        meant = f"{money[2]} {currencies[0]}"
-        others = " or ".join(currencies[1:])
-        return f"write the code of a currency after the number: {meant} (or {others} for {money[1]})", meant
+        currency, *others = AMBIGUOUS.get(money[1]) or (CURRENCY_SIGNS[money[1]],)
+        meant = f"{money[2]} {currency}"
+        or_others = f" (or {' or '.join(others)} for {money[1]})" if others else ""
+        return f"write the code of a currency after the number: {meant}{or_others}", meant
     if (code := _CODE.search(before)) and code[1] in CURRENCIES and (amount := _AMOUNT.match(rest)):
         meant = f"{amount[0]} {code[1]}"
         return f"write the code of a currency after the number: {meant}", meant
     if (year := _YEAR.search(before)) and (day := _DAY.match(rest)):
         meant = "-".join([year[1], *(each.zfill(2) for each in day.groups() if each)])
         return f"months and days have two digits; write {meant}", meant
+    if meant := _date_time(before, rest):
+        return f"a date-time is written as {meant}", meant
+    if _IN.search(before) and (listed := _LISTED.match(rest)):
+        meant = f"({(listed[1] or listed[2]).strip()})"
+        return f"the values of `in` need parentheses; write in {meant}", meant
+    if (number := _COUNTED.search(before)) and (rate := _RATE.match(rest)):
+        meant = f'{number[1]} "{rate[0]}"'
+        return f"a unit that begins with / needs quotes; write {meant}", meant
     if (start := _BEFORE_COMMA.search(before)) and (further := _AFTER_COMMA.match(rest)):
         meant = _without_comma(start[0] + further[0])
         return f"numbers have no commas; write {meant}", meant
@@ -398,6 +414,16 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
     if (function := _AGGREGATE.search(before)) and function[1] != function[1].lower():
         meant = function[1].lower()
         return f"{function[1]} is not understood; write {meant}", meant
+    return None
+
+
+def _date_time(before: str, rest: str) -> str | None:
+    """Returns the date-time that is written around the end of `before` in another form of ISO 8601, or None."""
+    for found in _MOMENT.finditer(before + rest):
+        if found.start() <= len(before) < found.end():
+            day, hour, minute, second, utc, hours, minutes = found.groups()
+            zone = f"{hours}:{minutes or '00'}" if hours else "Z" if utc else ""
+            return f"{day}T{hour}{minute or ':00'}{second or ':00'}{zone}"
     return None
 
 

@@ -394,8 +394,8 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
     if (year := _YEAR.search(before)) and (day := _DAY.match(rest)):
         meant = "-".join([year[1], *(each.zfill(2) for each in day.groups() if each)])
         return f"months and days have two digits; write {meant}", meant
-    if meant := _date_time(before, rest):
-        return f"a date-time is written as {meant}", meant
+    if (moment := _date_time(before, rest)) is not None:
+        return f"a date-time is written as {moment}", moment
     if _IN.search(before) and (listed := _LISTED.match(rest)):
         meant = f"({(listed[1] or listed[2]).strip()})"
         return f"the values of `in` need parentheses; write in {meant}", meant

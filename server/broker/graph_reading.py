@@ -8,6 +8,7 @@ wait only for each other, and other requests continue. A graph may be inside an 
 """
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +18,8 @@ from msgspec.structs import replace
 
 from kindcast.semantic import Event, InvalidEvent, Problem, Vocabulary
 from kindcast.semantic.events import Canonicaliser, TakesLong
-from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget
+from kindcast.semantic.model import Node
+from kindcast.server.cloudevents import DecodedEvent, ReadGraph, ReadingBudget, with_digest_as_id
 from kindcast.server.settings import Settings
 from kindcast.server.worker_threads import run_to_the_end
 
@@ -80,10 +82,10 @@ class GraphReading:
             if not self._quick.lock.locked():
                 read = _quickly(reader, first.event, vocabulary)
                 if read is not None:
-                    return [replace(first, graph=read)]
+                    return [_with_graph(first, read)]
         found = await self._read([events[number].event for number in graphs], vocabulary, budget or self.budget())
         known = dict(zip(graphs, found, strict=True))
-        return [replace(each, graph=known[number]) if number in known else each for number, each in enumerate(events)]
+        return [_with_graph(each, known.get(number)) for number, each in enumerate(events)]
 
     async def read_events(self, events: Sequence[Event], vocabulary: Vocabulary) -> list[ReadGraph | None]:
         """Reads the events that are graphs under `vocabulary`. Returns None for the others."""
@@ -151,6 +153,17 @@ class GraphReading:
                 found[number], seconds = await run_to_the_end(partial(one, reader, events[number]))
             budget.seconds -= seconds
         return [found[number] for number in range(len(events))]
+
+
+def _with_graph(event: DecodedEvent, read: ReadGraph | None) -> DecodedEvent:
+    """Returns an event with what was read. If it is a graph and has no id of the publisher, its digest becomes its id,
+    so that the same document is the same event (rule 21)."""
+    if read is None:
+        return event
+    if event.id_is_ours and isinstance(read.event, Event) and isinstance(read.event.data, Node):
+        event = with_digest_as_id(event)
+        read = dataclasses.replace(read, event=Event(read.event.data, {**read.event.context, "id": event.id}))
+    return replace(event, graph=read)
 
 
 def _quickly(reader: Canonicaliser, event: Event, vocabulary: Vocabulary) -> ReadGraph | None:

@@ -1,5 +1,6 @@
 """Aliases over HTTP: a declaration with versions and a dry run (rule 24)."""
 
+import itertools
 from pathlib import Path
 
 from tests.harness.application import problem_code, running_application, subscribe
@@ -14,12 +15,15 @@ TABLE = {"prefixes": {"http://schema.org/": "https://schema.org/"}}
 def test_aliases_are_declared_told_of_and_taken_back(tmp_path: Path) -> None:
     """A car of the other form is one while the table is there; the dry run says so before."""
     path, car = "/v1/aliases/web", {"@context": {"@vocab": "http://schema.org/"}, "@type": "Car", "price": 5}
+    numbers = itertools.count()
     with running_application(tmp_path) as client:
         client.put("/v1/ontologies/s", content=SCHEMA, headers={"Content-Type": "text/turtle"}).raise_for_status()
         subscribe(client, id="car", expression="isa Vehicle and <https://schema.org/price> < 9")
 
         def matched() -> int:
-            return int(client.post("/v1/events", json=car).raise_for_status().json()["matched"])
+            event = {"specversion": "1.0", "id": str(next(numbers)), "source": "/s", "type": "t", "data": car}
+            answer = client.post("/v1/events", json=event, headers={"Content-Type": "application/cloudevents+json"})
+            return int(answer.raise_for_status().json()["matched"])
 
         assert matched() == 0
         tried = client.put(path, json=TABLE, params={"dry_run": True}).json()
@@ -32,9 +36,9 @@ def test_aliases_are_declared_told_of_and_taken_back(tmp_path: Path) -> None:
         refused = client.put("/v1/aliases/other", json={"prefixes": {"http://schema.org/": "http://e.org/"}})
         assert (refused.status_code, problem_code(refused)) == (422, "invalid-declaration")
     with running_application(tmp_path) as client:  # a restart reads it again
-        assert client.post("/v1/events", json=car).json()["matched"] == 1
+        assert matched() == 1
         assert client.delete(path).status_code == 200
-        assert client.post("/v1/events", json=car).json()["matched"] == 0
+        assert matched() == 0
 
 
 def test_spellings_are_declared_and_told_of(tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ def test_a_graph_is_read_alike_however_it_is_published(client: httpx.Client) -> 
         publish(client, {**event, "id": "2", "datacontenttype": "text/turtle", "data": TURTLE}, structured),
         publish(client, {**event, "id": "3", "datacontenttype": "text/turtle", "data_base64": encoded}, structured),
         publish(client, [{**event, "id": "4", "data": PIECE}], "application/cloudevents-batch+json"),
-        publish(client, json.dumps(PIECE) + "\n" + json.dumps({"weight": 1}), "application/x-ndjson"),
+        publish(client, json.dumps(PIECE | {"ex:n": 9}) + "\n" + json.dumps({"weight": 1}), "application/x-ndjson"),
     ]
     assert [(each.status_code, each.json()["matched"]) for each in answers] == [(202, 1)] * len(answers)
     got = [each["event"]["data"] for each in client.get(f"/v1/subscriptions/{id}/events").json()["events"]]
-    assert got == [PIECE, PIECE, [PIECE], TURTLE, TURTLE, TURTLE, TURTLE, PIECE, PIECE]
+    assert got == [PIECE, PIECE, [PIECE], TURTLE, TURTLE, TURTLE, TURTLE, PIECE, PIECE | {"ex:n": 9}]
     asked = client.post(
         "/v1/match", json={"event": {**event, "id": "5", "datacontenttype": "text/turtle", "data": TURTLE}}
     )
@@ -61,6 +61,30 @@ def test_the_same_document_again_is_a_duplicate(client: httpx.Client) -> None:
     assert publish(client, TURTLE, "text/turtle").json()["accepted"] == 1
     assert publish(client, TURTLE, "text/turtle").json()["duplicates"] == 1
     assert publish(client, TURTLE + "\n", "text/turtle").json()["accepted"] == 1
+
+
+@pytest.mark.parametrize("kind", [JSON, "application/x-ndjson"])
+def test_the_same_graph_in_plain_json_again_is_a_duplicate(client: httpx.Client, kind: str) -> None:
+    """Without an id its digest is its id (rule 21). What is read as plain JSON gets a new id each time."""
+    subscribe(client, ASKED)
+    first = publish(client, PIECE, kind).json()
+    again = publish(client, dict(reversed(PIECE.items())), kind).json()
+    assert (first["accepted"], first["matched"], again["duplicates"], again["matched"]) == (1, 1, 1, 0)
+    assert again["events"][0]["id"] == first["events"][0]["id"]
+    (stored,) = client.get("/v1/events").json()["events"]
+    assert stored["event"]["id"] == first["events"][0]["id"]
+    assert stored["event"]["data"] == PIECE
+    assert publish(client, {**PIECE, "ex:weight": 13}, kind).json()["accepted"] == 1
+    for other in ({"weight": 1}, {"@context": "http://unknown.example/", "weight": 1}):
+        assert [publish(client, other, kind).json()["accepted"] for _ in range(2)] == [1, 1]
+
+
+def test_the_id_that_a_graph_gets_is_the_id_that_subscriptions_see(client: httpx.Client) -> None:
+    """It is part of the event that is matched, also with headers of CloudEvents but without an id."""
+    id = publish(client, PIECE, JSON, **{"ce-source": "/other"}).json()["events"][0]["id"]
+    subscribe(client, f'ce.id = "{id}" and weight > 12')
+    assert publish(client, PIECE, JSON, **{"ce-source": "/third"}).json()["matched"] == 1
+    assert publish(client, PIECE, JSON, **{"ce-source": "/third"}).json()["duplicates"] == 1
 
 
 def test_a_document_of_several_events_is_taken_whole_or_not_at_all(client: httpx.Client) -> None:

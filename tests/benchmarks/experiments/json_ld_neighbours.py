@@ -4,6 +4,7 @@ import itertools
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,8 @@ def measure(*, beside: str, seconds: float) -> dict[str, Any]:
         def publish_large() -> None:
             with httpx.Client(base_url=server.url, timeout=600, trust_env=False) as other:
                 while not stop.is_set():
-                    answer = other.post(
-                        "/v1/events?verbose=false", content=body, headers={"Content-Type": "application/x-ndjson"}
-                    )
+                    headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": str(uuid.uuid4())}
+                    answer = other.post("/v1/events?verbose=false", content=body, headers=headers)
                     told = answer.json()
                     sent[0] += told.get("accepted", 0)
                     sent[1] += len(told.get("rejected", ()))
@@ -85,7 +85,7 @@ def measure(*, beside: str, seconds: float) -> dict[str, Any]:
 
 
 def _request(beside: str) -> bytes:
-    """A request of documents; they are published without an id, and so are new each time."""
+    """A request of documents. Their ids come from the key of the request, so they are new each time."""
     document: dict[str, Any] = {"p": [{"q": each} for each in range(NODES)]}
     if beside == "nothing":
         return b""

@@ -704,7 +704,7 @@ class _Teller:
         if isinstance(predicate, EveryOf):
             elements = self._event.elements.get(attribute)
             if not values and not elements:
-                return f"{text}: {attribute} is absent"
+                return f"{text}: {attribute} is {self._no_elements(attribute)}"
             if atom.requires == elements_of(attribute) and not elements:
                 return f"{text}: {attribute} is not an array of objects"
             if atom.requires == attribute and not values:
@@ -712,8 +712,7 @@ class _Teller:
             return f"{text}: {'every' if verdict != atom.negated else 'not every'} element satisfies it"
         if isinstance(predicate, SomeOf):
             if not self._event.elements.get(attribute):
-                there = attribute in self._event.attributes or bool(values)
-                return f"{text}: {attribute} is {'not an array of objects' if there else 'absent'}"
+                return f"{text}: {attribute} is {self._no_elements(attribute)}"
             return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies it"
         if not values:
             return f"{text}: {self._absent(attribute)}"
@@ -749,6 +748,11 @@ class _Teller:
                 return ""
             found.append(said)
         return ", ".join(found) + (" …" if len(decisive) > 3 else "")
+
+    def _no_elements(self, attribute: str) -> str:
+        """Returns what an attribute without elements is."""
+        there = attribute in self._event.attributes or _members(attribute, self._event)
+        return "not an array of objects" if there else "absent"
 
     def _absent(self, attribute: str) -> str:
         """Returns why an attribute or aggregate has no value."""

@@ -202,6 +202,9 @@ def test_explain_every_names_the_values_that_decide(text: str, values: list[int]
         ),
         ("not some i (p < 5)", {}, False, [(False, "i is absent")]),
         ("some i (p < 5)", {"i": 3}, False, [(False, "i is not an array of objects")]),
+        ("some i (p < 5)", {"i": {"p": 3}}, False, [(False, "i is not an array of objects")]),
+        ("every i (p < 5)", {"i": {"p": 3}}, False, [(False, "i is not an array of objects")]),
+        ("every i (p < 5)", {"i": []}, False, [(False, "i is absent")]),
     ],
 )
 def test_explain_elements_once_and_truly(text: str, data: Any, verdict: bool, said: list[tuple[bool, str]]) -> None:

@@ -273,6 +273,10 @@ class _Resolver:
             return aggregate_name(aggregate[0], self.name(aggregate[1], at))
         if not raw and not self.stored:
             self.problem("empty-name", "an attribute must have a name", at)
+        if self.array and raw.startswith("ce."):
+            detail = f"only the event has {raw}, elements of {self.array} have not"
+            detail += "; the type of an element is @type" if raw == "ce.type" else ""
+            self.notes.append(Note("context-of-element", raw, detail))
         return self.vocabulary.attributes.asked(raw, self.array)
 
     def declaration(self, name: str) -> AttributeDeclaration | None:

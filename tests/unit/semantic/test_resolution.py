@@ -182,6 +182,17 @@ def test_resolve_all_problems_are_collected(vocabulary: Vocabulary) -> None:
     ]
 
 
+def test_resolve_attributes_of_the_envelope_in_elements_are_noted(vocabulary: Vocabulary) -> None:
+    """`some pieces (isa Computer)` never holds, because `isa` alone asks the type of the event."""
+    notes = resolve(parse("some pieces (isa Computer) and every pieces (ce.id = 'x')"), vocabulary).notes
+    assert [(note.code, note.attribute) for note in notes] == [
+        ("context-of-element", "ce.type"),
+        ("context-of-element", "ce.id"),
+    ]
+    assert notes[0].detail == "only the event has ce.type, elements of pieces have not; the type of an element is @type"
+    assert resolve(parse("isa Computer and some pieces (@type isa Computer)"), vocabulary).notes == ()
+
+
 def test_resolve_bare_word_on_the_right_is_noted_as_an_attribute(vocabulary: Vocabulary) -> None:
     """`room = Bathroom` compares two attributes; who meant a string is told to quote it."""
     notes = resolve(parse("room = Bathroom"), vocabulary).notes

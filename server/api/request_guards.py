@@ -2,7 +2,8 @@
 
     HostGuard     only this machine's names in the Host header, and no changes asked by another site's pages: a page on
                   the web must not reach a server on the visitor's own machine (DNS rebinding, cross-site requests);
-                  and no NUL character in the address, because PostgreSQL does not store it
+                  no NUL character in the address, because PostgreSQL does not store it; and no header of `ONCE` with
+                  two values
     HeadAsGet     answers HEAD as GET, without the content
     BodyLimit     counts the bytes of the body while it arrives, regardless of Content-Length
 
@@ -24,6 +25,9 @@ __all__ = ["LOOPBACK_NAMES", "BodyLimit", "HeadAsGet", "HostGuard", "host_check"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 HOSTS_REMEMBERED = 64
 """The number of Host headers whose check is remembered. Clients of one server send few different ones."""
+
+ONCE = frozenset({b"content-type", b"idempotency-key"})
+"""Headers that have one value. Of two, one would be ignored."""
 
 _NAME = r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
 _HOST = re.compile(_NAME)
@@ -73,6 +77,10 @@ class HostGuard:
             return Problem("wrong-host", detail)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return Problem("malformed-request", "the address has a NUL character (%00): leave it out")
+        for name in ONCE:
+            if len({value for each, value in scope["headers"] if each == name}) > 1:
+                header = name.decode().title()
+                return Problem("malformed-request", f"the header {header} has two values: send one")
         if scope.get("method") not in READING:  # a WebSocket has no method, and a page could read all its messages
             own = _origin(scope["scheme"].replace("ws", "http"), *host)
             for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):

@@ -198,6 +198,23 @@ def test_host_of_another_name_is_refused(client: httpx.Client, host: str) -> Non
     assert (answer.status_code, problem_code(answer)) == (421, "wrong-host")
 
 
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/subscriptions"])
+@pytest.mark.parametrize(
+    "twice",
+    [
+        [("Content-Type", "application/json"), ("Content-Type", "application/x-ndjson")],
+        [("Idempotency-Key", "first-of-two-keys"), ("Content-Type", "application/json"), ("Idempotency-Key", "second")],
+    ],
+)
+def test_header_with_two_values_is_refused(client: httpx.Client, path: str, twice: list[tuple[str, str]]) -> None:
+    """Nobody could say which one counts. The same value twice, as some proxies send it, means one thing."""
+    body = b'{"expression": "n = 1"}'
+    answer = client.post(path, content=body, headers=twice)
+    assert (answer.status_code, problem_code(answer)) == (400, "malformed-request")
+    assert twice[-1][0] in answer.json()["detail"]
+    assert client.post(path, content=body, headers=[("Content-Type", "application/json")] * 2).is_success
+
+
 @pytest.mark.parametrize("host", ["localhost:8080", "LOCALHOST", "[::1]:8080", "127.0.0.1"])
 def test_host_of_this_machine_is_let_in(client: httpx.Client, host: str) -> None:
     """Every name of the loopback, with or without a port."""

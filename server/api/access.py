@@ -504,7 +504,8 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            identified = access.identify(scope) if token is None else access.redeem(token, scope)
+            opens = method in ("GET", "WEBSOCKET")  # HEAD and others must not use up the token
+            identified = access.redeem(token, scope) if token is not None and opens else access.identify(scope)
             scope[CALLER] = caller = await identified
         except (Problem, ProviderUnavailable, StoreUnavailable) as error:
             holder = error.holder if isinstance(error, OtherTenant) else None

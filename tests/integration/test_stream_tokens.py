@@ -89,6 +89,17 @@ def test_token_opens_the_stream_once(keyed: Keyed) -> None:
         assert (again.status_code, problem_code(again)) == (401, "token-wrong")
 
 
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "POST"])
+def test_token_is_not_used_by_a_method_that_opens_no_stream(keyed: Keyed, method: str) -> None:
+    """Tools that look at an address before they open it send HEAD."""
+    keyed.publish(7)
+    address = f"{keyed.path}/stream?token={keyed.token()}"
+    with keyed.client("") as client:
+        assert client.request(method, address).status_code == 401
+        with client.stream("GET", address) as stream:
+            assert stream.status_code == 200
+
+
 def test_token_opens_a_websocket_and_the_cursor_is_obeyed(keyed: Keyed) -> None:
     for n in range(3):
         keyed.publish(n)

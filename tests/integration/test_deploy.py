@@ -172,6 +172,12 @@ def test_nginx_audit_log_has_the_address_of_the_client_and_not_what_it_claims(fr
     assert seen == {ANOTHER_ADDRESS}
 
 
+def test_nginx_passes_on_no_prefix_that_a_client_claims(front: Front) -> None:
+    with front.client(**{"X-Forwarded-Prefix": "/elsewhere"}) as client:
+        made = client.post("/v1/subscriptions", json={"expression": "prefixed exists"}).raise_for_status()
+    assert made.headers["location"] == f"/v1/subscriptions/{made.json()['id']}"
+
+
 def test_server_believes_no_forwarded_address_of_another_than_the_proxy(front: Front) -> None:
     """A client that goes round nginx cannot choose its address."""
     with front.client(front.direct, **{"X-Forwarded-For": "203.0.113.9"}) as client:

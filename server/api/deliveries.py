@@ -281,6 +281,9 @@ async def list_all(
     reader = reader_of(caller, broker)
 
     def read(connection: Connection) -> list[DeadLetter]:
+        if subscription is not None:
+            subscriber_of(connection, subscription)
+
         def is_visible(number: int) -> bool:
             return number in reader.visible(connection, [number])
 

@@ -276,8 +276,6 @@ def dead_letters(
             answer: Mapping[str, Any] = client.redrive(subscription, ticket=ticket)
         else:
             answer = client.dead_letters(subscription=subscription)
-            if subscription is not None and not answer["dead_letters"]:
-                client.subscription(subscription)  # an error if there is none
     if json:
         output.print_json(answer)
     elif redrive:

@@ -13,6 +13,7 @@ from standardwebhooks import Webhook
 from kindcast import Client, ProblemError
 from kindcast.server.delivery import outbox
 from kindcast.server.errors import StoreUnavailable
+from tests.harness.application import problem_code
 from tests.harness.certificates import Authority
 from tests.harness.receiver import Answer, Received, Receiver, running_receiver
 from tests.harness.server_process import running_server
@@ -194,6 +195,8 @@ def test_dead_letters_are_told_counted_and_sent_after_all(client: Client, receiv
             cursor = page["cursor"]
         assert pages == [[1, 2], [3, 2], [3]]
         assert http.get("/v1/dead-letters", params={"cursor": "?"}).status_code == 400
+        unknown = http.get("/v1/dead-letters", params={"subscription": "sub_none"})
+        assert (unknown.status_code, problem_code(unknown)) == (404, "unknown-subscription")
         totals = wait_for_metric(http, "kindcast_matches_pending", 0.0)
         assert totals["kindcast_dead_letters"] == 5
         assert http.post("/v1/dead-letters/redrive", json={"subscription": one}).status_code == 401

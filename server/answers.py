@@ -1429,6 +1429,7 @@ ANSWERS: Mapping[str, Mapping[int, Any]] = {
 
 HEADERS: Mapping[str, str] = {
     "Allow": "The methods that the address supports, with 405.",
+    "Cache-Control": "`no-store`: nobody may keep the answer.",
     "ETag": "The tag of this state, for `If-Match`.",
     "Link": 'The next page, if there is one: `<…>; rel="next"`.',
     "Location": "The address of what was made.",
@@ -1452,6 +1453,14 @@ ROUTE_HEADERS: Mapping[str, tuple[str, ...]] = {
     "PUT /v1/ontologies/{name}": ("ETag", "Location", "Preference-Applied"),
     "GET /v1/ontologies/{name}": ("ETag",),
     "POST /v1/backtests": ("Location",),
+    **dict.fromkeys(
+        (
+            *(f"{method} /v1/session" for method in ("GET", "POST", "PATCH", "DELETE")),
+            *("POST /v1/keys", "POST /v1/keys/{id}/rotate", f"POST {_OF_SUBSCRIPTION}/stream-tokens"),
+            *("GET /v1/events/stream", f"GET {_OF_SUBSCRIPTION}/stream"),
+        ),
+        ("Cache-Control",),
+    ),
     "GET /v1/subscriptions": ("Link",),
     "POST /v1/subscriptions": ("ETag", "Location"),
     **{

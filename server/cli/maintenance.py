@@ -9,7 +9,7 @@ import typer
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, connected
 from kindcast.server.cli.output import CommandFailed, group, page
-from kindcast.server.cli.serve import check_database, data_folder, load_settings, stopped
+from kindcast.server.cli.serve import check_database, data_folder, is_elsewhere, load_settings, stopped
 
 __all__ = [
     "backup",
@@ -202,6 +202,11 @@ def repair(
 
     data = data_folder(data)
     database = data / "kindcast.db"
+    if is_elsewhere(data):
+        raise CommandFailed(
+            f"{data} is the data folder of a server whose database is elsewhere",
+            f"kindcast repair reads SQLite. For PostgreSQL: kindcast check --data {data} --database URL",
+        )
     with stopped(data):
         found = examine(database)
         found["damage"] += examine_keys(database)

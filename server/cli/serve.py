@@ -31,6 +31,7 @@ __all__ = [
     "check_database",
     "data_folder",
     "found_server",
+    "is_elsewhere",
     "load_settings",
     "running",
     "serve",
@@ -460,14 +461,21 @@ def _runs(data: Path, found: dict[str, Any] | None) -> CommandFailed:
 
 
 def check_database(settings: Any) -> None:
-    """Raises CommandFailed if no database is named, but the server that runs in the data folder has its database
-    elsewhere. The command would then change a database that the server does not use."""
-    running = settings.database is None and found_server(settings.data)
-    if running and not (settings.data / "kindcast.db").exists():
+    """Raises CommandFailed if no database is named, but the server of the data folder has its database elsewhere. The
+    command would then change a database that the server does not use."""
+    if settings.database is None and is_elsewhere(settings.data):
         raise CommandFailed(
-            f"the server at {running['listening']} runs in {settings.data}, but its database is elsewhere",
+            f"{settings.data} is the data folder of a server whose database is elsewhere",
             "Name the database: --database URL, as in kindcast serve",
         )
+
+
+def is_elsewhere(data: Path) -> bool:
+    """Whether a server uses, or used, this data folder with a database elsewhere. One on PostgreSQL leaves a file."""
+    from kindcast.server.store.database import LOCK
+
+    used = (data / LOCK).exists() or found_server(data) is not None
+    return used and not (data / "kindcast.db").exists()
 
 
 def _state(text: str) -> dict[str, Any] | None:

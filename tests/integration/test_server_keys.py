@@ -617,7 +617,7 @@ def test_commands_beside_a_server_whose_database_is_elsewhere_ask_for_it(tmp_pat
             ("check",),
         ):
             refused = kindcast(*words, *data)
-            assert (refused.status, "its database is elsewhere" in refused.err) == (1, True), words
+            assert (refused.status, "whose database is elsewhere" in refused.err) == (1, True), words
         elsewhere = ("--database", f"sqlite:///{tmp_path / 'elsewhere.db'}")
         assert kindcast("key", "create", "--role", "admin", *data, *elsewhere).status == 0
         (tmp_path / "kindcast.db").touch()

@@ -144,6 +144,20 @@ def test_postgresql_damaged_event_is_told_with_a_command_that_reads_it(database:
         assert "kindcast check --database" in client.get("/readyz").json()["warning"]
 
 
+def test_postgresql_commands_in_the_folder_of_a_stopped_server_ask_for_its_database(
+    database: str, tmp_path: Path, kindcast: Kindcast
+) -> None:
+    """They would begin a SQLite database that the server does not use, or call the folder damaged."""
+    with running_application(tmp_path, database=database):
+        pass
+    before = sorted(tmp_path.iterdir())
+    for words in (("key", "create", "--role", "admin"), ("key", "list"), ("check",), ("repair", "--accept-loss")):
+        refused = kindcast(*words, "--data", str(tmp_path))
+        assert (refused.status, "database is elsewhere" in refused.err) == (1, True), words
+    assert sorted(tmp_path.iterdir()) == before
+    assert kindcast("key", "create", "--role", "admin", "--data", str(tmp_path), "--database", database).status == 0
+
+
 def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Path) -> None:
     """A statement that fails spoils a PostgreSQL transaction; its savepoint keeps the others out of it."""
 

@@ -40,7 +40,6 @@ from kindcast.server.operators.registry import DataKind, data_documents, operato
 from kindcast.server.security.permissions import Roles, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store.events import count_between, last_sequence, list_whole_events
-from kindcast.server.strict_json import decode
 from kindcast.server.worker_threads import run_in_turn
 
 __all__ = ["Asked", "Backtests"]
@@ -183,7 +182,7 @@ class Backtests:
         return found.rows, len(found.damaged), last if is_end else found.through
 
     def _past(self, row: Any, roles: Roles) -> PastEvent:
-        event = arrived(self._reader.from_object(decode(self._body(row, roles).encode())).event, row.accepted_at)
+        event = arrived(self._reader.stored(self._body(row, roles)), row.accepted_at)
         return PastEvent(
             row.source,
             published_id(row.id),

@@ -386,8 +386,9 @@ class EventReader:
         return self._from_object(value, most=most) if _is_event(value) else self._from_data(value, _PLAIN)
 
     def stored(self, body: str) -> Event:
-        """Returns the event of a stored body, which was checked when it was accepted. The result is that of
-        `from_object`, in less time. Raises `InvalidEvent`, `MalformedJson`."""
+        """Returns the event of a stored body, which was checked when it was accepted, perhaps by an earlier version
+        that checked less. Else the result is that of `from_object`, in less time. Raises `InvalidEvent`,
+        `MalformedJson`."""
         value = decode(body.encode())
         if not isinstance(value, dict) or "data_base64" in value:
             return self.from_object(value).event

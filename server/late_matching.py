@@ -80,7 +80,6 @@ from kindcast.server.store.events import find_event
 from kindcast.server.store.pending import Retry
 from kindcast.server.store.servers import LATE_MATCHING
 from kindcast.server.store.subscriptions import trees
-from kindcast.server.strict_json import decode
 from kindcast.server.worker_threads import run_in_turn
 
 __all__ = [
@@ -516,7 +515,7 @@ async def decide_event(
         return  # the event was deleted because of its age, with its candidates
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     vocabulary = await late_matchers.versions.get(parked.version)
-    event = arrived(reader.from_object(decode(row.body.encode())).event, row.accepted_at)
+    event = arrived(reader.stored(row.body), row.accepted_at)
     with late_matchers.answers.of(parked.event, open.numbers) as (answers, open.postponed):
         event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken), answers=answers)
         try:

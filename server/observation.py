@@ -23,7 +23,6 @@ from kindcast.server.cloudevents import EventReader, arrived
 from kindcast.server.security.permissions import Roles, hidden_in
 from kindcast.server.store.events import last_sequence, newest_page
 from kindcast.server.store.subscriptions import newest_subscriptions
-from kindcast.server.strict_json import decode
 from kindcast.server.worker_threads import long_turns, run_to_the_end
 
 __all__ = ["attributes_seen", "recent_attributes", "unknown_terms", "uses_of"]
@@ -249,8 +248,7 @@ def _read(
     for row in rows:
         try:
             body = row.body if view is None else view.explainable(row.body)
-            event = reader.from_object(decode(body.encode())).event
-            yield row, canonicaliser.canonicalise(arrived(event, row.accepted_at))
+            yield row, canonicaliser.canonicalise(arrived(reader.stored(body), row.accepted_at))
         except SemanticError:
             continue
 

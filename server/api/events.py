@@ -572,7 +572,7 @@ def _why(
     broker: AppBroker, reader: EventReader, event: Row[Any], body: str, recorded: _Recorded, language: str
 ) -> dict[str, Any]:
     vocabulary, asked, got = broker.vocabulary, recorded.subscription, recorded.got
-    published = arrived(reader.from_object(decode(body.encode())).event, event.accepted_at)
+    published = arrived(reader.stored(body), event.accepted_at)
     operators = broker.state.operators.known
     compiled = restore_expression(asked.tree, vocabulary, operators)
     said = explain(vocabulary, compiled, published, language=language, operators=operators.values())

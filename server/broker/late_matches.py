@@ -42,7 +42,6 @@ from kindcast.server.store.events import WholeEvents, last_sequence, list_whole_
 from kindcast.server.store.matches import MatchList, had_by, insert_matches, pack_bindings, packed
 from kindcast.server.store.pending import Retry
 from kindcast.server.store.postings import Numbers
-from kindcast.server.strict_json import decode
 
 __all__ = [
     "BACKFILL_PAGE",
@@ -280,7 +279,7 @@ class Backfill:
         sequences: list[int] = []
         for row in page.rows:
             try:
-                event = self._reader.from_object(decode(row.body.encode())).event
+                event = self._reader.stored(row.body)
                 read.append(self._matcher.read(arrived(event, row.accepted_at)))
                 sequences.append(row.sequence)
             except InvalidEvent:

@@ -48,6 +48,25 @@ def totals(client: httpx.Client) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
+def test_events_of_an_earlier_version_that_checked_less_are_read(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`subject` could have control characters. Such an event is still found, explained and counted."""
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": "a\nb", "data": {"n": 1}}
+    with monkeypatch.context() as patched:
+        patched.setattr("kindcast.server.cloudevents._CONTROL", re.compile("(?!)"))
+        sent = client.post("/v1/events", json=event, headers={"Content-Type": "application/cloudevents+json"})
+        assert sent.status_code == 202, sent.text
+    made = subscribe(client, "n = 1", start_at="2020-01-01T00:00:00Z")
+    assert waiting(client, made) == [{"n": 1}]
+    trace = client.get("/v1/events/1/trace", params={"subscription": made["id"]})
+    assert (trace.status_code, trace.json().get("explanation", {}).get("matches")) == (200, True)
+    begun = client.post("/v1/backtests", json={"expression": "n = 1"}).json()
+    until(lambda: client.get(f"/v1/backtests/{begun['id']}").json()["status"] == "done")
+    result = client.get(f"/v1/backtests/{begun['id']}").json()["result"]
+    assert (result["matched"], result["unreadable"]) == (1, 0)
+
+
 def test_past_events_come_as_if_it_had_been_there(tmp_path: Path, store: dict[str, Any]) -> None:
     """From each start the same messages as a subscription got that was there all the time; then the new ones; also
     after a restart."""

@@ -248,17 +248,21 @@ def _checked(url: str) -> str:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Returns a claim by its name, or by its path with dots.
+    """Returns a claim by its name, or by its path with dots. The names on the path may have dots, too.
 
     >>> _claim({"realm_access": {"roles": ["a"]}}, "realm_access.roles"), _claim({"https://x.org/r": "b"}, "https://x.org/r")
     (['a'], 'b')
+    >>> _claim({"resource_access": {"shop.events": {"roles": ["c"]}}}, "resource_access.shop.events.roles")
+    ['c']
     """
     if name in claims:
         return claims[name]
-    found: Any = claims
-    for each in name.split("."):
-        found = found.get(each) if isinstance(found, dict) else None
-    return found
+    for dot in (at for at, each in enumerate(name) if each == "."):
+        inner = claims.get(name[:dot])
+        found = _claim(inner, name[dot + 1 :]) if isinstance(inner, dict) else None
+        if found is not None:
+            return found
+    return None
 
 
 def _texts(value: object, known: Mapping[str, object]) -> Iterable[str]:

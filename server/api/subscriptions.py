@@ -619,12 +619,12 @@ def _read_rows(
     found, size, count = [], 0, 0
     with short_turns(), rows(connection, after=after, limit=limit) as result:
         for row in result:
+            if size >= LISTED_BYTES:
+                return found, after
             after, count = row.number, count + 1
             if (told := shown(row)) is not None:
                 found.append((row.number, msgspec.json.encode(told)))
                 size += len(found[-1][1])
-            if size >= LISTED_BYTES:
-                return found, after
     return found, after if count == limit else None
 
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from kindcast.semantic.shipped_vocabularies import shipped
+from kindcast.server.api import subscriptions
 from tests.harness.application import problem_code, publish, running_application, show, subscribe, ticket, waiting
 from tests.harness.receiver import running_receiver
 
@@ -453,6 +454,21 @@ def test_page_of_large_subscriptions_ends_early(tmp_path: Path, path: str) -> No
             seen += [each["id"] for each in (told["subscriptions"] if isinstance(told, dict) else told)]
             url = page.links["next"]["url"] if "next" in page.links else ""
         assert (seen, len(sizes) > 1, max(sizes) < 6 << 20) == (made, True, True)
+
+
+@pytest.mark.parametrize("more", ["", "&status=active", "&newest_first=true"])
+def test_list_of_large_subscriptions_does_not_end_with_a_link_to_an_empty_page(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """Whose last page ends with its last subscription, as well as its bytes."""
+    monkeypatch.setattr(subscriptions, "LISTED_BYTES", 1)
+    made = [subscribe(client, f"n = {number}")["id"] for number in range(3)]
+    pages, url = [], f"/v1/subscriptions?limit=10{more}"
+    while url:
+        page = client.get(url)
+        pages.append([each["id"] for each in page.json()["subscriptions"]])
+        url = page.links["next"]["url"] if "next" in page.links else ""
+    assert pages == [[each] for each in (reversed(made) if "newest" in more else made)]
 
 
 def test_list_pages_by_the_link_to_the_next(client: httpx.Client) -> None:

@@ -7,9 +7,10 @@ const unhidden = (error) => { if (error.code !== "hidden-attribute") throw error
 const short = (canonical) => (canonical ?? "").replace(/<[^>]*[#/]([^>#/]+)>/g, "$1");
 
 async function all(parameters) {
-  const wanted = parameters.get("status") ?? "", cursor = parameters.get("cursor") ?? "";
+  const states = { "": t("every state"), active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") };
+  const asked = parameters.get("status"), wanted = Object.hasOwn(states, asked) ? asked : "", cursor = parameters.get("cursor") ?? "";
   const found = await get("subscriptions?" + query({ limit: 100, status: wanted, cursor }));
-  const filter = select({ "": t("every state"), active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") }, wanted, (event) => (location.hash = "#/deliveries?" + query({ status: event.target.value })));
+  const filter = select(states, wanted, (event) => (location.hash = "#/deliveries?" + query({ status: event.target.value })));
   return [h("h1", {}, t("Deliveries")), card(h("div", { class: "row top" }, field(t("State"), filter)),
     found.subscriptions.length ? table([t("Subscription"), t("State"), t("What it asks"), { text: t("sent"), number: true }, { text: t("failed"), number: true }, t("last success"), t("last error")], found.subscriptions.map((each) => [
       link(nameOf(each), "#/deliveries/" + each.id), status(each.status), h("code", {}, brief(each.expression ?? short(each.canonical))), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), brief(each.last_error ?? "")]))

@@ -228,7 +228,7 @@ async function versions(parameters) {
   const active = listed.find((each) => each.active);
   const found = h("div", { "aria-live": "polite" });
   const labels = Object.fromEntries(listed.map((each) => [each.version, t("version {0}", each.version) + (each.active ? ` (${t("in force")})` : "")]));
-  const from = select(labels, String(active?.version ?? listed.at(-1).version)), to = select(labels, parameters.get("to") ?? String(listed[0].version));
+  const from = select(labels, String(active?.version ?? listed.at(-1).version)), asked = parameters.get("to"), isThere = Object.hasOwn(labels, asked), to = select(labels, isThere ? asked : String(listed[0].version));
   const base = "ontologies/" + encodeURIComponent(name);
   const act = (path, dry) => async () => {
     const answer = await call("POST", `${base}/${path}${path.includes("?") ? "&" : "?"}dry_run=${dry}`);
@@ -237,7 +237,7 @@ async function versions(parameters) {
   };
   const compare = async () => fill(found, card(h("h2", {}, t("From version {0} to version {1}", from.value, to.value)), difference(await get(`${base}/diff?from=${from.value}&to=${to.value}`)),
     how(`v1/${base}/diff?from=${from.value}&to=${to.value}`, `kindcast ontology diff ${name} --from ${from.value} --to ${to.value}`)));
-  if (did) { fill(found, did); did = null; } else if (parameters.get("to")) await compare();
+  if (did) { fill(found, did); did = null; } else if (isThere) await compare();
   return [
     card(h("div", { class: "row" }, field(t("Vocabulary"), select(Object.fromEntries(all.ontologies.map((each) => [each.name, each.name])), name, (event) => (location.hash = "#/vocabulary/versions?" + query({ name: event.target.value })))), field(t("From"), from), field(t("To"), to)),
       h("div", { class: "row" }, button(t("Compare"), compare), ...(listed[0].shared ? [tag(t("shared by all tenants"))] : !may("change-vocabulary") ? [] : [button(t("Dry run: whose subscriptions change"), () => act(`activate?version=${to.value}`, true)(), "first"), button(t("Put version in force"), () => act(`activate?version=${to.value}`, false)()), button(t("Roll back"), act("rollback", false), "danger")]))),

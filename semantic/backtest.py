@@ -18,13 +18,14 @@ from kindcast.semantic.conditions.lowering import is_expensive
 from kindcast.semantic.conditions.normal_form import Atom
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.event_plans import ReadEvent
-from kindcast.semantic.explanations import explain
+from kindcast.semantic.explanations import explain, without_values
 from kindcast.semantic.language import to_text, to_tree
 from kindcast.semantic.matching.matcher import Matcher
 from kindcast.semantic.matching.verification import MatchTable
 from kindcast.semantic.model import Event, Not
 from kindcast.semantic.operators.declaration import Operator, operators_by_name
 from kindcast.semantic.subscriptions.compilation import compile_expression
+from kindcast.semantic.vocabulary.visibility import is_linked
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["SAMPLES", "Backtest", "Counts", "PastEvent"]
@@ -182,13 +183,14 @@ class Backtest:
 
     # ── the report ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def report(self, *, language: str = "en") -> dict[str, Any]:
+    def report(self, *, language: str = "en", hides_linked: bool = False) -> dict[str, Any]:
         """Returns the result as JSON: `{"canonical", "vocabulary_version", "events", "matched", "unreadable",
         "undecided", "days": [{"day", "events", "matched"}], "clauses": [{"predicates": [{"text", "holds", "left",
         "cuts"}], "expensive"}], "samples": [{"source", "id", "day", "data", "explanation"}], "notes"}`. `holds` counts
         the events for which a predicate holds, `left` those for which it and every predicate before it hold, `cuts`
         those that only this predicate excludes. `expensive` is the number of predicates with operators; they are not
-        counted by themselves."""
+        counted by themselves. With `hides_linked`, samples of linked data have no data, and of their explanation the
+        verdict only."""
         counts = self.counts
         return {
             "canonical": self.compiled.canonical,
@@ -211,7 +213,7 @@ class Backtest:
                 }
                 for atoms, numbers, whole in zip(self._clauses, counts.clauses, self.compiled.clauses, strict=True)
             ],
-            "samples": [self._shown(past, language) for _, past in counts.samples],
+            "samples": [self._shown(past, language, hides_linked) for _, past in counts.samples],
             "notes": [
                 {"code": note.code, "attribute": note.attribute, "detail": note.detail} for note in self.compiled.notes
             ],
@@ -220,9 +222,12 @@ class Backtest:
     def _text(self, atom: Atom) -> str:
         return to_text(_expression(atom))
 
-    def _shown(self, past: PastEvent, language: str) -> dict[str, Any]:
+    def _shown(self, past: PastEvent, language: str, hides_linked: bool) -> dict[str, Any]:
         told = explain(self._vocabulary, self.compiled, past.event, language=language, operators=self._operators)
-        return {"source": past.source, "id": past.id, "day": past.day, "data": past.event.data, "explanation": told}
+        data = past.event.data
+        if hides_linked and is_linked(past.event.context.get("datacontenttype"), data):
+            data, told = None, without_values(told)
+        return {"source": past.source, "id": past.id, "day": past.day, "data": data, "explanation": told}
 
 
 def _expression(atom: Atom) -> Any:

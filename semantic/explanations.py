@@ -86,6 +86,7 @@ __all__ = [
     "explain_chains",
     "explain_plan",
     "sentence",
+    "without_values",
 ]
 
 HELD = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least", "=": "equal to"}
@@ -513,6 +514,13 @@ def explain(
             for note in dict.fromkeys((*compiled.notes, *_advice(compiled, canonical, vocabulary), *canonical.notes))
         ],
     }
+
+
+def without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an explanation with its verdict and without everything that may show values of the event."""
+    verdict = {True: "matches", False: "does not match", None: "is not decided yet"}[explanation["matches"]]
+    summary = f"The event {verdict}. Its data is hidden from you as a whole, and with it the reasons."
+    return {**explanation, "summary": summary, "clauses": [], "notes": []}
 
 
 def _told_clauses(compiled: Compiled) -> Iterator[tuple[Atom, ...]]:

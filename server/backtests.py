@@ -158,7 +158,8 @@ class Backtests:
             await asyncio.to_thread(test.feed, page)
             test.counts.unreadable += unreadable
             done += len(page) + unreadable
-        return await asyncio.to_thread(test.report, language=asked.language)
+        hides_linked = self._broker.vocabulary.view_of_roles(asked.roles) is not None
+        return await asyncio.to_thread(test.report, language=asked.language, hides_linked=hides_linked)
 
     def _page(self, connection: Connection, after: int, last: int, roles: Roles) -> tuple[list[PastEvent], int, int]:
         """Returns the next events, the number of those that cannot be read, and the sequence number up to which they
@@ -235,7 +236,7 @@ class Backtests:
     def _body(self, row: Any, roles: Roles) -> str:
         view = self._broker.vocabulary.view_of_roles(roles)
         body: str = row.body
-        return body if view is None else view.explainable(body)
+        return body if view is None else view.explainable(body, keeps_linked=True)
 
     def _documents(self, connection: Connection, called: set[str]) -> list[tuple[DataKind, str, bytes]]:
         """Returns the data of the operators that the expression calls. Raises `BacktestFailed`."""
@@ -250,7 +251,8 @@ class Backtests:
     ) -> None:
         folder.mkdir()
         (folder / "operator_data").write_bytes(msgspec.msgpack.encode(documents))
-        question = {"expression": asked.expression, "language": asked.language}
+        hides_linked = self._broker.vocabulary.view_of_roles(asked.roles) is not None
+        question = {"expression": asked.expression, "language": asked.language, "hides_linked": hides_linked}
         (folder / "asked.json").write_text(json.dumps(question, default=dict), encoding="utf-8")
         for number, ontology in enumerate(ontologies):
             (folder / f"{number:03}.records").write_bytes(encode(ontology))

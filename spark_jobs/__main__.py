@@ -215,7 +215,7 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
     from kindcast.spark_jobs.match import backtest_archive
 
     archive = _archive(given)
-    expression, language = _asked(given)
+    expression, language, hides_linked = _asked(given)
     data = None if given.asked is None else given.asked.absolute().with_name("operator_data")  # for workers anywhere
     with tempfile.TemporaryDirectory(prefix="kindcast-") as below:
         snapshot = _inputs(given).snapshot(Path(below))
@@ -226,16 +226,18 @@ def _backtest(given: argparse.Namespace) -> dict[str, Any]:
             note=tell_note,
             language=language,
             data=data,
+            hides_linked=hides_linked,
         )
 
 
-def _asked(given: argparse.Namespace) -> tuple[str | dict[str, Any], str]:
-    """Returns the expression of a backtest, as text or tree, and the language of its explanations."""
+def _asked(given: argparse.Namespace) -> tuple[str | dict[str, Any], str, bool]:
+    """Returns the expression of a backtest, as text or tree, the language of its explanations, and whether samples of
+    linked data are hidden."""
     if given.asked is not None:
         asked = json.loads(given.asked.read_text(encoding="utf-8"))
-        return asked["expression"], asked["language"]
+        return asked["expression"], asked["language"], asked["hides_linked"]
     expression = _needed(given.expression, "--expression")
-    return json.loads(expression) if expression.startswith("{") else expression, given.language
+    return json.loads(expression) if expression.startswith("{") else expression, given.language, False
 
 
 def _stream(given: argparse.Namespace) -> dict[str, Any]:

@@ -581,10 +581,11 @@ def backtest_archive(
     note: Callable[[str], None] = lambda detail: None,
     language: str = "en",
     data: Path | None = None,
+    hides_linked: bool = False,
 ) -> dict[str, Any]:
     """Returns the report of `kindcast.semantic.backtest` for an archive. `expression` is text or a tree. `note` is
     called for each file that is not read, or not in full. `data` is a file of `operators_for_jobs`, which all workers
-    must see. Raises `JobFailed`, `InvalidSubscription`."""
+    must see. `hides_linked` is as in `Backtest.report`. Raises `JobFailed`, `InvalidSubscription`."""
     test = Backtest(snapshot.vocabulary(), expression, operators=operators_for_jobs(data))
     splits = number_lines(session, splits_of(archive), progress)
     for split in splits:
@@ -593,7 +594,7 @@ def backtest_archive(
     work = partial(_count, snapshot=snapshot.for_workers(session), expression=expression, read=read, data=data)
     for counts in run_tasks(session, splits, work, "backtest", progress):
         test.counts.add(counts)
-    return test.report(language=language)
+    return test.report(language=language, hides_linked=hides_linked)
 
 
 def _count(split: Split, *, snapshot: Snapshot, expression: Any, read: ReadOptions, data: Path | None) -> Counts:

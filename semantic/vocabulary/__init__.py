@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kindcast.semantic.vocabulary.declarations_file import arguments_of
     from kindcast.semantic.vocabulary.event_schemas import SPLIT_BY, document_of, read_event_type
     from kindcast.semantic.vocabulary.event_types import FHIR, SHIPPED_SPLITS, Correctable, EventType, view_of
-    from kindcast.semantic.vocabulary.visibility import View
+    from kindcast.semantic.vocabulary.visibility import View, is_linked
     from kindcast.semantic.vocabulary.vocabulary import MEANING, overlap
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "View",
     "arguments_of",
     "document_of",
+    "is_linked",
     "overlap",
     "read_event_type",
     "read_table",
@@ -50,7 +51,7 @@ __getattr__ = on_demand(
             "EventType",
             "view_of",
         ),
-        "kindcast.semantic.vocabulary.visibility": ("View",),
+        "kindcast.semantic.vocabulary.visibility": ("View", "is_linked"),
         "kindcast.semantic.vocabulary.vocabulary": ("MEANING", "overlap"),
     },
 )

@@ -18,7 +18,7 @@ from kindcast.semantic.vocabulary.attributes import AttributeScheme, segments_of
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_types import CODES, NUMBERS, SYSTEMS, UNITS
 
-__all__ = ["View", "view_of_roles"]
+__all__ = ["View", "is_linked", "view_of_roles"]
 
 LINKED_DATA = ("@context", "@graph", "@id")
 """Members that mark linked data, whose keys may mean any attribute: such data is hidden as a whole."""
@@ -66,24 +66,27 @@ class View:
         """Returns a CloudEvent (JSON) without the values that may not be read."""
         return self._without(body, self.unreadable)
 
-    def explainable(self, body: str) -> str:
-        """Returns a CloudEvent (JSON) without the values that may not be read or may not be matched on."""
-        return self._without(body, self.unreadable | self.unmatchable)
+    def explainable(self, body: str, *, keeps_linked: bool = False) -> str:
+        """Returns a CloudEvent (JSON) without the values that may not be read or may not be matched on. With
+        `keeps_linked`, linked data stays whole: for verdicts on expressions without hidden attributes, whose
+        explanations are not shown."""
+        return self._without(body, self.unreadable | self.unmatchable, keeps_linked=keeps_linked)
 
     def matchable(self, body: str) -> str:
         """Returns a CloudEvent (JSON) without the values that may not be matched on."""
         return self._without(body, self.unmatchable)
 
-    def _without(self, body: str, hidden: frozenset[Segments]) -> str:
+    def _without(self, body: str, hidden: frozenset[Segments], *, keeps_linked: bool = False) -> str:
         """Returns a CloudEvent without hidden values. Data whose keys cannot be checked (linked data, text, bytes) is
         removed as a whole."""
         event = msgspec.json.decode(body)
         kept = {name: each for name, each in event.items() if name == "data" or not self._hides(f"ce.{name}", hidden)}
         kept.pop("data_base64", None)
         data = kept.get("data")
-        content = event.get("datacontenttype")
-        is_linked = isinstance(content, str) and "ld+json" in content.lower()
-        if isinstance(data, dict | list) and not is_linked and not _is_linked(data):
+        if is_linked(event.get("datacontenttype"), data):
+            if not keeps_linked:
+                del kept["data"]
+        elif isinstance(data, dict | list):
             kept["data"] = self._pruned(data, (), hidden)
         elif data is not None:
             del kept["data"]
@@ -198,8 +201,11 @@ def is_above(name: Segments, hidden: Segments) -> bool:
     return any(name[-size:] == hidden[:size] for size in range(1, len(hidden)))
 
 
-def _is_linked(data: Any) -> bool:
-    """Whether any object in `data` has a member that marks JSON-LD."""
+def is_linked(content_type: object, data: Any) -> bool:
+    """Whether the data of an event is JSON-LD: by its content type, or because any object has a member that marks
+    it."""
+    if isinstance(data, dict | list) and isinstance(content_type, str) and "ld+json" in content_type.lower():
+        return True
     waiting = [data]
     while waiting:
         node = waiting.pop()

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kindcast.semantic import InvalidEvent
 from kindcast.semantic import Problem as Fault
 from kindcast.semantic.events import MOST_OF_ONE, MOST_PROBLEMS
-from kindcast.semantic.explanations import explain
+from kindcast.semantic.explanations import explain, without_values
 from kindcast.semantic.subscriptions import restore_expression
-from kindcast.semantic.vocabulary import View
+from kindcast.semantic.vocabulary import View, is_linked
 from kindcast.server import tracing
 from kindcast.server.api.access import Gate, caller_of, count_events, services_of
 from kindcast.server.api.operators import AppLateMatching
@@ -454,10 +454,10 @@ async def trace(
     truncated = len(deliveries) >= TRACED if view is not None else event.matched > len(deliveries)
     content |= {"deliveries": deliveries, "deliveries_truncated": truncated}
     if recorded is not None and caller.sees_payloads:
-        body = event.body if view is None else view.explainable(event.body)
+        body = event.body if view is None else view.explainable(event.body, keeps_linked=True)
         if view is not None:
             recorded = replace(recorded, candidate=None)  # operators see the whole event
-        why = partial(_why, broker, reader, event, body, recorded, lang)
+        why = partial(_why, broker, reader, event, body, recorded, lang, hides_linked=view is not None)
         until = asyncio.get_running_loop().time() + settings.max_match_seconds
         content["explanation"] = await explained(late_matching.late_matchers, why, len(event.body), caller.owner, until)
     return answer(content)
@@ -569,13 +569,27 @@ def _recorded(connection: Connection, event: Row[Any], asked: Row[Any], shards: 
 
 
 def _why(
-    broker: AppBroker, reader: EventReader, event: Row[Any], body: str, recorded: _Recorded, language: str
+    broker: AppBroker,
+    reader: EventReader,
+    event: Row[Any],
+    body: str,
+    recorded: _Recorded,
+    language: str,
+    *,
+    hides_linked: bool,
 ) -> dict[str, Any]:
     vocabulary, asked, got = broker.vocabulary, recorded.subscription, recorded.got
     published = arrived(reader.stored(body), event.accepted_at)
     operators = broker.state.operators.known
     compiled = restore_expression(asked.tree, vocabulary, operators)
-    said = explain(vocabulary, compiled, published, language=language, operators=operators.values())
+    hides = hides_linked and is_linked(published.context.get("datacontenttype"), published.data)
+    try:
+        said = explain(vocabulary, compiled, published, language=language, operators=operators.values())
+    except InvalidEvent:
+        if hides:  # the error may have hidden values
+            raise InvalidEvent([Fault("unreadable", "the event cannot be read any more")]) from None
+        raise
+    said = without_values(said) if hides else said
     circumstances = [] if got else _not_decided(recorded)
     if asked.created_sequence >= event.sequence and not got and not circumstances:
         circumstances.append("the subscription was made after the event was accepted")

@@ -321,6 +321,39 @@ def test_expanded_json_ld_is_left_out_as_a_whole(teams: dict[str, Team]) -> None
     assert "secret" not in text
 
 
+@pytest.mark.parametrize("context", [{"@context": {"@vocab": "http://e.org/ns/"}}, {"@id": "http://e.org/1"}, {}])
+def test_json_ld_is_matched_as_it_is_and_only_its_verdict_is_shown(
+    teams: dict[str, Team], context: dict[str, Any]
+) -> None:
+    """In traces and backtests, as its subscriptions match it; with and without a content type that says what it is."""
+    team, name = teams["right"], f"linked{len(context) and next(iter(context))[1:]}"
+    data = {**context, name: 7, "ssn": "secret-1", "note": {"income": "secret-2"}}
+    if not context:
+        data = {f"http://e.org/ns/{name}": [{"@value": 7}], "http://e.org/ns/ssn": [{"@value": "secret-1"}]}
+    made = team.subscribe("subscriber", f"{name} = 7").json()
+    event = {"specversion": "1.0", "id": name, "source": "/s", "type": "t", "data": data}
+    event |= {} if "@id" in context else {"datacontenttype": "application/ld+json"}
+    headers = team.keys["publisher"] | {"Content-Type": "application/cloudevents+json"}
+    published = team.client.post("/v1/events", content=json.dumps(event), headers=headers)
+    assert published.status_code == 202, published.text
+    sequence = published.json()["events"][0]["sequence"]
+    for expression, verdict in ((f"{name} = 7", True), (f"{name} = 8", False)):
+        id = made["id"] if verdict else team.subscribe("subscriber", expression).json()["id"]
+        traced = team.client.get(f"/v1/events/{sequence}/trace?subscription={id}", headers=team.keys["subscriber"])
+        assert traced.status_code == 200, traced.text
+        told = traced.json()["explanation"]
+        assert (told["matches"], told["recorded"], told["clauses"], told["notes"]) == (verdict, verdict, [], [])
+        assert "secret" not in traced.text
+    begun = team.client.post("/v1/backtests", json={"expression": f"{name} = 7"}, headers=team.keys["subscriber"])
+    path = begun.headers["location"]
+    until(lambda: team.client.get(path, headers=team.keys["subscriber"]).json()["status"] == "done")
+    done = team.client.get(path, headers=team.keys["subscriber"])
+    (sample,) = done.json()["result"]["samples"]
+    assert (done.json()["result"]["unreadable"], done.json()["result"]["matched"]) == (0, 1)
+    assert (sample["data"], sample["explanation"]["matches"], sample["explanation"]["clauses"]) == (None, True, [])
+    assert "secret" not in done.text
+
+
 def test_lists_by_status_go_by_the_status_that_is_shown(teams: dict[str, Team]) -> None:
     """A webhook that fails shows that something matched."""
     team = teams["left"]

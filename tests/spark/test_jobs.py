@@ -210,6 +210,25 @@ def test_backtest_by_spark_takes_an_expression_that_no_command_line_holds(tmp_pa
 
 
 @pytest.mark.slow
+def test_backtest_by_spark_matches_json_ld_with_hidden_values_and_shows_its_verdict(tmp_path: Path) -> None:
+    """As one in the server does."""
+    with running_application(tmp_path, backtest_events=1) as client:
+        client.headers["Authorization"] = f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"
+        client.put("/v1/attributes/ssn", json={"readable_by": []}).raise_for_status()
+        context = {"@context": {"@vocab": "http://e.org/ns/"}}
+        for more in ({}, context):
+            answer = client.post("/v1/events", json={**more, "n": 7, "ssn": "secret"})
+            assert answer.status_code == 202, answer.text
+        made = client.post("/v1/keys", json={"role": "subscriber"}).json()
+        client.headers["Authorization"] = f"Bearer {made['key']}"
+        report = backtested(client, "n = 7")
+    assert (report["matched"], report["unreadable"]) == (2, 0)
+    shown = {str(each["data"]): bool(each["explanation"]["clauses"]) for each in report["samples"]}
+    assert shown == {"None": False, "{'n': 7}": True}
+    assert "secret" not in str(report)
+
+
+@pytest.mark.slow
 def test_backtest_by_spark_has_the_regions_tables_and_windows_of_the_server(tmp_path: Path) -> None:
     """As the server's own subscriptions have: some are uploaded, and some are in its folder."""
     (tmp_path / "own").mkdir()

@@ -388,7 +388,8 @@ def _of_csv(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
     if any(map(_lacks_utf8, names)):
         yield replace(whole, problem="the names of the columns are not UTF-8: write the file in UTF-8")
         return
-    if len(names) == 1 and (other := next((each for each in OTHER_COMMAS if each in names[0]), None)):
+    counts = {each: sum(name.count(each) for name in names) for each in OTHER_COMMAS}
+    if other := next((each for each, count in counts.items() if count >= max(1, len(names))), None):
         problem = f"{OTHER_COMMAS[other]} separate the columns: write commas, and numbers with a point (1.5)"
         yield replace(whole, problem=problem)
         return

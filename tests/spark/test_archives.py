@@ -428,12 +428,16 @@ def test_csv_with_names_that_are_not_utf_8_is_told_and_the_other_files_are_read(
 
 @pytest.mark.parametrize(("comma", "name"), [(";", "semicolons"), ("\t", "tabs")])
 def test_csv_without_commas_says_what_to_write(tmp_path: Path, comma: str, name: str) -> None:
-    """It is no table with one column. A table with one column is read."""
+    """It is no table with one column, nor with two because a name has a comma. A table with one column is read, and one
+    with such a sign within a name."""
     (tmp_path / "a.csv").write_text(f"Art{comma}Preis\nx{comma}5\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text(f"Art\nx{comma}5\n", encoding="utf-8")
+    (tmp_path / "c.csv").write_text(f"Art{comma}Preis, EUR{comma}Ort\nx{comma}5{comma}y\n", encoding="utf-8")
+    (tmp_path / "d.csv").write_text(f"Art{comma}2,Preis\nx,5\n", encoding="utf-8")
     events, bad = read_all(tmp_path)
-    assert [data for _, _, data in events] == [{"Art": f"x{comma}5"}]
-    assert bad == [("a.csv", None, f"{name} separate the columns: write commas, and numbers with a point (1.5)")]
+    assert [data for _, _, data in events] == [{"Art": f"x{comma}5"}, {f"Art{comma}2": "x", "Preis": "5"}]
+    reason = f"{name} separate the columns: write commas, and numbers with a point (1.5)"
+    assert bad == [("a.csv", None, reason), ("c.csv", None, reason)]
 
 
 @pytest.mark.parametrize("indent", [None, 2])

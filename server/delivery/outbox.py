@@ -477,6 +477,7 @@ class Courier:
             consecutive_errors=0 if outcome.kind == "delivered" else errors,
             next_attempt_at=next_attempt_at,
             fence=fence,
+            destination=subscriber.destination,
         )
 
 

@@ -208,6 +208,10 @@ class StoredMatch:
     retracted: tuple[int, str, str] | None = None
 
 
+Destination = tuple[str | None, str | None, dict[str, Any] | None, dict[str, Any] | None]
+"""Sink, protocol, settings of the protocol, and credential."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subscriber:
     """The columns of a subscription that delivery needs. `start` is its cursor: everything up to this position is
@@ -239,6 +243,11 @@ class Subscriber:
     start: int
     discarded_through: int | None
 
+    @property
+    def destination(self) -> Destination:
+        """Where messages are sent, and how."""
+        return self.sink, self.protocol, self.protocolsettings, self.sinkcredential
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -260,6 +269,8 @@ class Progress:
     next_attempt_at: float | None = None
     fence: int = 0
     """The fence of the lease under which the attempt was made, if several servers share the database."""
+    destination: Destination | None = None
+    """Where the message was sent, and how; None if that cannot have changed."""
 
 
 MOST_BEHIND = 1_000
@@ -534,10 +545,12 @@ def _counters(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, An
 
 def _state_after(subscriber: Subscriber, steps: Sequence[Progress]) -> dict[str, Any]:
     """Returns the parameters of `_UPDATE` with the status and the next attempt. The last step decides, unless it is a
-    failure and a request (another sink, a replay) reset the failures while the attempt was under way."""
+    failure at another destination than the present one, or a replay reset the failures while the attempt was under
+    way."""
     last = steps[-1]
     before = 0 if any(step.outcome == "delivered" for step in steps) else subscriber.consecutive_errors
-    state: Progress | Subscriber = subscriber if last.consecutive_errors > before + 1 else last
+    moved = last.outcome != "delivered" and last.destination not in (None, subscriber.destination)
+    state: Progress | Subscriber = subscriber if moved or last.consecutive_errors > before + 1 else last
     told: Progress | Subscriber = state if subscriber.status in PUSHED_STATUSES else subscriber
     return {
         "_status": told.status,

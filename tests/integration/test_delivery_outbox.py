@@ -267,6 +267,30 @@ def test_outbox_failure_from_before_a_change_does_not_delay_what_follows(
         assert numbers_in(receiver.requests("/old" if mended == "replay" else "/new"), taken=True) == [1]
 
 
+@pytest.mark.parametrize("answered", [410, 500])
+@pytest.mark.parametrize("changed", ["sink", "credential", "no sink"])
+def test_outbox_answer_to_an_earlier_destination_does_not_stop_the_new_one(
+    tmp_path: Path, receiver: Receiver, changed: str, answered: int
+) -> None:
+    """An old sink that says "no more" after the change of the sink says nothing about the new one."""
+    token = {"credentialtype": "ACCESSTOKEN", "accesstoken": "t"}
+    change: dict[str, Any] = {"sink": {"sink": f"{receiver.url}/new"}, "credential": {"sinkcredential": token}}.get(
+        changed, {"sink": None}
+    )
+    settings: dict[str, Any] = {"allow_private_sinks": True, "webhook_delays_seconds": (NEVER_AGAIN_SOON,)}
+    with running_app(tmp_path, **settings) as url, Client(url) as client:
+        receiver.script("/old", answered)
+        id = client.subscribe("number exists", sink=receiver.swallow("/old"))["id"]
+        publish(client, 1)
+        receiver.wait_for("/old", 1)
+        client.change(id, **change)
+        receiver.release()
+        shown = wait_for(client, id, lambda shown: shown["times_failed"] == 1)
+        if changed != "no sink":
+            shown = wait_for(client, id, lambda shown: shown["pending"] == 0)
+        assert (shown["status"], shown["status_reason"], shown["consecutive_errors"]) == ("active", None, 0)
+
+
 def test_outbox_retry_after_is_obeyed(client: Client, receiver: Receiver) -> None:
     """A sink that names a time is not asked before it, whatever the schedule says."""
     busy = Answer(429, (("Retry-After", "1800"),))

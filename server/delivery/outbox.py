@@ -319,50 +319,53 @@ class Courier:
             written: asyncio.Future[None] | None = None
             if subscriber.last_success is not None and not errors:  # perhaps from before a restart
                 self.endpoints.note(_endpoint(subscriber), answered=True)
-            for group in _groups(subscriber, page, self._failed_group.get(number)):
-                async with self.endpoints.slot(_endpoint(subscriber), failing=errors > 0):
-                    # Waiting for the slot may have taken long: was the subscription paused, deleted or acknowledged
-                    # meanwhile?
-                    if announced.is_set() or self.stopping:
-                        announced.clear()
-                        whole = False  # the announcement may be about a message after the page
-                        asked = _batch(subscriber)
-                        if (subscriber := await self._called(number)) is None:
-                            return None
-                        if _batch(subscriber) != asked:
-                            return CLOCK.now()  # the page must be grouped differently
-                    if not (group := [match for match in group if match.position > subscriber.start]):
-                        continue
-                    if (fence := self.broker.leases.fence(number)) is None:
-                        return None  # another server delivers
-                    if (due := self._due(subscriber, errors)) > CLOCK.now():
-                        return due
-                    sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
-                    began = time.monotonic()
-                    delivery = _delivery(subscriber, group, self._reader(subscriber).shown)
-                    with tracing.attempt(subscriber.id, delivery.message_id, [each.body for each in group]) as attempt:
-                        if attempt.traceparent is not None:
-                            delivery = replace(delivery, traceparent=attempt.traceparent)
-                        outcome = await sender.send(delivery)
-                        attempt.ended(outcome)
-                slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
-                self.endpoints.note(_endpoint(subscriber), answered=_answered(outcome), slow=slow)
-                (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
-                if outcome.kind != "delivered":
-                    self._failed_group[number] = group[0].position, group[-1].position
-                    step = self._step(subscriber, after, group[0], outcome, errors, fence)
-                    await self.progress.add(step)
-                    return step.next_attempt_at
-                self._failed_group.pop(number, None)
-                for match in group:
-                    written = self.progress.add(self._step(subscriber, after, match, outcome, 0, fence))
-                    after = match.position
-                errors = 0
-                if subscriber.throttling is not None and written is not None:
-                    await written
-                    return outcome.at + subscriber.throttling
-            if written is not None:
-                await written
+            try:
+                for group in _groups(subscriber, page, self._failed_group.get(number)):
+                    async with self.endpoints.slot(_endpoint(subscriber), failing=errors > 0):
+                        # Waiting for the slot may have taken long: was the subscription paused, deleted or acknowledged
+                        # meanwhile?
+                        if announced.is_set() or self.stopping:
+                            announced.clear()
+                            whole = False  # the announcement may be about a message after the page
+                            before = subscriber
+                            if (subscriber := await self._called(number)) is None:
+                                return None
+                            if _batch(subscriber) != _batch(before) or subscriber.start < before.start:
+                                return CLOCK.now()  # the page must be grouped differently, or a replay began
+                        if not (group := [match for match in group if match.position > subscriber.start]):
+                            continue
+                        if (fence := self.broker.leases.fence(number)) is None:
+                            return None  # another server delivers
+                        if (due := self._due(subscriber, errors)) > CLOCK.now():
+                            return due
+                        sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
+                        began = time.monotonic()
+                        delivery = _delivery(subscriber, group, self._reader(subscriber).shown)
+                        with tracing.attempt(
+                            subscriber.id, delivery.message_id, [each.body for each in group]
+                        ) as attempt:
+                            if attempt.traceparent is not None:
+                                delivery = replace(delivery, traceparent=attempt.traceparent)
+                            outcome = await sender.send(delivery)
+                            attempt.ended(outcome)
+                    slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
+                    self.endpoints.note(_endpoint(subscriber), answered=_answered(outcome), slow=slow)
+                    (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
+                    if outcome.kind != "delivered":
+                        self._failed_group[number] = group[0].position, group[-1].position
+                        step = self._step(subscriber, after, group[0], outcome, errors, fence)
+                        await self.progress.add(step)
+                        return step.next_attempt_at
+                    self._failed_group.pop(number, None)
+                    for match in group:
+                        written = self.progress.add(self._step(subscriber, after, match, outcome, 0, fence))
+                        after = match.position
+                    errors = 0
+                    if subscriber.throttling is not None:
+                        return outcome.at + subscriber.throttling
+            finally:
+                if written is not None:
+                    await written  # the next page begins after what is on disk
             if whole and not announced.is_set():
                 return None  # later messages would have been announced
 

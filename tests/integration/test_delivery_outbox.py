@@ -291,6 +291,41 @@ def test_outbox_answer_to_an_earlier_destination_does_not_stop_the_new_one(
         assert (shown["status"], shown["status_reason"], shown["consecutive_errors"]) == ("active", None, 0)
 
 
+def test_outbox_change_of_the_batch_under_way_repeats_nothing(
+    client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next request begins after the last delivered message, although storing that it was delivered takes long."""
+    record = outbox.record_progress
+
+    def slowly(*arguments: Any) -> set[int]:
+        time.sleep(0.3)
+        return record(*arguments)
+
+    monkeypatch.setattr(outbox, "record_progress", slowly)
+    id = client.subscribe("number exists", sink=receiver.swallow("/hook"))["id"]
+    client.publish([{"number": number} for number in (1, 2, 3)])
+    receiver.wait_for("/hook", 1)
+    client.change(id, protocolsettings={"batch": 2})
+    receiver.release()
+    wait_for(client, id, lambda shown: shown["pending"] == 0)
+    first, second = (each.message for each in receiver.requests("/hook"))
+    assert [each["event"]["data"]["number"] for each in (first, *second)] == [1, 2, 3]
+
+
+def test_outbox_replay_under_way_begins_at_once(client: Client, receiver: Receiver) -> None:
+    """The messages that the courier had read before come once more, not twice."""
+    id = client.subscribe("number exists", sink=f"{receiver.url}/hook")["id"]
+    publish(client, 1, 2)
+    wait_for(client, id, lambda shown: shown["pending"] == 0)
+    receiver.swallow("/hook")
+    client.publish([{"number": number} for number in (3, 4, 5)])
+    receiver.wait_for("/hook", 3)
+    client.replay(id)
+    receiver.release()
+    wait_for(client, id, lambda shown: shown["pending"] == 0)
+    assert numbers_in(receiver.requests("/hook")) == [1, 2, 3, 1, 2, 3, 4, 5]
+
+
 def test_outbox_retry_after_is_obeyed(client: Client, receiver: Receiver) -> None:
     """A sink that names a time is not asked before it, whatever the schedule says."""
     busy = Answer(429, (("Retry-After", "1800"),))

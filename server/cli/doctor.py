@@ -403,10 +403,23 @@ def _of_server(address: str, data: Path) -> Findings:
 
 
 def _of_files(data: Path, database: Path) -> Findings:
-    from kindcast.server.store.integrity import examine, examine_keys, quick_check, unchanged
+    from kindcast.server.store.integrity import examine_keys, tenants_in
 
     if database.is_file() and database.stat().st_size > LARGE_DATABASE:
         output.hint(f"reading all of {database} …")
+    yield from _of_file(data, database)
+    system = database.with_suffix(".system.db")
+    for damage in (wrong := examine_keys(database)):
+        yield Finding("data", PROBLEM, damage, "Put a back-up of this file back.")
+    if system.is_file() and not wrong:
+        yield Finding("data", OK, f"{system} is intact")
+    for _, tenant in tenants_in(data):
+        yield from _of_file(data, tenant)
+
+
+def _of_file(data: Path, database: Path) -> Findings:
+    from kindcast.server.store.integrity import examine
+
     found = examine(database)
     for damage in found["damage"]:
         yield Finding("data", PROBLEM, damage, f"kindcast repair --data {data} says what can be done.")
@@ -418,16 +431,6 @@ def _of_files(data: Path, database: Path) -> Findings:
     yield from _too_new(found["layout"], found["readable_from"], str(database))
     if not found["damage"] and not found["missing_commits"]:
         yield Finding("data", OK, f"{database} is intact, {found['commits']:,} commits")
-    system = database.with_suffix(".system.db")
-    for damage in (wrong := examine_keys(database)):
-        yield Finding("data", PROBLEM, damage, "Put a back-up of this file back.")
-    if system.is_file() and not wrong:
-        yield Finding("data", OK, f"{system} is intact")
-    for tenant in sorted(data.glob("tenants/*/kindcast.db")):
-        for damage in (wrong := quick_check(tenant, unchanged(tenant))):
-            yield Finding("data", PROBLEM, damage, "Put a back-up of this file back.")
-        if not wrong:
-            yield Finding("data", OK, f"{tenant} is intact")
 
 
 def _of_postgresql(address: str) -> Findings:

@@ -198,7 +198,7 @@ def repair(
 ) -> None:
     """Check the databases of a stopped server, with all tenants, and the file of its keys, and report what is missing
     or damaged."""
-    from kindcast.server.store.integrity import accept, examine, examine_keys
+    from kindcast.server.store.integrity import accept, examine, examine_keys, tenants_in
 
     data = data_folder(data)
     database = data / "kindcast.db"
@@ -210,8 +210,7 @@ def repair(
     with stopped(data):
         found = examine(database)
         found["damage"] += examine_keys(database)
-        folders = sorted({each.parent for each in data.glob("tenants/*/kindcast.db*")})
-        tenants = {each.name: each / "kindcast.db" for each in folders if "." not in each.name}
+        tenants = dict(tenants_in(data))
         for name, of_tenant in tenants.items():
             told = examine(of_tenant)
             found["damage"] += [f"tenant {name}: {each}" for each in told["damage"]]

@@ -56,7 +56,7 @@ from kindcast.server.store.database import (
 )
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.events import EventRow, insert_events
-from kindcast.server.store.integrity import CHECKS, Witness, examine_keys, find_damage, path_of, tables_of
+from kindcast.server.store.integrity import CHECKS, Witness, examine_keys, find_damage, path_of, tables_of, tenants_in
 from kindcast.server.store.ledger import (
     LAYOUT,
     PACKED_FROM,
@@ -123,10 +123,9 @@ def backup(database: str, data: Path, folder: Path) -> Backup:
             keys = Path(str(url.database)).with_suffix(".system.db")
             if keys.exists():
                 _copy_sqlite(keys, beside / KEYS, without=system.NOT_IN_BACKUPS)
-            for tenant in sorted((data / TENANTS).glob(f"*/{MAIN}")):
-                if not tenant.parent.name.startswith("."):
-                    (beside / TENANTS / tenant.parent.name).mkdir(parents=True)
-                    _copy_sqlite(tenant, beside / TENANTS / tenant.parent.name / MAIN)
+            for name, tenant in tenants_in(data):
+                (beside / TENANTS / name).mkdir(parents=True)
+                _copy_sqlite(tenant, beside / TENANTS / name / MAIN)
         else:
             _export(url, beside)
         with reading(beside / MAIN) as connection:
@@ -398,7 +397,10 @@ def check(database: str, data: Path | None = None) -> Checked:
         checked.damage += examine_keys(Path(str(url.database)), running=True)
     for tenant, of_tenant in _other_tenants(url, data):
         found = Checked()
-        _check_one(of_tenant, found)
+        try:
+            _check_one(of_tenant, found)
+        except StoreUnreadable as error:
+            found.damage.append(str(error))
         checked.damage += [f"tenant {tenant}: {each}" for each in found.damage]
         for name, number in found.rows.items():
             checked.rows[name] += number
@@ -408,9 +410,8 @@ def check(database: str, data: Path | None = None) -> Checked:
 def _other_tenants(url: URL, data: Path | None) -> Iterator[tuple[str, URL]]:
     """Yields the names and databases of the tenants that have data, except `default`."""
     if url.get_backend_name() == "sqlite":
-        for path in sorted((data / TENANTS).glob(f"*/{MAIN}")) if data is not None else ():
-            if "." not in path.parent.name:
-                yield path.parent.name, URL.create("sqlite", database=str(path))
+        for name, path in tenants_in(data) if data is not None else ():
+            yield name, URL.create("sqlite", database=str(path))
         return
     with reading(url) as connection:
         if not inspect(connection).has_table(system.about.name):

@@ -49,8 +49,8 @@ __all__ = [
     "follow_clock",
     "mark_of_keys",
     "path_of",
-    "quick_check",
     "tables_of",
+    "tenants_in",
     "unchanged",
 ]
 
@@ -309,6 +309,27 @@ def examine(database: Path) -> dict[str, Any]:
     missing = max(0, seen.commits - commits) if seen else 0
     told = {"commits": commits, "layout": layout, "readable_from": readable_from}
     return {"damage": damage, "missing_commits": missing, **told}
+
+
+def tenants_in(data: Path) -> list[tuple[str, Path]]:
+    """Returns the names and databases of the tenants in a data folder, except `default`. Leaves out tenants whose files
+    are being deleted, and those in which nothing was ever stored. A database that is missing may be among them."""
+    folders = sorted({each.parent for each in data.glob("tenants/*/kindcast.db*")})
+    found = [(each.name, each / "kindcast.db") for each in folders if "." not in each.name]
+    return [(name, database) for name, database in found if _was_used(database)]
+
+
+def _was_used(database: Path) -> bool:
+    """Returns False if a database has no tables, as after a kill or with a full disk during the first use."""
+    if path_of(database).exists():
+        return True
+    if not database.is_file():
+        return False
+    try:
+        with contextlib.closing(sqlite3.connect(unchanged(database), uri=True)) as connection:
+            return bool(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+    except sqlite3.DatabaseError:
+        return True  # it is damaged, or it cannot be read now
 
 
 def examine_keys(database: Path, *, running: bool = False) -> list[str]:

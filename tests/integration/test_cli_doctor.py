@@ -103,6 +103,16 @@ def test_database_that_was_deleted_is_a_problem(kindcast: Kindcast, folder: Path
     assert of(ran, "data")[0]["detail"] == f"{folder}/kindcast.db is empty or missing"
 
 
+def test_database_of_a_tenant_that_lost_all_is_a_problem(kindcast: Kindcast, folder: Path) -> None:
+    """It was called intact, while requests to the tenant were refused."""
+    (folder / "tenants" / "bakery").mkdir(parents=True)
+    (folder / "tenants" / "bakery" / "kindcast.db").write_bytes(b"")
+    shutil.copy(folder / "kindcast.db.witness", folder / "tenants" / "bakery")
+    ran = kindcast("doctor", "--data", str(folder), "--json")
+    assert ran.status == 1
+    assert f"{folder}/tenants/bakery/kindcast.db is empty or missing" in [each["detail"] for each in of(ran, "data")]
+
+
 def test_database_of_another_user_is_not_called_lost(
     kindcast: Kindcast, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,44 @@ def test_keys_and_tenants_go_to_postgresql_and_back(tmp_path: Path, postgresql: 
     assert (found.status, [each.split(":")[0] for each in found.json["damage"]]) == (1, ["tenant bakery"])
 
 
+@pytest.mark.parametrize("begun", [b"", None], ids=["empty", "without tables"])
+def test_tenant_whose_first_use_was_broken_off_is_no_damage(
+    tmp_path: Path, kindcast: Kindcast, begun: bytes | None
+) -> None:
+    """No back-up could be made, and the checks found damage. What is being deleted is not copied either."""
+    data = tmp_path / "data"
+    kindcast("key", "create", "--role", "admin", "--data", str(data))
+    with running_application(data):
+        pass
+    for name in ("bakery", "kitchen.deleted-0123"):
+        (data / "tenants" / name).mkdir(parents=True)
+    shutil.copy(data / "kindcast.db", data / "tenants" / "kitchen.deleted-0123")
+    database = data / "tenants" / "bakery" / "kindcast.db"
+    if begun is None:
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+    else:
+        database.write_bytes(begun)
+    assert kindcast("backup", str(tmp_path / "b"), "--data", str(data)).status == 0
+    assert not (tmp_path / "b" / "tenants").exists()
+    assert kindcast("check", "--data", str(data)).status == 0
+    assert kindcast("repair", "--data", str(data)).status == 0
+    assert "tenants" not in kindcast("doctor", "--data", str(data)).out
+
+
+def test_check_reads_the_other_tenants_if_one_cannot_be_opened(tmp_path: Path, kindcast: Kindcast) -> None:
+    with running_application(tmp_path):
+        pass
+    for name in ("bakery", "kitchen"):
+        (tmp_path / "tenants" / name).mkdir(parents=True)
+        (tmp_path / "tenants" / name / "kindcast.db").write_bytes(b"no database" * 1_000)
+    found = kindcast("check", "--data", str(tmp_path), "--json")
+    assert (found.status, [each.split(":")[0] for each in found.json["damage"]]) == (
+        1,
+        ["tenant bakery", "tenant kitchen"],
+    )
+
+
 def test_keys_go_to_postgresql_and_back(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
     data, url = tmp_path / "data", postgresql.new_database()
     ruler = kindcast("key", "create", "--role", "admin", "--data", str(data), "--json").json["key"]

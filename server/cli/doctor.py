@@ -36,6 +36,8 @@ STYLES = {OK: "green", WARNING: "yellow", PROBLEM: "bold red"}
 
 SHOWN = ("numpy", "numba", "pyoxigraph", "sqlalchemy", "uvicorn")
 """Libraries whose versions are always shown, for bug reports. Others are shown only if something is wrong."""
+WRITTEN_IN_PLACE = (".db", "-wal", "-shm", ".lock", serve.STATE, serve.LOG)
+"""The ends of the names of files that a server must be able to write. It replaces its other files."""
 LITTLE_SPACE, TOO_LITTLE_SPACE = 2 << 30, 200 << 20
 """Limits of free space in bytes. A start copies nothing, but the write-ahead log and snapshots need space besides the
 database."""
@@ -305,13 +307,17 @@ def _asked(address: str, path: str) -> dict[str, Any]:
 
 
 def disk(data: Path) -> Findings:
-    """Checks free space, and whether the folder is writable."""
+    """Checks free space, and whether the folder and the files of a server in it are writable."""
     there = data.absolute()
     while not there.exists():
         there = there.parent
     if not os.access(there, os.W_OK | os.X_OK):
         yield Finding("disk", PROBLEM, f"{there} cannot be written by this user", "Choose another folder: --data DIR")
         return
+    for each in sorted(data.glob("*")):
+        if each.name.endswith(WRITTEN_IN_PLACE) and not os.access(each, os.R_OK | os.W_OK):
+            advice = "Run the command as the user of the server. If you did, give this user the file (chown)."
+            yield Finding("disk", PROBLEM, f"{each} cannot be written by this user", advice)
     free = shutil.disk_usage(there).free
     detail = f"{free / (1 << 30):,.1f} GiB are free for {data}"
     if free < TOO_LITTLE_SPACE:

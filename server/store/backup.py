@@ -149,6 +149,7 @@ def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -
     writers. The rows of the tables `without` are overwritten with zeros."""
     if not source.is_file() or not source.stat().st_size:
         raise StoreUnreadable(f"there is no database {source}")
+    source.open("rb").close()  # SQLite would not say why it cannot
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with (
@@ -428,6 +429,7 @@ def _check_one(url: URL, checked: Checked) -> None:
         path = Path(str(url.database))
         if not path.is_file() or not path.stat().st_size:
             raise StoreUnreadable(f"there is no database {path}")
+        path.open("rb").close()  # SQLite would not say why it cannot
         seen = Witness(path_of(path)).read()  # read this first, because commits go on
         source = reading(path)
     else:

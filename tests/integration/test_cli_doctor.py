@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 import shutil
 import socket
@@ -113,8 +114,18 @@ def test_database_of_a_tenant_that_lost_all_is_a_problem(kindcast: Kindcast, fol
     assert f"{folder}/tenants/bakery/kindcast.db is empty or missing" in [each["detail"] for each in of(ran, "data")]
 
 
+def test_file_of_another_user_is_a_problem(kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `kindcast key create` as root: the server does not start."""
+    keys, allowed = tmp_path / "kindcast.system.db", os.access
+    keys.touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != keys and allowed(path, mode))
+    ran = kindcast("doctor", "--data", str(tmp_path), "--json")
+    assert ran.status == 1
+    assert f"{keys} cannot be written by this user" in [each["detail"] for each in of(ran, "disk")]
+
+
 def test_database_of_another_user_is_not_called_lost(
-    kindcast: Kindcast, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kindcast: Kindcast, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To accept the loss would be the wrong advice."""
     opened = Path.open
@@ -125,8 +136,9 @@ def test_database_of_another_user_is_not_called_lost(
         return opened(path, *arguments, **more)
 
     monkeypatch.setattr(Path, "open", refused)
-    ran = kindcast("repair", "--data", str(folder))
-    assert (ran.status, ran.out, ran.err) == (1, "", f"error: {folder}/kindcast.db: Permission denied\n")
+    for command in ("repair",), ("check",), ("backup", str(tmp_path / "copy")):
+        ran = kindcast(*command, "--data", str(folder))
+        assert (ran.status, ran.out, ran.err) == (1, "", f"error: {folder}/kindcast.db: Permission denied\n")
     (found,) = of(kindcast("doctor", "--data", str(folder), "--json"), "data")
     assert (found["state"], found["detail"]) == ("problem", f"{folder}/kindcast.db: Permission denied")
 

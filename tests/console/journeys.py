@@ -282,7 +282,7 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
     browser.see("target is a kind of Hard disk")
     browser.type("What do you want to hear of?", 'note = "don\'t"')
     shown = "[...document.querySelectorAll('pre')].some((each) => each.textContent.includes(arguments[0]))"
-    browser.wait(shown, "kindcast subscribe 'note = \"don'\\''t\"'")  # one word of a shell
+    browser.wait(shown, "kindcast backtest 'note = \"don'\\''t\"'")  # one word of a shell
     browser.type("What do you want to hear of?", "target isa Compter2 and price <= 400 USD")
     browser.see("Did you mean")
     browser.wait("document.querySelector('.editor mark')?.textContent === 'Compter2'")

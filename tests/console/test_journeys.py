@@ -6,8 +6,12 @@ origin.
 Without a Chromium and its driver these tests skip, and say what to install.
 """
 
+import json
 import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from kindcast.semantic.shipped_vocabularies import shipped
 from tests.console.__main__ import DOCS
 from tests.console.journeys import JOURNEYS, first_visit
 from tests.harness.browser import Browser, running_browser
@@ -184,6 +189,48 @@ def test_what_is_drawn_again_keeps_the_focus_and_what_was_unfolded(tmp_path: Pat
         assert browser.run("return document.activeElement.innerText") == "Replay"
         unfolded = browser.run("return [...document.querySelectorAll('.figure:has([open])')].map((e) => e.innerText)")
         assert [each.split("\n")[1] for each in unfolded] == ["dead letters"]
+
+
+@pytest.mark.slow
+def test_lines_below_numbers_name_the_server_and_the_tenant_of_the_page(tmp_path: Path) -> None:
+    """The key is of all tenants, and the page shows another one than `default`. Each line gets what is shown."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        key = httpx.post(f"{address}/v1/keys", json={"role": "admin"}).json()["key"]
+        headers = {"Authorization": f"Bearer {key}", "Kindcast-Tenant": "acme"}
+        first = {"role": "publisher", "tenant": "acme"}
+        httpx.post(
+            f"{address}/v1/keys", json=first, headers=headers | {"Kindcast-Tenant": "default"}
+        ).raise_for_status()
+        httpx.put(f"{address}/v1/ontologies/shop?format=ttl", content=shipped("shop").read_bytes(), headers=headers)
+        made = httpx.post(f"{address}/v1/subscriptions", json={"expression": "n = 1"}, headers=headers).json()["id"]
+        httpx.post(f"{address}/v1/events", json={"n": 1}, headers=headers).raise_for_status()
+        concepts = httpx.get(f"{address}/v1/ontologies", headers=headers).json()["concepts"]
+
+        def told(page: str, figure: str) -> tuple[str, str]:
+            """What the two lines of a figure get: over HTTP, and on the command line."""
+            browser.open(f"{address}/console?{page}#/{page}")
+            browser.see(figure)
+            shown = "[...document.querySelectorAll('.figure')].find((each) => each.innerText.includes(arguments[0]))"
+            lines = browser.wait(f"{shown}?.querySelector('pre').textContent", figure).split("\n")
+            (_, *options, url), (_, *command) = (shlex.split(each.replace("$KINDCAST_KEY", key)) for each in lines)
+            sent = dict(each.split(": ", 1) for each in options if each != "-H")
+            program = [sys.executable, "-m", "kindcast.server.cli", *command, "--key", key]
+            result = subprocess.run(program, capture_output=True, text=True, timeout=60.0)
+            return httpx.get(url, headers=sent).text, result.stdout + result.stderr
+
+        browser.open(f"{address}/console")
+        browser.type("Key", key)
+        browser.press("Enter")
+        browser.see("Sign out")
+        chosen = """{method: "PATCH", headers: {"Content-Type": "application/json"}, body: '{"tenant": "acme"}'}"""
+        browser.run_later(f"fetch('v1/session', {chosen}).then(arguments[0])")
+        for answer in told("start", "concepts"):
+            assert json.loads(answer)["concepts"] == concepts
+        for answer in told("start", "active subscriptions"):
+            assert re.search(r'\b1 active|"active":1\b', answer), answer
+        for answer in told(f"deliveries/{made}", "wait for delivery"):
+            assert re.search(r"pending\W+1\b", answer), answer
 
 
 @pytest.mark.slow

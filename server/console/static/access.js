@@ -63,7 +63,8 @@ async function keys() {
     h("details", {}, h("summary", {}, t("Limits of this key")), h("div", { class: "row top" }, limits.map(([, input, text]) => field(text, input)))),
     h("div", { class: "row" }, h("button", { type: "submit", class: "first" }, t("Make a key"))));
   await draw();
-  return [card(found, how("v1/keys", "kindcast key list")), card(form, how("v1/keys", "kindcast key create --role subscriber", "POST", '{"role": "subscriber"}')), made];
+  const first = state.session.needs_key ? "subscriber" : "admin";
+  return [card(found, how("v1/keys", "kindcast key list")), card(form, how("v1/keys", `kindcast key create --role ${first}`, "POST", JSON.stringify({ role: first }))), made];
 }
 
 // ── tenants ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -34,7 +34,7 @@ async function one(id) {
     if (age && it.pending_since) age.textContent = lasting((Date.now() - new Date(it.pending_since)) / 1000);
     if (told === before) return;  // nothing moves under the hand of whoever reads
     before = told;
-    const ofIt = (name, value) => figure(name, value, "v1/subscriptions/" + id, "kindcast subscriptions");
+    const ofIt = (name, value) => figure(name, value, "v1/subscriptions/" + id, "kindcast subscriptions show " + id);
     const act = (path, said, body) => async () => { await call("POST", `subscriptions/${id}/${path}`, body ?? {}, withTicket(id)); say(said); await draw(); };
     const turn = it.status === "paused" || it.status === "disabled_by_failures" ? button(t("Resume"), act("resume", t("It matches again.")), "first") : button(t("Pause"), act("pause", t("It is paused: events that come now are not for it.")));
     turn.id = "turn";
@@ -43,10 +43,10 @@ async function one(id) {
       h("h1", {}, nameOf(it), " ", status(it.status)),
       diagnosis(it, dead.dead_letters.length),
       h("div", { class: "figures" }, ofIt(t("wait for delivery"), number(it.pending)), it.pending > 0 && ofIt(t("the oldest waits for"), h("span", { "data-age": true }, lasting((Date.now() - new Date(it.pending_since)) / 1000))), it.sink && ofIt(t("attempts"), number(it.times_sent)), it.sink && ofIt(t("of them failed"), number(it.times_failed)),
-        figure(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : ""), "v1/dead-letters?subscription=" + id, "kindcast dead-letters"), it.discarded > 0 && ofIt(t("deleted before delivery"), number(it.discarded)), it.waiting_for_operators > 0 && ofIt(t("wait for operators"), number(it.waiting_for_operators))),
+        figure(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : ""), "v1/dead-letters?subscription=" + id, "kindcast dead-letters " + id), it.discarded > 0 && ofIt(t("deleted before delivery"), number(it.discarded)), it.waiting_for_operators > 0 && ofIt(t("wait for operators"), number(it.waiting_for_operators))),
       h("div", { class: "columns" },
         card(h("h2", {}, t("Subscription")), h("pre", {}, it.expression ?? short(it.canonical)), list([[t("Id"), h("code", {}, it.id)], [t("delivered"), it.sink ? h("code", {}, it.sink) : t("by pull or stream")], [t("made"), when(it.created_at)], [t("ends"), when(it.expires_at)], [t("last success"), it.sink && when(it.last_success)], [t("last failure"), it.last_failure && when(it.last_failure)], [t("next attempt"), it.next_attempt_at && when(it.next_attempt_at)], [t("cursor"), it.cursor]]), it.notes.map((each) => note("warn", each.detail)),
-          how("v1/subscriptions/" + id, `kindcast subscriptions`)),
+          how("v1/subscriptions/" + id, "kindcast subscriptions show " + id)),
         may("subscribe") && card(h("h2", {}, t("What you can do")), state.session.needs_key ? h("p", { class: "quiet" }, t("A subscription is changed by the key that made it, by an administrator, or with its ticket."))
           : !tickets.of(id) && note("warn", t("A subscription is changed with its ticket only. This browser does not have it: paste it here.")), field(t("Ticket"), ticket),
           h("div", { class: "row" }, turn, button(t("Renew for 30 days"), act("renew", t("It is renewed."), { ttl_seconds: 30 * 86400 })),
@@ -59,10 +59,10 @@ async function one(id) {
             say(t("It is read again from cursor {0} on.", told.cursor));
             await draw();
           })), h("p", { class: "small quiet" }, t("Without a time: everything that is still kept.")),
-          how(`v1/subscriptions/${id}/replay`, `kindcast subscriptions replay ${id} --since 2026-01-31T08:00:00Z`, "POST", '{"since": "2026-01-31T08:00:00Z"}'),
+          how(`v1/subscriptions/${id}/replay`, `kindcast subscriptions replay ${id} --since 2026-01-31T08:00:00Z`, "POST", '{"since": "2026-01-31T08:00:00Z"}', state.session.needs_key ? [] : ["Kindcast-Ticket: $KINDCAST_TICKET"]),
           may("receive") && h("p", {}, link(t("Watch its events"), "#/live?subscription=" + id)))),
       it.sink && card(h("h2", {}, t("Attempts")), attempts.attempts.length ? table([t("Event"), { text: t("Attempt"), number: true }, t("when"), t("outcome"), t("answer")], attempts.attempts.map((each) => [link("#" + each.sequence, `#/live?event=${each.sequence}&subscription=${id}`), String(each.attempt), when(each.at), tag(outcome(each.outcome), each.outcome === "delivered" ? "good" : "bad"), `${each.status_code ?? ""} ${each.detail}`])) : empty(attempts.hidden ?? t("Nothing was sent yet.")), how(`v1/subscriptions/${id}/attempts`)),
-      dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, brief(dataOf(each.event))), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters")));
+      dead.dead_letters.length > 0 && card(h("h2", {}, t("Dead letters")), table([t("Event"), t("reason")], dead.dead_letters.map((each) => [h("code", {}, brief(dataOf(each.event))), each.reason])), how("v1/dead-letters?subscription=" + id, "kindcast dead-letters " + id)));
   }
   await draw();
   every(5000, async () => { if (!writing()) await draw(); });

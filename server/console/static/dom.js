@@ -219,17 +219,19 @@ export const empty = (text, ...what) => h("div", { class: "empty" }, h("p", {}, 
 export function quoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
-// How to get the same elsewhere: over HTTP and on the command line. A proxy may serve the console under a path of its own.
-export function how(path, command, method = "GET", body) {
-  const key = state.session.needs_key ? ' -H "Authorization: Bearer $KINDCAST_KEY"' : "";
-  const address = quoted(new URL(path, document.baseURI).href);
-  const line = method === "GET" ? `curl${key} ${address}`
-    : `curl${key} -X ${method} ${address}` + (body ? ` \\\n  -H 'Content-Type: application/json' -d ${quoted(body)}` : "");
-  return h("details", { class: "how" }, h("summary", {}, t("The same over HTTP and on the command line")), h("pre", {}, line + (command ? "\n" + command : "")));
+// How to get the same elsewhere: over HTTP and on the command line, from this server and in the tenant of the page. A proxy may serve the console under a path of its own.
+const LOCAL = "127.0.0.1:8080";  // where commands look for a server by themselves
+export function how(path, command, method = "GET", body, headers = []) {
+  const tenant = acting(path.replace("v1/", ""))["Kindcast-Tenant"], base = new URL(".", document.baseURI);
+  const sent = [state.session.needs_key && "Authorization: Bearer $KINDCAST_KEY", tenant && "Kindcast-Tenant: " + tenant, ...headers].filter(Boolean);
+  const what = method === "GET" ? "" : body ? ` -X ${method}` : " -T FILE";
+  const line = `curl${sent.map((each) => ` -H "${each}"`).join("")}${what} ${quoted(new URL(path, base).href)}` + (body ? ` \\\n  -H 'Content-Type: application/json' -d ${quoted(body)}` : "");
+  const where = (base.host === LOCAL && base.pathname === "/" ? "" : " --server " + base.href.slice(0, -1)) + (tenant ? " --tenant " + tenant : "");
+  return h("details", { class: "how" }, h("summary", {}, command ? t("The same over HTTP and on the command line") : t("The same over HTTP")), h("pre", {}, line + (command ? "\n" + command + where : "")));
 }
 export function figure(name, value, path, command) {
   const told = path && how(path, command);
-  if (told) { const line = told.querySelector("summary"); fill(line, "HTTP, CLI", h("span", { class: "unseen" }, ` ${name}`)); }
+  if (told) { const line = told.querySelector("summary"); fill(line, command ? "HTTP, CLI" : "HTTP", h("span", { class: "unseen" }, ` ${name}`)); }
   return h("div", { class: "figure" }, h("b", {}, value), h("span", {}, name), told);
 }
 // On a narrow screen each row becomes a block, and each cell says its column's name: the roles keep it a table.

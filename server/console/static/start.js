@@ -100,7 +100,7 @@ async function overview(vocabularies) {
     h("h1", {}, t("What there is")),
     h("div", { class: "figures" },
       figure(t("vocabularies"), number(vocabularies.ontologies.length), "v1/ontologies", "kindcast ontology list"),
-      figure(t("concepts"), number(vocabularies.concepts), "v1/concepts/roots", "kindcast concept find WORD"),
+      figure(t("concepts"), number(vocabularies.concepts), "v1/ontologies", "kindcast ontology list --json"),
       series && figure(t("active subscriptions"), number(now.subscriptions.active ?? 0), "v1/status", "kindcast status"),
       series && figure(t("events a second"), number(series.series.events_per_second.values.at(-1), 1), "v1/series"),
       series && figure(t("matches not yet delivered"), number(now.ledger.pending), "v1/status", "kindcast status")),

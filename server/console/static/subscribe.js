@@ -59,7 +59,7 @@ export async function page(rest, parameters) {
     offer(document.activeElement === text ? told.completions ?? [] : []);
     if (!value.trim()) fill(said, h("p", { class: "quiet" }, t("Write what you want to hear of, such as: target isa Computer and price <= 400 USD")));
     else if (told.valid) fill(said, note("good", h("p", {}, h("strong", {}, t("In plain words: ")), told.words, ".")), list([[t("Alternatives"), number(told.clauses)], [t("cost"), number(told.cost, 2)]]), told.notes.map((each) => note("warn", each.detail)),
-      how("v1/check", `kindcast subscribe ${quoted(value)}`, "POST", JSON.stringify({ expression: value })));
+      how("v1/check", null, "POST", JSON.stringify({ expression: value })));
     else fill(said, told.errors.map((each) => note("bad", h("p", {}, each.line ? t("Line {0}, column {1}: ", each.line, each.column) : "", each.detail),
       each.suggestions?.length > 0 && h("div", { class: "row" }, t("Did you mean"), each.suggestions.slice(0, 5).map((one) => { const way = correction(each, one); return way ? h("button", { type: "button", onclick: () => replace(...way) }, named(one)) : h("code", {}, named(one)); })))));
     if (valid) look(value); else fill(past);
@@ -99,12 +99,12 @@ export async function page(rest, parameters) {
     const mine = asked;
     const since = (days) => new Date(Date.now() - days * 864e5).toISOString();
     try {
-      const [day, week] = [await ask(value, since(1)), await ask(value, since(7))];
+      const begin = since(7), [day, week] = [await ask(value, since(1)), await ask(value, begin)];
       if (mine !== asked) return;
       const cuts = week.clauses.flatMap((clause) => clause.predicates).sort((a, b) => b.cuts - a.cuts);
       fill(past, card(h("h2", {}, t("It would have matched")), h("div", { class: "figures" }, h("div", { class: "figure" }, h("b", {}, `${number(day.matched)} / ${number(day.events)}`), t("events of the last day")), h("div", { class: "figure" }, h("b", {}, `${number(week.matched)} / ${number(week.events)}`), t("events of the last week"))),
         week.events === 0 ? h("p", { class: "quiet" }, t("No events are stored yet.")) : cuts[0]?.cuts > 0 && h("p", {}, t("This cuts most: {0} ({1} events)", "", number(cuts[0].cuts)), " ", h("code", {}, cuts[0].text.replace(/<[^>]*[#/]([^>#/]+)>/g, "$1"))),
-        how("v1/backtests", `kindcast backtest ${quoted(value)}`, "POST", JSON.stringify({ expression: value }))));
+        how("v1/backtests", `kindcast backtest ${quoted(value)} --since ${begin}`, "POST", JSON.stringify({ expression: value, since: begin }))));
     } catch (error) { if (mine === asked) fill(past, note("warn", error.message)); }
   });
   const ask = async (expression, since) => job(await call("POST", "backtests", { expression, since }), undefined, "backtests/");
@@ -166,7 +166,7 @@ export async function page(rest, parameters) {
       fill(made, card(h("h2", { tabindex: -1 }, t("The subscription is made")), list([[t("Id"), h("code", {}, answer.id)], [t("Ticket"), h("code", {}, answer.ticket)], [t("Webhook secret"), answer.secret && h("code", {}, answer.secret)], [t("ends"), when(answer.expires_at)]]),
         note("warn", t("Ticket and secret are shown only now. This browser keeps the ticket; keep the secret yourself.")), answer.notes.map((each) => note("warn", each.detail)),
         sink.value && [testButton(answer.id), " "], link(t("Follow its deliveries"), "#/deliveries/" + answer.id, "button"), " ", link(t("Watch events"), "#/live?subscription=" + answer.id, "button"),
-        how("v1/subscriptions", `kindcast subscribe ${quoted(text.value)}`, "POST", JSON.stringify(body))));
+        how("v1/subscriptions", `kindcast subscribe ${quoted(text.value)} --ttl ${days.value}d${sink.value && " --sink " + quoted(sink.value)}`, "POST", JSON.stringify(body))));
       made.querySelector("h2").focus();
     } catch (error) { say(error.message, "bad"); }
     create.disabled = !valid;

@@ -243,7 +243,7 @@ async function versions(parameters) {
       h("div", { class: "row" }, button(t("Compare"), compare), ...(listed[0].shared ? [tag(t("shared by all tenants"))] : !may("change-vocabulary") ? [] : [button(t("Dry run: whose subscriptions change"), () => act(`activate?version=${to.value}`, true)(), "first"), button(t("Put version in force"), () => act(`activate?version=${to.value}`, false)()), button(t("Roll back"), act("rollback", false), "danger")]))),
     found,
     card(h("h2", {}, t("Versions")), table([t("Version"), "", { text: t("concepts"), number: true }, t("uploaded"), t("in force since")], listed.map((each) => [String(each.version), each.active ? tag(t("in force"), "good") : "", number(each.concepts), when(each.created_at), when(each.activated_at)])),
-      how(`v1/${base}/versions`, `kindcast ontology list`)),
+      how(`v1/${base}/versions`, `kindcast ontology versions ${name}`)),
   ];
 }
 

@@ -234,6 +234,24 @@ def test_lines_below_numbers_name_the_server_and_the_tenant_of_the_page(tmp_path
 
 
 @pytest.mark.slow
+def test_page_that_is_opened_after_the_session_ended_says_so(tmp_path: Path) -> None:
+    """The key was revoked meanwhile. Whoever types next types the key."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        admin = {"Authorization": f"Bearer {httpx.post(f'{address}/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        made = httpx.post(f"{address}/v1/keys", json={"role": "auditor"}, headers=admin).json()
+        browser.open(f"{address}/console")
+        browser.type("Key", made["key"])
+        browser.press("Enter")
+        browser.see("What there is")
+        httpx.delete(f"{address}/v1/keys/{made['id']}", headers=admin).raise_for_status()
+        browser.click("Vocabulary", "nav a")
+        browser.see("You have no key?")
+        browser.see("The session has ended: sign in again.", within="#said")
+        assert browser.run("return document.activeElement.id") == "key"
+
+
+@pytest.mark.slow
 def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -> None:
     """A page of another origin on the same machine can neither publish nor show the console in a frame."""
     (tmp_path / "a").mkdir()

@@ -51,6 +51,7 @@ function signIn() {
   return [h("h1", {}, t("Sign in")), h("div", { class: "narrow" }, card(form), h("p", { class: "quiet" }, t("You have no key? An administrator makes one on the page Access, or with this command in the data folder:")), h("pre", {}, "kindcast key create --role subscriber --data DIR"))];
 }
 
+const ENDED = () => t("The session has ended: sign in again.");
 let showing = 0, writer = null;  // `writer` has begun the draft
 export async function show() {
   const [path, parameters] = location.hash.replace(/^#\/?/, "").split("?");
@@ -72,6 +73,7 @@ export async function show() {
     if (before?.who && before.who === state.session.who && before.tenant !== state.session.tenant) say(t("You act in the tenant {0} now.", state.session.tenant), "warn");
     header(page);
     if (!state.session.who) {
+      if (before?.who) say(ENDED(), "bad");
       document.title = `${t("Sign in")} – kindcast`;
       fill(main, signIn());
       main.querySelector("input").focus();
@@ -95,7 +97,7 @@ export async function show() {
   document.body.dataset.page = page;
 }
 
-state.signedOut = () => { if (state.session?.who) { state.session = { ...state.session, who: null }; say(t("The session has ended: sign in again."), "bad"); show(); } };
+state.signedOut = () => { if (state.session?.who) { state.session = { ...state.session, who: null }; say(ENDED(), "bad"); show(); } };
 // Another tab or window may have signed in as somebody else, or chosen another tenant: this one shows whom it acts for.
 const compare = async () => {
   if (document.hidden || !state.session) return;
@@ -112,7 +114,7 @@ addEventListener("hashchange", async () => {
   const drawn = show(), mine = showing;
   await drawn;
   scrollTo(0, 0);
-  if (mine === showing) document.getElementById("main").focus({ preventScroll: true });  // else the language was changed meanwhile, and its menu keeps the focus
+  if (mine === showing && state.session?.who !== null) document.getElementById("main").focus({ preventScroll: true });  // null: the form to sign in has the focus; else the language was changed meanwhile, and its menu keeps the focus
 });
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });
 paint();

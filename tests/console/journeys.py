@@ -401,6 +401,7 @@ def live(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console?of-a-source#/live?subscription={made['id']}&source=urn:shop:1")
     browser.see("88 USD", within=".stream")
     assert "台式机" not in browser.text(".stream")
+    assert browser.text(".event .when").startswith("#")  # when it came to this page says nothing about the event
     send("third", {"withdraws": "second"})
     browser.see("withdraws event ", within=".stream")
     assert f"/v1/subscriptions/{made['id']}/stream" in browser.run(

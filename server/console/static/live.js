@@ -14,11 +14,13 @@ export async function page(rest, parameters) {
   let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
 
   const data = (each) => (each.event ? dataOf(each.event) : may("see-payloads") ? t("(a large event)") : `${each.source} ${each.type}`);
+  // Messages of a subscription do not say when their events were accepted, and may be old.
+  const clock = ({ accepted_at: at, sequence }) => (at == null ? "#" + sequence : Date.now() / 1000 - at > 43200 ? when(at) : new Date(at * 1000).toLocaleTimeString(state.language));
   const ofSource = (each) => !source.value || each.source === source.value;  // a stream of a subscription has every source
   const fits = (each) => ofSource(each) && (!only.checked || each.matched !== 0)  /* null: not told to this role */ && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
   function row(each) {
     return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => open(each.sequence) },
-      h("span", { class: "when small quiet" }, new Date(each.accepted_at * 1000).toLocaleTimeString(state.language)), h("span", { class: "code" }, data(each).slice(0, 300)), each.retracts ? tag(t("withdraws event {0}", each.retracts), "warn") : each.matched == null ? null : each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
+      h("span", { class: "when small quiet" }, clock(each)), h("span", { class: "code" }, data(each).slice(0, 300)), each.retracts ? tag(t("withdraws event {0}", each.retracts), "warn") : each.matched == null ? null : each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
   }
   function draw() {
     if (drawing) return;
@@ -41,7 +43,7 @@ export async function page(rest, parameters) {
     seen = []; held = []; skipped = 0;
     fill(same, followed.value ? how(`v1/subscriptions/${followed.value}/stream`, `kindcast listen ${followed.value}`) : how("v1/events/stream" + (source.value && "?" + query({ source: source.value })), "kindcast events"));
     if (followed.value) {
-      stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), accepted_at: Date.now() / 1000, source: message.event.source, type: message.event.type, matched: 1, retracts: message.retracted?.sequence, event: message.event }]), (last) => stored(followed.value, last));
+      stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), source: message.event.source, type: message.event.type, matched: 1, retracts: message.retracted?.sequence, event: message.event }]), (last) => stored(followed.value, last));
     } else if (may("see-events")) {
       const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(message.events, message.skipped));
       recent().then((some) => { if (stream === connected) { const there = new Set(seen.map((each) => each.sequence)); seen = [...seen, ...some.filter((each) => ofSource(each) && !there.has(each.sequence))].slice(0, ROWS); draw(); } });

@@ -317,6 +317,11 @@ _MONEY = re.compile(rf"([$£¥{''.join(CURRENCY_SIGNS)}])\s*([0-9][0-9.]*)")
 _CODE = re.compile(r"(?<![\w.\-:])([A-Z]{3})\s*\Z")
 _AMOUNT = re.compile(r"[0-9]+(?:\.[0-9]+)?(?![\w.]|,[0-9])")
 _YEAR = re.compile(r"(?<![\w.\-])([0-9]{4})\Z")
+_DAY_AFTER_SLASH = re.compile(r"/([0-9]{1,2})/([0-9]{1,2})(?![\w/])")
+_DAY_WITH_DOTS = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})(?![\w.])")
+_DOTTED = re.compile(r"[0-9]+(?:\.[0-9]+){2,}[\w.+\-]*")
+_SCHEME = re.compile(r"(?<![\w.\-])([A-Za-z][A-Za-z0-9+.\-]{0,20})\Z")
+_BEHIND_SCHEME = re.compile(r"://[^\s<>\"{}|^`\\]+(?<![),;])")
 _DAY = re.compile(r"-([0-9]{1,2})(?:-([0-9]{1,2}))?(?![\w.\-])")
 _MOMENT = re.compile(
     r"(?<![\w.\-])([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[Tt]|\s+)([0-9]{2})(:[0-9]{2})?(:[0-9]{2}(?:\.[0-9]+)?)?"
@@ -394,6 +399,16 @@ def _phrase(text: str, offset: int) -> tuple[str, str] | None:
     if (year := _YEAR.search(before)) and (day := _DAY.match(rest)):
         meant = "-".join([year[1], *(each.zfill(2) for each in day.groups() if each)])
         return f"months and days have two digits; write {meant}", meant
+    if (year and (day := _DAY_AFTER_SLASH.match(rest))) or (day := _DAY_WITH_DOTS.match(rest)):
+        parts = [year[1], *day.groups()] if year and rest[0] == "/" else [*reversed(day.groups())]
+        meant = "-".join(each.zfill(2) for each in parts)
+        return f"a date is written as {meant}", meant
+    if dotted := _DOTTED.match(rest):
+        meant = f'"{dotted[0]}"'
+        return f"versions and addresses need quotes; write {meant}", meant
+    if (scheme := _SCHEME.search(before)) and (further := _BEHIND_SCHEME.match(rest)):
+        meant = f"<{scheme[1]}{further[0]}>"
+        return f"an IRI stands in angle brackets; write {meant}", meant
     if (moment := _date_time(before, rest)) is not None:
         return f"a date-time is written as {moment}", moment
     if _IN.search(before) and (listed := _LISTED.match(rest)):

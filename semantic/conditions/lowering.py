@@ -134,6 +134,10 @@ def _group(
     return tuple(found)
 
 
+OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+"""What a comparison of variables is written as, because no `not` may stand before it."""
+
+
 def unbound(clauses: Sequence[Sequence[Atom]]) -> list[Problem]:
     """Returns the problems of the variables of a subscription: variables of a value constraint that no positive
     operator call of its clause binds, and variables of a negated group that also occur outside it. Groups are checked
@@ -156,8 +160,14 @@ def unbound(clauses: Sequence[Sequence[Atom]]) -> list[Problem]:
                     detail = f"no operator call of this clause binds ?{name}: add a call that binds it"
                     problems[f"{name} {atom.predicate.at}"] = Problem("unbound-variable", detail, atom.predicate.at)
         for atom in clause:
-            if isinstance(atom.predicate, Group):
-                inner = normal_form(atom.predicate.item)
+            if not isinstance(atom.predicate, Group):
+                continue
+            item = atom.predicate.item
+            if isinstance(item, ValueConstraint) and variables_of(item) <= bound:
+                detail = f"write {OPPOSITE[item.order]} in place of `not` and {item.order}"
+                problems[f"{detail} {item.at}"] = Problem("variable-in-negation", detail, item.at)
+            else:
+                inner = normal_form(item)
                 for problem in unbound(inner):
                     problems[f"{problem.detail} {problem.at}"] = problem
                 for name in sorted(_variables(inner) & used):

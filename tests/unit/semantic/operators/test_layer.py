@@ -349,6 +349,19 @@ def test_operator_that_speculates_is_asked_beside_a_call_that_waits(speculate: b
     assert not decision.pending
 
 
+def test_negated_comparison_of_a_bound_variable_is_refused_with_the_opposite_one() -> None:
+    """`not ?n > 5` would be a group of its own, in which nothing binds ?n."""
+    matcher = Matcher(Vocabulary(), operators=[binds])
+    with pytest.raises(InvalidSubscription) as refused:
+        matcher.add("s", "binds(?n) and not ?n > 5")
+    (problem,) = refused.value.problems
+    assert (problem.code, problem.detail) == ("variable-in-negation", "write <= in place of `not` and >")
+    assert problem.at is not None
+    assert (problem.at.line, problem.at.column) == (1, 22)
+    with pytest.raises(InvalidSubscription, match="no operator call of this clause binds"):
+        matcher.add("s", "later() and not ?n > 5")
+
+
 def test_operator_in_some_is_refused_and_a_stored_one_is_told() -> None:
     """It would never be called: an operator reads the whole event. Old versions stored such subscriptions."""
     matcher = Matcher(EMPTY, operators=[Operator(name="p", function=lambda event: True)])

@@ -1062,6 +1062,19 @@ def _of_constants(atom: Atom, vocabulary: Vocabulary, seen: SeenAttributes | Non
         ends = f"{published_in_words(predicate.low.value)} and {published_in_words(predicate.high.value)}"
         why = "a round bracket excludes its end" if predicate.low == predicate.high else "write the lower end first"
         yield Note("empty-interval", name, f"no value lies between {ends}: {why}")
+    if _never_counts(atom):
+        counted = (aggregate_of(name) or ("", name))[1]
+        yield Note(
+            "absent-count", counted, f"this never holds, because what is absent has no count: write {counted} missing"
+        )
+
+
+def _never_counts(atom: Atom) -> bool:
+    """Whether a comparison of a count can hold for no event, because a present attribute has a count of at least 1."""
+    match atom.predicate:
+        case Comparison(attribute, order, Constant(value=value)) if (aggregate_of(attribute) or ("",))[0] == "count":
+            return (atom.negated, order, value) in ((True, ">", 0), (True, ">=", 1), (False, "=", 0))
+    return False
 
 
 def _is_empty(between: Between, vocabulary: Vocabulary) -> bool:

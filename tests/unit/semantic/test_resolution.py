@@ -268,6 +268,27 @@ def test_bounds_that_no_value_satisfies_are_noted(text: str, detail: str | None)
     assert [(note.code, note.detail) for note in notes] == ([] if detail is None else [("empty-interval", detail)])
 
 
+@pytest.mark.parametrize(
+    ("text", "is_noted"),
+    [
+        ("not count(tags) > 0", True),
+        ("a = 1 and not count(tags) >= 1", True),
+        ("not count(tags) != 0", True),
+        ("not count(tags) > 1", False),
+        ("not sum(tags) > 0", False),
+        ("count(tags) > 0 and count(tags) != 0", False),
+    ],
+)
+def test_counts_that_no_event_has_are_noted(text: str, is_noted: bool) -> None:
+    """What is absent has no count, so `not count(tags) > 0` is not `tags missing` (rule 26)."""
+    matcher = Matcher(Vocabulary())
+    notes = matcher.add("s", text).notes
+    assert [(note.code, note.attribute) for note in notes] == [("absent-count", "tags")] * is_noted
+    if is_noted:
+        assert notes[0].detail == "this never holds, because what is absent has no count: write tags missing"
+        assert not any(matcher.match({"a": 1, **tags}) for tags in ({}, {"tags": []}, {"tags": [1]}))
+
+
 def test_resolve_stored_iri_that_is_gone_is_flagged_not_refused(vocabulary: Vocabulary) -> None:
     """A stored subscription keeps its IRI, follows a replacement, and never looks at labels again (rule 14)."""
     stored = resolve(parse("x isa laptop or x isa Notebook"), vocabulary)

@@ -616,7 +616,8 @@ def _read_rows(
 ) -> tuple[list[tuple[int, bytes]], int | None]:
     """Returns the next subscriptions of a list, each with its number, and the number of the last one that was read;
     None if there is no other. Runs in a worker thread."""
-    found, size, count = [], 0, 0
+    found: list[tuple[int, bytes]] = []
+    size = count = 0
     with short_turns(), rows(connection, after=after, limit=limit) as result:
         for row in result:
             if size >= LISTED_BYTES:

@@ -50,6 +50,7 @@ from kindcast.server.errors import (
     StoreUnavailable,
     StoreUnreadable,
     TenantInUse,
+    UnknownTenant,
 )
 from kindcast.server.late_matching import LateMatchingService, running_late_matching
 from kindcast.server.metrics import History, running_history
@@ -221,7 +222,7 @@ class Tenants:
     def _opened(self, name: str, opening: "asyncio.Task[TenantServices]") -> None:
         del self._opening[name]
         error = None if opening.cancelled() else opening.exception()  # retrieved, also if nobody waits any more
-        if error is not None and not isinstance(error, BrokerBusy):
+        if error is not None and not isinstance(error, BrokerBusy | UnknownTenant):
             _log.error("tenant %s cannot be opened: %s", name, error)
 
     def is_open(self, name: str) -> bool:

@@ -110,6 +110,7 @@ class BrokerThread:
         self._door = threading.Lock()
         self._closed = False
         self._doubtful: Group | None = None
+        self._told_gone = False
         self._others = (
             None
             if read_all is None
@@ -317,8 +318,7 @@ class BrokerThread:
                 if self._database.witness is not None:
                     self._database.witness.saw(self._state.commits)
         except (SQLAlchemyError, GroupBroken) as error:
-            cause = getattr(error, "orig", None) or error.__cause__ or error
-            _log.error("a transaction was not committed; its %d commands are refused: %s", commands, cause)
+            self._report(f"a transaction was not committed; its {commands} commands are refused", error)
             self._database.damage.translated(error)
             self.trouble = "the database refused the last change"
             self._doubtful = group
@@ -345,7 +345,7 @@ class BrokerThread:
             except StateOutdated:
                 others.read_again(self._connection)
         except (SQLAlchemyError, ServerError) as error:
-            _log.error("commits of other servers could not be read; trying again: %s", error)
+            self._report("commits of other servers could not be read; trying again", error)
             self._doubtful = self._new_group()  # only the connection is in doubt
             self._settle()
 
@@ -367,7 +367,7 @@ class BrokerThread:
                 else:
                     commits, _, _ = ledger.position(self._connection)
         except (SQLAlchemyError, ServerError) as error:
-            _log.error("the database cannot be reached: %s", error)
+            self._report("the database cannot be reached", error)
             return False
         if commits == self._state.commits:
             group.undo()
@@ -381,6 +381,16 @@ class BrokerThread:
             )
         self._doubtful = None
         return True
+
+    def _report(self, what: str, error: Exception) -> None:
+        """Logs an error of the database. One says, once, that another server has deleted the tenant: nothing is wrong
+        then, and this server closes the tenant soon."""
+        if self._database.is_gone(error) or self._database.is_gone(error.__cause__):
+            if not self._told_gone:
+                _log.info("the tables of %s are gone: another server has deleted this tenant", self._database.schema)
+            self._told_gone = True
+            return
+        _log.error("%s: %s", what, getattr(error, "orig", None) or error.__cause__ or error)
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

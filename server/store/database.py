@@ -290,8 +290,7 @@ class Database:
             try:
                 return self._read(work)
             except DBAPIError as error:
-                dropped = getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE
-                if self.is_sqlite or not (error.connection_invalidated or dropped):
+                if self.is_sqlite or not (error.connection_invalidated or _lacks_table(error)):
                     raise
                 return self._read(work)
         except Exception as error:
@@ -300,6 +299,10 @@ class Database:
             if (meant := self.damage.translated(error)) is error:
                 raise
             raise meant from error
+
+    def is_gone(self, error: BaseException | None) -> bool:
+        """Whether an error says that the tables of a tenant are gone, because another server has deleted the tenant."""
+        return self.schema is not None and _lacks_table(error)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with self._readers.connect() as connection, connection.begin():
@@ -391,6 +394,10 @@ class Database:
         connection.execute(f"PRAGMA busy_timeout={int(self._busy_seconds * 1000)}")
         for name, value in pragmas.items():
             connection.execute(f"PRAGMA {name}={value}")
+
+
+def _lacks_table(error: BaseException | None) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE
 
 
 def _locks(connection: Connection, function: str, key: int = ADVISORY_LOCK) -> bool:

@@ -4,6 +4,7 @@ What tenants have on both kinds of database is in `test_server_tenants.py` and `
 """
 
 import json
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -155,6 +156,25 @@ def test_a_tenant_is_closed_at_all_servers_when_its_deletion_is_answered(databas
             assert first.delete("/v1/tenants/shop", headers=keyed.admin).status_code == 200
             refused = second.post("/v1/events", json={"a": 1}, headers=admin)
             assert problem_code(refused) == "unknown-tenant"
+
+
+def test_a_server_that_uses_a_tenant_while_another_one_deletes_it_logs_no_error(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its tables may be gone when it closes the tenant. The database can be reached, and nothing is lost."""
+    with running_two(database, tmp_path, tenant_idle_seconds=3_600) as (first, second):
+        keyed = Keyed(first)
+        admin = keyed.admin | {"Kindcast-Tenant": "shop"}
+        for _ in range(4):
+            assert first.post("/v1/tenants", json={"name": "shop"}, headers=keyed.admin).status_code == 201
+            assert publish(second, admin, a=1) == 0
+            with ThreadPoolExecutor(1) as pool:
+                deleted = pool.submit(first.delete, "/v1/tenants/shop", headers=keyed.admin)
+                while not deleted.done():
+                    second.post("/v1/events", json={"a": 1}, headers=admin)
+            assert deleted.result().status_code == 200
+        said = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert not said
 
 
 def test_a_tenant_that_one_server_deletes_leaves_no_files_at_another(database: str, tmp_path: Path) -> None:

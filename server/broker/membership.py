@@ -167,6 +167,8 @@ class Membership:
         living = frozenset(id for id, _ in connection.execute(servers.LIVING).fetchall())
         lapsed = began > self._lives_until
         if lapsed:
+            if self.lapses:
+                _log.warning("this server was silent for more than %g s: the others went on without it", self._seconds)
             self.lapses += 1  # first: the old leases must not count when it is live again
             (self._missed_until,) = connection.execute(servers.COMMITS).fetchone()  # later commits wait for it
         self._lives_until = began + self._seconds

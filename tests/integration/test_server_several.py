@@ -511,8 +511,10 @@ def test_the_database_is_restarted(tmp_path: Path) -> None:
             assert answer(server, "GET", "/readyz").status_code == 200
 
 
-def test_a_server_that_cannot_write_its_heartbeat_is_not_ready(database: str, tmp_path: Path) -> None:
-    """It refuses all changes, and says so where it is looked after."""
+def test_a_server_that_cannot_write_its_heartbeat_is_not_ready(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It refuses all changes, and says so where it is looked after, and afterwards in its log."""
     with running_application(tmp_path, database=database, lease_seconds=1.0) as client:
         assert client.get("/readyz").status_code == 200
         engine = create_engine(driver_url(database))
@@ -528,6 +530,7 @@ def test_a_server_that_cannot_write_its_heartbeat_is_not_ready(database: str, tm
         engine.dispose()
         until(lambda: client.get("/readyz").status_code == 200)
         assert client.get("/v1/status").json()["trouble"] is None
+    assert "the others went on without it" in caplog.text
 
 
 def test_a_server_that_others_did_not_wait_for_answers_nothing_from_before(

@@ -255,6 +255,8 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
         config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS, log_config=None)
     except CertificateUnusable as error:
         raise CommandFailed(f"the server could not start: {error}") from error
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # which nohup sets
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         uvicorn.Server(config).run(sockets=[listener])
     except KeyboardInterrupt:

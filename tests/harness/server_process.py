@@ -73,9 +73,9 @@ class ServerProcess:
         assert self._process is not None, "not started"
         self._process.send_signal(signal.SIGCONT)
 
-    def stop(self) -> int:
-        """SIGTERM, and waits for an orderly end; returns the exit status."""
-        return self._signal(signal.SIGTERM)
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Sends this signal, and waits for an orderly end; returns the exit status."""
+        return self._signal(number)
 
     @property
     def running(self) -> bool:

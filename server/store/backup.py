@@ -56,7 +56,16 @@ from kindcast.server.store.database import (
 )
 from kindcast.server.store.deliveries import discarded
 from kindcast.server.store.events import EventRow, insert_events
-from kindcast.server.store.integrity import CHECKS, Witness, examine_keys, find_damage, path_of, tables_of, tenants_in
+from kindcast.server.store.integrity import (
+    CHECKS,
+    Witness,
+    examine_keys,
+    find_damage,
+    path_of,
+    tables_of,
+    tenants_in,
+    write_witness,
+)
 from kindcast.server.store.ledger import (
     LAYOUT,
     PACKED_FROM,
@@ -77,6 +86,10 @@ MANIFEST = "backup.json"
 MAIN = "kindcast.db"
 KEYS = "kindcast.system.db"
 TENANTS = "tenants"
+WITNESS = path_of(MAIN).name
+UNFINISHED = ".unfinished"
+IGNORED = (UNFINISHED, "lost+found")
+"""What an empty folder may have."""
 ROWS_AT_ONCE = 500
 ROWS_CHECKED_AT_ONCE = 10_000
 MAX_DAMAGE = 20
@@ -238,6 +251,7 @@ def restore(folder: Path, database: str | None, data: Path) -> Backup:
                     full = error.errno in NO_ROOM
                     raise OSError(error.errno, error.strerror, str(data) if full else error.filename) from error
                 os.chmod(beside / name, 0o600)
+            write_witness(beside / MAIN, made.commits)
         return made
     url = normalised(database)
     if url.get_backend_name() == "sqlite":
@@ -475,27 +489,43 @@ def _look(connection: Connection, layout: int, checked: Checked) -> None:
 def _refuse_existing(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file and not a folder")
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(each.name not in IGNORED for each in folder.iterdir()):
         raise FileExistsError(f"{folder} exists and is not empty")
 
 
 @contextmanager
 def _made_beside(folder: Path) -> Iterator[Path]:
     """A context manager for a folder that gets its name after the block has ended and everything in it is on disk. What
-    a killed process leaves behind is removed by the next call with the same name."""
+    a killed process leaves behind is removed by the next call with the same name.
+
+    An empty folder that exists is kept, because it may be a mount or a link, or its parent may not be writable. Its
+    files are made in a folder within it, and moved up."""
     folder = folder.absolute()
-    beside = folder.with_name(f".{folder.name}.unfinished")
+    exists = folder.is_dir()
+    beside = folder / UNFINISHED if exists else folder.with_name(f".{folder.name}{UNFINISHED}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True, mode=0o700)
     try:
         yield beside
         for each in (*beside.rglob("*"), beside):
             _sync(each)
-        os.rename(beside, folder)  # also over an empty one
-        _sync(folder.parent)
+        if exists:
+            _move_up(beside, folder)
+            _sync(folder)
+        else:
+            os.rename(beside, folder)
+            _sync(folder.parent)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
+
+
+def _move_up(beside: Path, folder: Path) -> None:
+    """Moves the files of a folder into the one above it. The witness comes first: with it, a server refuses to start
+    until the main database is there. The manifest comes last: without it, there is no backup."""
+    for name in sorted(os.listdir(beside), key=lambda name: (name == MANIFEST, name == MAIN, name != WITNESS)):
+        os.rename(beside / name, folder / name)
+    beside.rmdir()
 
 
 def _sync(path: Path) -> None:

@@ -52,6 +52,7 @@ __all__ = [
     "tables_of",
     "tenants_in",
     "unchanged",
+    "write_witness",
 ]
 
 SHOWN = 5
@@ -242,6 +243,13 @@ class Witness:
             self._written = commits
         except OSError as error:
             _log.error("the witness of the last commit cannot be written: %s", error)
+
+
+def write_witness(database: Path, commits: int) -> None:
+    """Writes the witness of a database that no server uses yet, with the number of its commits."""
+    path = path_of(database)
+    path.touch(0o600)
+    path.write_bytes(msgspec.json.encode(Seen(commits, "", 0.0)))
 
 
 def path_of(database: str | Path) -> Path:

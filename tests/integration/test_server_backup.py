@@ -1,5 +1,6 @@
 """`kindcast backup`, `restore` and `check`: from SQLite to PostgreSQL and back, while servers run, and broken off."""
 
+import errno
 import json
 import os
 import resource
@@ -19,6 +20,7 @@ from sqlalchemy import create_engine, inspect
 
 from kindcast import Client
 from kindcast.server.broker import Broker
+from kindcast.server.errors import StoreUnreadable
 from kindcast.server.store import backup as store
 from kindcast.server.store.tables import metadata
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
@@ -256,6 +258,10 @@ if sys.argv[2] == "after a tenant":
 elif sys.argv[2] == "folder":
     copied, backup.shutil.copyfile = backup.shutil.copyfile, lambda *a: (copied(*a), kill())
     backup.restore(Path(sys.argv[1]), None, Path(sys.argv[3]))
+elif sys.argv[2].isdigit():
+    rename, left = backup.os.rename, iter(range(int(sys.argv[2])))
+    backup.os.rename = lambda *a: kill() if next(left, None) is None else rename(*a)
+    backup.restore(Path(sys.argv[1]), None, Path(sys.argv[3]))
 else:
     backup._copy_last_number = kill
     backup.restore(Path(sys.argv[1]), sys.argv[3], Path("unused"))
@@ -346,6 +352,50 @@ def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: Postgr
     assert not (tmp_path / "c").exists()
     empty = postgresql.new_database()
     assert "there are no tables of kindcast" in kindcast("backup", str(tmp_path / "c"), "--database", empty).err
+
+
+@pytest.mark.parametrize("form", ["link", "mount"])
+def test_an_empty_folder_that_exists_is_filled(
+    tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """It may be a link or a mount, which cannot be replaced, and then it has `lost+found`."""
+    with running_application(tmp_path / "data") as client:
+        publish(client, n=1)
+    there, rename = tmp_path / "there", os.rename
+    (tmp_path / "real" / "lost+found").mkdir(parents=True)
+    if form == "link":
+        there.symlink_to(tmp_path / "real")
+    else:
+        there = tmp_path / "real"
+
+    def of_a_mount(source: Path, target: Path) -> None:
+        if Path(target) == there:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", of_a_mount)
+    made = kindcast("backup", str(there), "--data", str(tmp_path / "data"))
+    assert (made.status, made.err.count("error")) == (0, 0)
+    assert kindcast("check", str(there)).status == 0
+    assert sorted(os.listdir(there)) == ["backup.json", "kindcast.db", "kindcast.system.db", "lost+found"]
+    rename(tmp_path / "real", tmp_path / "b")
+    (tmp_path / "real").mkdir()
+    assert kindcast("restore", str(tmp_path / "b"), "--data", str(there)).status == 0
+    with running_application(there) as client:
+        assert len(client.get("/v1/events").json()["events"]) == 1
+
+
+@pytest.mark.parametrize("moved", range(1, 3))
+def test_server_refuses_a_folder_whose_restore_was_killed(tmp_path: Path, kindcast: Kindcast, moved: int) -> None:
+    """It would begin without the data."""
+    with running_application(tmp_path / "data") as client:
+        publish(client, n=1)
+    assert kindcast("backup", str(tmp_path / "b"), "--data", str(tmp_path / "data")).status == 0
+    (there := tmp_path / "there").mkdir()
+    ran = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "b"), str(moved), str(there)], check=False)
+    assert ran.returncode == -signal.SIGKILL
+    with pytest.raises(StoreUnreadable, match="the newest commits are missing"), running_application(there):
+        pass
 
 
 def test_disk_without_room_for_a_restore_is_named(tmp_path: Path, kindcast: Kindcast) -> None:

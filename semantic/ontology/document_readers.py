@@ -381,6 +381,8 @@ def seeming(data: bytes, syntax: str) -> Iterator[None]:
         seen = _LOOKS.get(sniffed(data) or "")
         if error.line is None or type(error) is not OntologyError or seen in (None, _LOOKS[syntax]):
             raise
+        if syntax == "json-ld" and data.lstrip().startswith(b"{"):  # a mistake in JSON, such as a key without quotes
+            raise
         if data[:2] in _UTF_16:
             hint = "the document is in UTF-16: save it in UTF-8"
         else:

@@ -67,11 +67,16 @@ def test_read_in_the_wrong_syntax_says_what_the_document_looks_like(format: str,
     assert caught.value.line == 1 or format == "rdf-xml"
 
 
-@pytest.mark.parametrize("format", ["turtle", "trig"])
-def test_read_malformed_in_the_right_syntax_gives_no_hint(format: str) -> None:
-    """Turtle that looks like N-Triples is Turtle."""
+STATEMENTS = b"<http://e/a> <http://e/p> <http://e/b> .\n<http://e/a> ."
+
+
+@pytest.mark.parametrize(
+    ("format", "data"), [("turtle", STATEMENTS), ("trig", STATEMENTS), ("json-ld", b'{ @id: "http://e/a" }')]
+)
+def test_read_malformed_in_the_right_syntax_gives_no_hint(format: str, data: bytes) -> None:
+    """Turtle that looks like N-Triples is Turtle. JSON and a graph of TriG begin with the same brace."""
     with pytest.raises(OntologyError) as caught:
-        read(b"<http://e/a> <http://e/p> <http://e/b> .\n<http://e/a> .", format=format)
+        read(data, format=format)
     assert "looks like" not in str(caught.value)
 
 

@@ -252,6 +252,28 @@ def test_page_that_is_opened_after_the_session_ended_says_so(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_header_does_not_cover_what_gets_the_focus(tmp_path: Path) -> None:
+    """On the way back through a long page, with Shift and Tab."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        lines = "\n".join('{"expression": "n = 1"}' for _ in range(60))
+        httpx.post(f"{address}/v1/subscriptions/import", content=lines).raise_for_status()
+        browser.size(1280, 600)
+        browser.open(f"{address}/console#/deliveries")
+        browser.wait("document.querySelectorAll('td a').length === 60")
+        covered = browser.run(
+            """
+            const header = document.querySelector("header").getBoundingClientRect().bottom;
+            return [...document.querySelectorAll("td a")].reverse().filter((each) => {
+                each.focus();
+                return each.getBoundingClientRect().top < header;
+            }).length;
+            """
+        )
+        assert covered == 0
+
+
+@pytest.mark.slow
 def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -> None:
     """A page of another origin on the same machine can neither publish nor show the console in a frame."""
     (tmp_path / "a").mkdir()

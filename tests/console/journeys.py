@@ -106,6 +106,7 @@ def vocabulary(browser: Browser, address: str, shot: Shot) -> None:
     browser.wait(f"document.querySelector('.how pre')?.textContent.includes('{address}/behind/v1/ontologies/NAME')")
     browser.open(f"{address}/console#/vocabulary?term=Computer")
     browser.see("A device that runs programs", "电脑", "concepts beneath it: 1")
+    browser.wait("document.querySelector('[role=treeitem][tabindex=\\'0\\']').dataset.iri === arguments[0]", COMPUTER)
     shot("concept")
 
     newer = shipped("shop").read_text("utf-8").replace("rdfs:subClassOf shop:Laptop ;", "rdfs:subClassOf shop:Device ;")

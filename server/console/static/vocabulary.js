@@ -52,7 +52,8 @@ async function browse(parameters) {
 function tree(roots, open) {
   const element = h("ul", { role: "tree", "aria-label": t("Hierarchy") });
   const visible = () => [...element.querySelectorAll('[role="treeitem"]')].filter((each) => !each.parentElement.closest('[aria-expanded="false"]'));
-  const focus = (item) => { if (!item) return; element.querySelectorAll('[tabindex="0"]').forEach((each) => (each.tabIndex = -1)); item.tabIndex = 0; item.focus(); };
+  const reach = (item) => { element.querySelectorAll('[tabindex="0"]').forEach((each) => (each.tabIndex = -1)); item.tabIndex = 0; };  // by Tab
+  const focus = (item) => { if (!item) return; reach(item); item.focus(); };
   function node(each, level) {
     const leaf = each.children_count === 0;
     const group = leaf ? null : h("ul", { role: "group" });
@@ -102,6 +103,7 @@ function tree(roots, open) {
     }
     element.querySelectorAll('[aria-selected="true"]').forEach((each) => each.setAttribute("aria-selected", "false"));
     item.setAttribute("aria-selected", "true");
+    if (!element.contains(document.activeElement)) reach(item);
     const box = item.firstElementChild.getBoundingClientRect(), frame = element.getBoundingClientRect();
     if (box.top < frame.top || box.bottom > frame.bottom) element.scrollTop += box.top - frame.top - frame.height / 3;
   }

@@ -24,6 +24,7 @@ from kindcast.semantic.shipped_vocabularies import shipped
 from tests.console.__main__ import DOCS
 from tests.console.journeys import JOURNEYS, first_visit
 from tests.harness.browser import Browser, running_browser
+from tests.harness.receiver import running_receiver
 from tests.harness.server_thread import running_app
 
 REPOSITORY = Path(__file__).parents[2]
@@ -271,6 +272,25 @@ def test_header_does_not_cover_what_gets_the_focus(tmp_path: Path) -> None:
             """
         )
         assert covered == 0
+
+
+@pytest.mark.slow
+def test_all_messages_of_a_disabled_sink_are_counted(tmp_path: Path) -> None:
+    """More than the page lists."""
+    (tmp_path / "data").mkdir()
+    with (
+        running_browser(tmp_path / "profile") as browser,
+        running_receiver() as receiver,
+        running_app(tmp_path / "data", allow_private_sinks=True) as address,
+    ):
+        receiver.script("/gone", 410)
+        body = {"expression": "n = 1", "sink": f"{receiver.url}/gone"}
+        made = httpx.post(f"{address}/v1/subscriptions", json=body).raise_for_status().json()["id"]
+        events = "\n".join('{"n": 1}' for _ in range(60))
+        headers = {"Content-Type": "application/x-ndjson"}
+        httpx.post(f"{address}/v1/events", content=events, headers=headers).raise_for_status()
+        browser.open(f"{address}/console#/deliveries/{made}")
+        browser.see("Delivery was given up", "Messages that wait: 60")
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ async function one(id) {
     renew(frame,
       h("p", {}, link("← " + t("All deliveries"), "#/deliveries")),
       h("h1", {}, nameOf(it), " ", status(it.status)),
-      diagnosis(it, dead.dead_letters.length),
+      diagnosis(it),
       h("div", { class: "figures" }, ofIt(t("wait for delivery"), number(it.pending)), it.pending > 0 && ofIt(t("the oldest waits for"), h("span", { "data-age": true }, lasting((Date.now() - new Date(it.pending_since)) / 1000))), it.sink && ofIt(t("attempts"), number(it.times_sent)), it.sink && ofIt(t("of them failed"), number(it.times_failed)),
         figure(t("dead letters"), number(dead.dead_letters.length) + (dead.dead_letters.length === 50 ? "+" : ""), "v1/dead-letters?subscription=" + id, "kindcast dead-letters " + id), it.discarded > 0 && ofIt(t("deleted before delivery"), number(it.discarded)), it.waiting_for_operators > 0 && ofIt(t("wait for operators"), number(it.waiting_for_operators))),
       h("div", { class: "columns" },
@@ -74,10 +74,10 @@ const lasting = (seconds) => {
 };
 
 // Why a delivery is late, in one sentence.
-function diagnosis(it, dead) {
+function diagnosis(it) {
   if (it.status === "expired") return note("bad", t("It has ended and matches nothing. Renew it within a week."));
   if (it.status === "paused") return note("warn", t("It is paused: events that come now are not for it."), it.status_reason && ` (${it.status_reason})`);
-  if (it.status === "disabled_by_failures") return note("bad", t("Delivery was given up: {0}. Messages that wait: {1}", it.status_reason ?? it.last_error ?? "", number(dead)));
+  if (it.status === "disabled_by_failures") return note("bad", t("Delivery was given up: {0}. Messages that wait: {1}", it.status_reason ?? it.last_error ?? "", number(it.pending)));
   if (it.status === "active" && it.status_reason) return note("warn", it.status_reason);  // its matches are hidden, so its counters say nothing
   if (it.flagged) return note("warn", t("It uses a concept that is no longer in the vocabulary."));
   if (it.consecutive_errors > 0) return note("warn", t("Delivery is late: attempts that failed in a row: {0}; the last one: {1}. The next attempt is at {2}.", number(it.consecutive_errors), it.last_error ?? "", when(it.next_attempt_at)));

@@ -3,12 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kindcast.semantic.language.literals import is_keyword, nearest_keyword
+from kindcast.semantic.language.literals import attribute_text, is_keyword, nearest_keyword, quoted_string
 from kindcast.semantic.language.text import parse_text, plain_words, to_text
 from kindcast.semantic.language.tree import parse_tree, to_tree
 from kindcast.semantic.model import Expression
 
-__all__ = ["is_keyword", "nearest_keyword", "parse", "parse_text", "parse_tree", "plain_words", "to_text", "to_tree"]
+__all__ = [
+    "attribute_text",
+    "is_keyword",
+    "nearest_keyword",
+    "parse",
+    "parse_text",
+    "parse_tree",
+    "plain_words",
+    "quoted_string",
+    "to_text",
+    "to_tree",
+]
 
 
 def parse(expression: str | Mapping[str, Any]) -> Expression:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from kindcast.semantic import InvalidSubscription, Vocabulary
-from kindcast.semantic.language import plain_words, to_tree
+from kindcast.semantic.language import attribute_text, is_keyword, plain_words, quoted_string, to_tree
 from kindcast.semantic.subscriptions import SeenAttributes, advise, compile_expression
 from kindcast.server.api.problem_types import Problem, as_document, problem_of
 from kindcast.server.api.requests import (
@@ -168,8 +168,9 @@ def _attributes(part: str, word: str, vocabulary: Vocabulary, attributes: list[s
         label = (told or {}).get("label")
         if name != word and (name.lower().startswith(part) or (label is not None and label.lower().startswith(part))):
             about = {} if told is None else {"matched": label, "lang": None, "property": told}
-            offered.append({"insert": name, "label": name, "kind": "attribute", "replace": len(word)} | about)
-    return sorted(offered, key=lambda each: not each["insert"].lower().startswith(part))
+            insert = attribute_text(name)
+            offered.append({"insert": insert, "label": name, "kind": "attribute", "replace": len(word)} | about)
+    return sorted(offered, key=lambda each: not each["label"].lower().startswith(part))
 
 
 def _asks_for_kinds(tokens: list[str]) -> bool:
@@ -206,4 +207,4 @@ def _written(name: str, vocabulary: Vocabulary, concept: Any) -> str:
     """Returns the text for a concept in an expression: the name if it means only this concept, else the IRI."""
     if vocabulary.resolve(name).candidates != (concept,):
         return f"<{vocabulary.iri(concept)}>"
-    return name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return name if re.fullmatch(r"[^\W\d]\w*", name) and not is_keyword(name) else quoted_string(name)

@@ -323,6 +323,30 @@ def test_completion_of_a_deprecated_concept_inserts_its_replacement(tmp_path: Pa
         assert [(each["insert"], each["matched"]) for each in told] == [('"smart phone"', "mobile phone")]
 
 
+@pytest.mark.parametrize("name", ["my price", "not", "größe €", "a.b c", "EVERY", "a`b", "schema:price", "plain"])
+def test_completion_of_an_attribute_is_a_name(tmp_path: Path, name: str) -> None:
+    """In backquotes if it needs them: names of events may be any texts."""
+    with running_application(tmp_path) as client:
+        client.post("/v1/events", json={name: 5}).raise_for_status()
+        told = client.post("/v1/check", json={"expression": name[0], "position": 1}).json()["completions"]
+        offered = next(each for each in told if each["label"] == name)
+        checked = client.post("/v1/check", json={"expression": f"{offered['insert']} = 5"}).json()
+        assert checked["valid"], (offered, checked)
+
+
+@pytest.mark.parametrize("label", ["contains", "AND", 'a "b" \\ c', "two\nlines", "Plain"])
+def test_completion_of_a_concept_is_a_name(tmp_path: Path, label: str) -> None:
+    """In quotes if it needs them: labels of concepts may be any texts, also words of the language."""
+    turtle = f"""<http://example.org/a> a <http://www.w3.org/2002/07/owl#Class> ;
+        <http://www.w3.org/2000/01/rdf-schema#label> {json.dumps(label)} ."""
+    with running_application(tmp_path) as client:
+        client.put("/v1/ontologies/odd?format=ttl", content=turtle.encode()).raise_for_status()
+        before = f"a isa {label[0]}"
+        told = client.post("/v1/check", json={"expression": before, "position": len(before)}).json()["completions"]
+        checked = client.post("/v1/check", json={"expression": f"a isa {told[0]['insert']}"}).json()
+        assert checked["valid"], (told, checked)
+
+
 def test_recent_events_name_their_subscriptions(client: httpx.Client) -> None:
     """Newest first, and who got them."""
     told = client.get("/v1/events/recent?limit=3").json()["events"]

@@ -254,7 +254,8 @@ def _listed(items: tuple[Any, ...], at: Position | None) -> tuple[Any, ...]:
 
 def _constant(operand: Operand, where: str) -> Constant:
     if isinstance(operand, AttributeRef):
-        detail = f"{quoted_name(operand.name[:40])} is an attribute; {where} takes constants: write a string in quotes"
+        name = quoted_name(operand.name[:40])
+        detail = f"{name} without quotes is an attribute; {where} takes constants: write a string in quotes"
         raise refuse("syntax", detail, operand.at)
     return operand
 

@@ -294,6 +294,20 @@ def test_all_messages_of_a_disabled_sink_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_start_says_which_vocabularies_are_not_in_force(tmp_path: Path) -> None:
+    """One that is only stored is not the first of the three clicks."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        stored = f"{address}/v1/ontologies/shop?format=ttl&activate=false"
+        httpx.put(stored, content=shipped("shop").read_bytes()).raise_for_status()
+        browser.open(f"{address}/console")
+        browser.see("What there is", "not in force")
+        browser.run("localStorage.setItem('kindcast.first', JSON.stringify({name: 'shop'})); location.reload()")
+        browser.see("Welcome to kindcast")
+        assert "shop is loaded" not in browser.text("main")
+
+
+@pytest.mark.slow
 def test_pages_of_other_sites_change_nothing_and_frame_nothing(tmp_path: Path) -> None:
     """A page of another origin on the same machine can neither publish nor show the console in a frame."""
     (tmp_path / "a").mkdir()

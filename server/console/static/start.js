@@ -1,5 +1,5 @@
 // The first visit: a vocabulary, a subscription and events in three clicks. Later: what there is.
-import { brief, button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, nameOf, note, number, query, quoted, refocus, state, status, t, tickets } from "./dom.js";
+import { brief, button, call, card, conceptLink, figure, fill, get, h, how, keep, kept, link, may, nameOf, note, number, query, quoted, refocus, state, status, t, tag, tickets } from "./dom.js";
 
 const SAMPLES = {
   shop: {
@@ -26,7 +26,7 @@ export async function page() {
 }
 
 function first(vocabularies, progress) {
-  const loaded = vocabularies.ontologies.map((each) => each.name);
+  const loaded = vocabularies.ontologies.filter((each) => each.active).map((each) => each.name);
   const frame = h("div", {}), found = h("div", { "aria-live": "polite" });
   let chosen = loaded.find((name) => Object.hasOwn(SAMPLES, name)) ?? null;
   let subscription = chosen && progress.name === chosen ? progress.subscription : null;
@@ -105,7 +105,7 @@ async function overview(vocabularies) {
       series && figure(t("events a second"), number(series.series.events_per_second.values.at(-1), 1), "v1/series"),
       series && figure(t("matches not yet delivered"), number(now.ledger.pending), "v1/status", "kindcast status")),
     h("div", { class: "columns" },
-      card(h("h2", {}, t("Vocabularies")), vocabularies.ontologies.length ? h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts)))))) : h("p", {}, t("There is no vocabulary yet."))),
+      card(h("h2", {}, t("Vocabularies")), vocabularies.ontologies.length ? h("ul", { class: "plain" }, vocabularies.ontologies.map((each) => h("li", { class: "row" }, link(each.name, "#/vocabulary/versions?name=" + encodeURIComponent(each.name)), h("span", { class: "quiet" }, t("version {0}, {1} concepts", each.version, number(each.concepts))), !each.active && tag(t("not in force"), "warn")))) : h("p", {}, t("There is no vocabulary yet."))),
       card(h("h2", {}, t("Newest subscriptions")), newest.subscriptions.length
         ? h("ul", { class: "plain" }, newest.subscriptions.map((each) => h("li", { class: "row" }, status(each.status), link(nameOf(each), "#/deliveries/" + each.id), h("code", {}, brief(each.expression ?? each.canonical ?? "")))))
         : h("p", {}, t("Nobody has subscribed yet."), " ", may("subscribe") && link(t("Write a subscription"), "#/subscribe")))),

@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -63,6 +64,13 @@ MOST_CORNERS = 200_000
 """Maximum number of corners of one region: enough for coast lines in full detail. A distance reads each corner."""
 GEOJSON = '{"type": "FeatureCollection", "features": [{"properties": {"name": "Vienna"}, "geometry": …}]}'
 """What regions look like, for messages."""
+MOST_CROSSINGS = 1_000
+"""Maximum number of crossings of the edges of a region. To repair more takes minutes, and gigabytes of memory."""
+NEAR_EDGES = 50
+"""Maximum number of edges to which an edge of such a region is near, on average: their bounding boxes meet.
+In a grid of squares there are 14."""
+EDGES_AT_A_TIME = 32
+"""The number of edges that are compared with all edges at a time."""
 LONGEST_POSITION = 10_000
 """Maximum number of characters of a position or region that is written as text."""
 EARTH = 6_371_008.8
@@ -75,6 +83,20 @@ GEO = re.compile(
     r"geo:(-?[0-9.]{1,20}),(-?[0-9.]{1,20})(?:,-?[0-9.]{1,20})?(?:;crs=wgs84)?(?:;(?!crs=)[^;]*)*", re.IGNORECASE
 )
 """A position of RFC 5870 in the only coordinate system that is known."""
+
+
+class _Feature(msgspec.Struct):
+    """A feature of GeoJSON. Its geometry is not read, because shapely does that."""
+
+    properties: dict[str, Any] | None = None
+    id: Any = None
+    geometry: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Regions(_Feature):
+    """A FeatureCollection, or one feature."""
+
+    features: list[_Feature] | None = None
 
 
 class Regions:
@@ -92,27 +114,27 @@ class Regions:
         not installed.
         """
         text = document if isinstance(document, bytes | str) else json.dumps(document, sort_keys=True)
+        data = text.encode() if isinstance(text, str) else text
         try:
-            read = json.loads(text)
-            features = read.get("features", [read])
-            names = [(each.get("properties") or {}).get("name", each.get("id")) for each in features]
-        except (TypeError, KeyError, AttributeError):
+            read = msgspec.json.decode(data, type=_Regions)
+        except msgspec.ValidationError:
             raise InvalidDeclaration(f"regions are GeoJSON with named features, like {GEOJSON}") from None
         except (ValueError, RecursionError) as error:
             raise InvalidDeclaration(f"regions are GeoJSON, but this is not JSON: {error}") from error
+        features = [read] if read.features is None else read.features
         if len(features) > MOST_REGIONS:
             raise InvalidDeclaration(f"{len(features):,} regions; {MOST_REGIONS:,} are allowed")
         shapes: dict[str, Any] = {}
-        for number, (name, feature) in enumerate(zip(names, features, strict=True), 1):
+        for number, feature in enumerate(features, 1):
+            name = (feature.properties or {}).get("name", feature.id)
             if not isinstance(name, str) or not name:
                 raise InvalidDeclaration(f"feature {number} has no name: give it properties.name, or an id")
             if name in shapes:
                 raise InvalidDeclaration(f"feature {number}: the region {name!r} exists already")
             try:
-                shapes[name] = _shape(json.dumps(feature.get("geometry")))
+                shapes[name] = _shape(bytes(feature.geometry).decode())
             except ValueError as error:
                 raise InvalidDeclaration(f"feature {number}, {name!r}: {error}") from error
-        data = text.encode() if isinstance(text, str) else text
         return cls(shapes, hashlib.sha256(data).hexdigest()[:12])
 
     def __len__(self) -> int:
@@ -216,12 +238,46 @@ def _shape(text: str) -> Any:
     if shapely.get_num_coordinates(found) > MOST_CORNERS:
         raise ValueError(f"a region has at most {MOST_CORNERS:,} corners")
     if not shapely.is_valid(found):
-        found = shapely.make_valid(found)
+        _check_edges(found)
+        found = shapely.make_valid(found, method="structure")  # "linework" would omit what two polygons share
     west, south, east, north = found.bounds
     if west < -180 or east > 180 or south < -90 or north > 90:
         raise ValueError("longitudes are from -180 to 180 and come first, latitudes are from -90 to 90")
     shapely.prepare(found)
     return found
+
+
+def _check_edges(region: Any) -> None:
+    """Raises ValueError if so many edges cross or overlap each other that the region cannot be repaired in a short
+    time."""
+    shapely = needed("shapely", "geography")
+    parts = shapely.get_parts(region)
+    while (shapely.get_type_id(parts) > shapely.GeometryType.POLYGON).any():
+        parts = shapely.get_parts(parts)
+    points, ring = shapely.get_coordinates(shapely.get_rings(parts), return_index=True)
+    ends = np.stack([points[:-1], points[1:]], axis=1)[ring[:-1] == ring[1:]]
+    edges = shapely.linestrings(ends)
+    tree = shapely.STRtree(edges)
+    near = crossings = 0
+    for begin in range(0, len(edges), EDGES_AT_A_TIME):
+        one, other = tree.query(edges[begin : begin + EDGES_AT_A_TIME])
+        near += len(one)
+        if near <= MOST_CROSSINGS + NEAR_EDGES * len(edges):
+            crossings += _crossings(ends[one + begin], ends[other])
+            if crossings <= 2 * MOST_CROSSINGS:  # each is found from both sides
+                continue
+        raise ValueError(f"its edges cross or overlap too often; {MOST_CROSSINGS:,} crossings are allowed")
+
+
+def _crossings(ones: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> int:
+    """Returns in how many of the pairs of edges one crosses the other."""
+
+    def sides(edges: npt.NDArray[np.float64], points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        along, to = edges[:, 1] - edges[:, 0], points - edges[:, 0]
+        return np.sign(along[:, 0] * to[:, 1] - along[:, 1] * to[:, 0])
+
+    apart = sides(ones, others[:, 0]) * sides(ones, others[:, 1]) < 0
+    return int(np.count_nonzero(apart & (sides(others, ones[:, 0]) * sides(others, ones[:, 1]) < 0)))
 
 
 def _metres(place: Any, region: Any) -> float:

@@ -2,7 +2,6 @@
 regions, tables and calendar windows. Changes are for administrators only.
 """
 
-import asyncio
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators import NAME, OperatorFailed
 from kindcast.semantic.operators.builtin import Table
 from kindcast.semantic.planner import Record
-from kindcast.server.api.access import services_of
+from kindcast.server.api.access import caller_of, services_of
 from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import (
     AppBroker,
@@ -36,6 +35,7 @@ from kindcast.server.operators.registry import DataKind as Kind
 from kindcast.server.operators.registry import Entry, Key, OwnData, piece_size, read_piece, read_registration
 from kindcast.server.security.callers import Caller
 from kindcast.server.store import declarations as store
+from kindcast.server.worker_threads import long_turns, run_to_the_end
 
 __all__ = ["AppLateMatching", "data_router", "router"]
 
@@ -290,7 +290,8 @@ async def delete_table(name: TableName, broker: AppBroker) -> Response:
 async def _put_data(request: Request, broker: Broker, key: Key) -> Response:
     document = await request.body()
     try:
-        piece = await asyncio.to_thread(read_piece, *key, document)
+        async with long_turns().beside(caller_of(request).owner):
+            piece = await run_to_the_end(lambda: read_piece(*key, document))
     except OperatorFailed as error:  # a library is not installed
         raise InvalidDeclaration(str(error)) from None
     if isinstance(piece, Table) and len(piece.columns) == 1 and SEPARATED.search(piece.columns[0]):

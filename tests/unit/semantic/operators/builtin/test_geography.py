@@ -73,6 +73,59 @@ def test_in_region_given_region_is_written_out() -> None:
     assert not holds(OPERATORS, bow, at="geo:0.5,1")
 
 
+def test_region_of_polygons_with_common_borders_contains_each_of_them() -> None:
+    """As with a region that consists of its districts. The polygons of a region may also overlap."""
+    squares = [[[[x, y], [x + 1, y], [x + 1, y + 1], [x, y + 1], [x, y]]] for x in range(10) for y in range(10)]
+    over = [[[[0, 0], [4, 0], [4, 4], [0, 4], [0, 0]]], [[[2, 2], [6, 2], [6, 6], [2, 6], [2, 2]]]]
+    known = Regions.from_geojson(
+        {
+            "features": [
+                {"id": name, "geometry": {"type": "MultiPolygon", "coordinates": polygons}}
+                for name, polygons in (("districts", squares), ("overlapping", over))
+            ]
+        }
+    )
+    at = tuple(f"geo:{y + 0.5},{x + 0.5}" for x in range(10) for y in range(10))
+    in_region = geography(known)[0].function
+    assert [each for each in at if not in_region({}, "districts", (each,))] == []
+    assert in_region({}, "overlapping", ("geo:3,3",))
+    assert not in_region({}, "districts", ("geo:10.5,5",))
+
+
+def _crossing(corners: int) -> list[list[float]]:
+    """Returns a ring whose edges go to and fro between north and south, and so cross each other very often."""
+    turns = [[(37 * n) % 101 - 50, (-1) ** n * (20 + (53 * n) % 60)] for n in range(corners)]
+    return [*turns, turns[0]]
+
+
+@pytest.mark.parametrize("corners", [100, 300, 3_000])
+def test_region_with_too_many_crossings_is_refused_in_a_short_time(corners: int) -> None:
+    """To repair it would take minutes and gigabytes."""
+    shape = {"type": "Polygon", "coordinates": [_crossing(corners)]}
+    collection = {"type": "GeometryCollection", "geometries": [shape, {"type": "Point", "coordinates": [0, 0]}]}
+    for geometry in (shape, collection):
+        with pytest.raises(InvalidDeclaration, match="1,000 crossings are allowed"):
+            Regions.from_geojson({"features": [{"id": "a", "geometry": geometry}]})
+
+
+def test_position_with_too_many_crossings_lies_nowhere() -> None:
+    """An event costs little, too."""
+    at = "POLYGON ((" + ", ".join(f"{x} {y}" for x, y in _crossing(300)) + "))"
+    assert "1,000 crossings are allowed" in refused(OPERATORS, f'inRegion("{at}", @at)')
+    assert not holds(OPERATORS, 'inRegion("Bronx", @at)', at=at)
+
+
+def test_large_region_with_few_crossings_is_repaired() -> None:
+    """Coast lines of real maps have some."""
+    ring = [[50 * math.cos(n / 500 * math.pi), 50 * math.sin(n / 500 * math.pi)] for n in range(1_000)]
+    for n in range(0, 1_000, 20):
+        ring[n], ring[n + 1] = ring[n + 1], ring[n]
+    known = Regions.from_geojson(
+        {"features": [{"id": "a", "geometry": {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}}]}
+    )
+    assert geography(known)[0].function({}, "a", ("geo:0,0",))
+
+
 @pytest.mark.parametrize(
     ("call", "why"),
     [

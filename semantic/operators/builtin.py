@@ -141,14 +141,18 @@ class Regions:
         return len(self._shapes)
 
     def find(self, region: str) -> Any:
-        """Returns the region with this name, or the region that is written as WKT or GeoJSON. Raises ValueError."""
+        """Returns the region with this name, or the region that is written as WKT or GeoJSON. Raises ValueError if
+        there is no region with this name, and `FailedForGood` if a written one cannot be read."""
         found = self._shapes.get(region)
         if found is not None:
             return found
         if region.lstrip()[:1] != "{" and "(" not in region:
             known = ", ".join(sorted(self._shapes)[:5]) or "none"
             raise ValueError(f"there is no region {region!r} (known: {known}, …), and it is neither WKT nor GeoJSON")
-        return _written_region(region)
+        try:
+            return _written_region(region)
+        except ValueError as error:
+            raise FailedForGood(str(error)) from error
 
 
 def geography(regions: Regions | None = None) -> list[Operator]:

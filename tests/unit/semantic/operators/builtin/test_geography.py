@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kindcast.semantic import Matcher, Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators.builtin import EARTH, MOST_CORNERS, Regions, geography
+from kindcast.semantic.operators.failures import FailedForGood
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, reason, refused
 
 BRONX = [[-73.93, 40.80], [-73.78, 40.80], [-73.78, 40.91], [-73.93, 40.91], [-73.93, 40.80]]
@@ -113,6 +114,15 @@ def test_position_with_too_many_crossings_lies_nowhere() -> None:
     at = "POLYGON ((" + ", ".join(f"{x} {y}" for x, y in _crossing(300)) + "))"
     assert "1,000 crossings are allowed" in refused(OPERATORS, f'inRegion("{at}", @at)')
     assert not holds(OPERATORS, 'inRegion("Bronx", @at)', at=at)
+
+
+def test_written_region_of_an_older_subscription_that_cannot_be_read_is_not_called_again() -> None:
+    """An earlier version may have accepted it. A region that has only no name yet may come later."""
+    in_region = OPERATORS[0].function
+    with pytest.raises(FailedForGood, match="1,000 crossings are allowed"):
+        in_region({}, "POLYGON ((" + ", ".join(f"{x} {y}" for x, y in _crossing(300)) + "))", ("geo:0,0",))
+    with pytest.raises(ValueError, match="there is no region 'Bronks'"):
+        in_region({}, "Bronks", ("geo:0,0",))
 
 
 def test_large_region_with_few_crossings_is_repaired() -> None:

@@ -190,15 +190,18 @@ def plural(count: int, noun: str, ending: str = "s") -> str:
 
 
 def _harmless(text: str) -> str:
-    """Returns a text without control characters.
+    """Returns a text without control characters, and without those that turn the direction of what follows.
 
     >>> _harmless("a\\x1b[2J\\nb")
     'a\ufffd[2J\\nb'
+    >>> _harmless("\\u202egpj.exe")
+    '\ufffdgpj.exe'
     """
     return text.translate(_CONTROLS)
 
 
-_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_TURNING = *range(0x202A, 0x202F), *range(0x2066, 0x206A)
+_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160), *_TURNING) if chr(code) not in "\n\t"}
 
 
 def _console(stream: Any) -> Console:

@@ -118,7 +118,8 @@ class Declarations:
         if len(self.attributes) > MOST_ATTRIBUTES:
             detail = f"at most {MOST_ATTRIBUTES:,} attributes can be declared, not {len(self.attributes):,}"
             raise InvalidDeclaration([Problem("too-large", detail)])
-        if len(json.dumps(self.to_json(), default=str)) > MOST_BYTES:
+        parts = json.JSONEncoder(default=str).iterencode(self.to_json())  # in parts, so that other threads may run
+        if sum(map(len, parts)) > MOST_BYTES:
             raise InvalidDeclaration([Problem("too-large", f"all declarations have at most {MOST_BYTES:,} bytes")])
         units = attempt(lambda: Units(self.rates)) or Units()
         roots = attempt(lambda: root_words(joined_tables(self.synonyms))) or {}

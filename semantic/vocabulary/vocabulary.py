@@ -831,8 +831,10 @@ def _version_of(
         *[each or {} for each in (attributes, synonyms, rates, schemas)],
         *([later] if later else []),
     ]
-    text = json.dumps(counted, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for part in json.JSONEncoder(sort_keys=True, default=str).iterencode(counted):  # in parts, so that others may run
+        digest.update(part.encode())
+    return digest.hexdigest()[:16]
 
 
 NAMED = 5

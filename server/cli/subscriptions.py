@@ -334,7 +334,8 @@ def _told(name: str, value: Any) -> str:
 LINES, CHARACTERS = 5_000, 4 << 20
 """The maximum size of one request of an import: below the default limits of a server."""
 REQUESTS = 2
-"""Requests of an import at the same time: the server reads the lines of one while it stores those of the other."""
+"""Requests of an import that are ready: while the server works on one, the other is read from the file. They are sent
+one after another, because two at the same time would take the interpreter of the server from each other."""
 IMPORT_SECONDS = 300.0
 
 
@@ -428,7 +429,7 @@ def _answers(client: "Client", file: str, key: str) -> Iterator[tuple[int, dict[
     requests = _requests(text_lines(file))
     sent: deque[tuple[int, Future[dict[str, Any]]]] = deque()
     failure: Exception | KeyboardInterrupt | None = None
-    with ThreadPoolExecutor(REQUESTS) as pool:
+    with ThreadPoolExecutor(1) as pool:
         while True:
             try:
                 while failure is None and len(sent) < REQUESTS and (request := next(requests, None)) is not None:

@@ -31,7 +31,7 @@ class WriteQueue(Generic[T]):
         self._closing = False
 
     def add(self, record: T) -> "asyncio.Future[None]":
-        """Queues a record. The future is done when the record is on disk."""
+        """Queues a record. The future is done when the record is on disk, and cancelled if it will not be written."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((record, written))
         self._filled.set()
@@ -55,6 +55,8 @@ class WriteQueue(Generic[T]):
             batch, self._waiting = self._waiting, []
             if batch and not await self._write(batch):
                 if self._closing:
+                    for _, written in batch + self._waiting:
+                        written.cancel()  # else who waits for it would wait for ever
                     return
                 self._waiting = batch + self._waiting
                 await asyncio.sleep(RETRY_SECONDS)

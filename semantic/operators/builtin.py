@@ -686,6 +686,7 @@ class Table:
         self._rows: dict[Any, list[tuple[Any, ...]]] = {}
         for row in rows:
             self._rows.setdefault(_key(row[0]), []).append(row[1:])
+        self._length = sum(map(len, self._rows.values()))
 
     @classmethod
     def from_csv(cls, name: str, document: bytes | str) -> "Table":
@@ -716,7 +717,12 @@ class Table:
         return cls(name, columns, rows, hashlib.sha256(data).hexdigest()[:12])
 
     def __len__(self) -> int:
-        return sum(map(len, self._rows.values()))
+        return self._length
+
+    @property
+    def cells(self) -> int:
+        """The number of cells, on which the memory of a table depends."""
+        return self._length * len(self.columns)
 
     def rows(self, value: Any) -> list[tuple[Any, ...]]:
         """Returns the cells, without the key, of the rows whose key is `value`. Keys that are numbers are found by

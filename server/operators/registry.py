@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators import Operator, OperatorFailed, entry_points_at_start, load_operators
-from kindcast.semantic.operators.builtin import Regions, Table, builtin_operators
+from kindcast.semantic.operators.builtin import MOST_CELLS, Regions, Table, builtin_operators
 from kindcast.semantic.planner import Experience, read_priors
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.security.egress import check_sink
@@ -257,11 +257,22 @@ class OwnData:
         return {**self.folder, **self.uploaded}
 
     def with_upload(self, key: Key, piece: Piece) -> "OwnData":
-        """Returns the data with an upload added or replaced. Raises `InvalidDeclaration` for too many tables."""
+        """Returns the data with an upload added or replaced. Raises `InvalidDeclaration` for too many tables, and if
+        the uploaded tables together have too many cells."""
         changed = replace(self, uploaded={**self.uploaded, key: piece})
         if len(changed.pieces) > MOST_TABLES:
             raise InvalidDeclaration(f"this server takes at most {MOST_TABLES:,} tables")
+        if changed.cells > max(MOST_CELLS, self.cells):
+            raise InvalidDeclaration(
+                f"all uploaded tables together have at most {MOST_CELLS:,} cells, and these would be"
+                f" {changed.cells:,}: delete a table, or put large tables into the folder of operator_data"
+            )
         return changed
+
+    @property
+    def cells(self) -> int:
+        """The number of cells of all uploaded tables."""
+        return sum(each.cells for each in self.uploaded.values() if isinstance(each, Table))
 
     def without_upload(self, key: Key) -> "OwnData":
         """Returns the data without an upload. Data of the folder under this name is used again."""

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from kindcast.server.operators import registry
 from tests.harness.application import problem_code, running_application, subscribe, ticket, waiting
 from tests.harness.waiting import until
 
@@ -113,6 +114,19 @@ def test_data_in_use_is_not_deleted(tmp_path: Path) -> None:
         again = client.delete("/v1/operator-data/tables/t")
         assert (again.status_code, problem_code(again)) == (404, "unknown-operator-data")
         assert client.delete("/v1/operator-data/regions").status_code == 404
+
+
+def test_tables_together_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many tables within the limit of one could fill the memory. A smaller one in place of another is taken."""
+    monkeypatch.setattr(registry, "MOST_CELLS", 8)
+    with running_application(tmp_path, plugins=False) as client:
+        assert put(client, "tables/t", "key,grade\na,1\nb,2\n").status_code == 201
+        assert put(client, "tables/u", "key,grade\na,1\nb,2\n").status_code == 201
+        refused = put(client, "tables/v", "key\na\n")
+        assert (refused.status_code, problem_code(refused)) == (422, "invalid-declaration")
+        assert "8 cells" in refused.json()["detail"]
+        assert put(client, "tables/u", "key\na\n").status_code == 200
+        assert put(client, "tables/v", "key\na\n").status_code == 201
 
 
 def test_table_with_other_columns_leaves_its_subscriptions_undecided(tmp_path: Path) -> None:

@@ -325,7 +325,8 @@ def test_metrics_while_the_database_is_away_are_those_of_the_process(
     answer = client.get("/metrics")
     assert answer.status_code == 200
     assert "kindcast_database_up 0.0" in answer.text
-    assert {"kindcast_queue_waiting 0.0", "kindcast_concepts 0.0"} <= set(answer.text.splitlines())
+    assert "kindcast_concepts 0.0" in answer.text.splitlines()
+    assert re.search(r"^kindcast_queue_waiting \d", answer.text, re.MULTILINE)
     assert "kindcast_match_duration_seconds_count" in answer.text
     assert "kindcast_events_accepted" not in answer.text
 

@@ -673,7 +673,7 @@ def _words(text: str) -> str:
 
 
 MOST_CELLS = 5_000_000
-"""Maximum number of cells of a table: some hundreds of megabytes at worst."""
+"""Maximum number of cells of a table, and of all uploaded tables of a tenant: some hundreds of megabytes at worst."""
 LONGEST_CELL = 10_000
 NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][-+]?[0-9]{1,3})?")
 

@@ -56,7 +56,7 @@ class WriteQueue(Generic[T]):
             if batch and not await self._write(batch):
                 if self._closing:
                     for _, written in batch + self._waiting:
-                        written.cancel()  # else who waits for it would wait for ever
+                        written.cancel()  # otherwise a task that waits for it would never end
                     return
                 self._waiting = batch + self._waiting
                 await asyncio.sleep(RETRY_SECONDS)

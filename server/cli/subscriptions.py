@@ -334,8 +334,8 @@ def _told(name: str, value: Any) -> str:
 LINES, CHARACTERS = 5_000, 4 << 20
 """The maximum size of one request of an import: below the default limits of a server."""
 REQUESTS = 2
-"""Requests of an import that are ready: while the server works on one, the other is read from the file. They are sent
-one after another, because two at the same time would take the interpreter of the server from each other."""
+"""The number of prepared requests of an import: while the server works on one, the next is read from the file. They are
+sent one after another, because two at the same time compete for the server's interpreter and take longer."""
 IMPORT_SECONDS = 300.0
 
 

@@ -36,8 +36,8 @@ def tasks(scale: Scale) -> Sequence[Task]:
 
 
 def measure(*, n: int) -> dict[str, Any]:
-    """Seconds of the command from its start until all tickets are in a file, of the processor in the server and in the
-    command, and of `Matcher.add_many` in one process. Each line asks for an article below a price."""
+    """Seconds of the command, from its start until all tickets are in a file, and of `Matcher.add_many` in one process;
+    microseconds a line by the clock and of the server's processor. Each line asks for an article below a price."""
     with (
         tempfile.TemporaryDirectory(prefix="kindcast-import-") as name,
         running_server(Path(name) / "data", {"KINDCAST_PLUGINS": "false"}) as server,

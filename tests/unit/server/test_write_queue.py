@@ -7,7 +7,7 @@ from kindcast.server.broker.write_queue import WriteQueue
 
 
 def test_write_queue_lets_nobody_wait_for_what_it_gave_up() -> None:
-    """A stop with a full disk: who waits for a record ends, also if it was added while the last write was tried."""
+    """At a stop with a full disk, tasks that wait for a record end, also if it was added during the last attempt."""
 
     async def stop_without_writing() -> list[bool]:
         async def refuse(_: list[str]) -> None:

@@ -424,11 +424,11 @@ class Tenants:
 
     async def _compare_with_connections(self) -> bool:
         """Lowers the default number of open tenants to what PostgreSQL has connections for. Logs a warning if the
-        running servers may need more connections than it has. Returns False if PostgreSQL does not answer."""
+        running servers may need more connections than it has. Returns False if PostgreSQL cannot be asked now."""
         try:
             allowed = await self.default.broker.read(max_connections)
             servers = max(1, len(await self.default.broker.read(members)))
-        except ServerError:
+        except (ServerError, DBAPIError):
             return False
         if "max_open_tenants" not in self._settings.model_fields_set:
             self._max_open = min(self._max_open, max(LEAST_OPEN, allowed // CONNECTIONS_PER_TENANT))

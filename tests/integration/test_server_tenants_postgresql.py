@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from sqlalchemy import URL, Connection, create_engine, insert, text, update
 
+from kindcast.server import tenants
 from kindcast.server.broker.membership import Membership
 from kindcast.server.errors import StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
@@ -450,3 +451,20 @@ def test_connections_that_lose_their_search_path_are_refused(database: str, tmp_
         with pytest.raises(StoreUnreadable, match="pooler"):
             lost.open()
         lost.close()
+
+
+def test_tenants_are_looked_after_although_servers_could_not_be_counted_at_the_start(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that cannot be read for a moment does not end this work. It is tried again."""
+    asked: list[int] = []
+
+    def members(connection: Connection) -> list[Any]:
+        asked.append(len(asked))
+        if len(asked) <= 2:  # `Database.read` tries once more at once
+            connection.exec_driver_sql("SELECT * FROM elsewhere")
+        return []
+
+    monkeypatch.setattr(tenants, "members", members)
+    with running_application(tmp_path, database=database, tenant_idle_seconds=0.1):
+        until(lambda: len(asked) >= 3)

@@ -443,7 +443,7 @@ def count_events(request: Request, number: int) -> None:
         access: AccessControl = request.app.state.access
         access.usage.count(caller, events=number)
         for meter in caller.meters:
-            meter.take("events", number)
+            meter.take("events", number, request)
 
 
 def describe_security(document: dict[str, Any], access: AccessControl | None) -> dict[str, Any]:

@@ -72,6 +72,7 @@ from kindcast.server.errors import (
 )
 from kindcast.server.late_matching import explained
 from kindcast.server.security.keys import Repeatable
+from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import Reader, check_visible
 from kindcast.server.settings import Settings
 from kindcast.server.store import events, subscriptions
@@ -232,11 +233,12 @@ async def _accepted(
             budget = budget or broker.reading_budget()
             try:
                 parts = await reader.take_apart(each, broker.vocabulary, budget)
+                count_events(request, max(0, len(parts) - 1))  # the document was counted as one
                 told.extend(await broker.publish_together(parts, verbose=verbose, max_matches=most, budget=budget))
                 continue
             except (InvalidEvent, TooManyMatches) as error:
                 result = error
-            except (StoreUnavailable, BrokerBusy) as error:
+            except (StoreUnavailable, BrokerBusy, LimitReached) as error:
                 if not told:
                     raise
                 result = error

@@ -1082,6 +1082,25 @@ def test_requests_at_the_same_time_do_not_get_around_a_limit(tmp_path: Path, lim
     assert statuses == {202: 1, 429: 5}
 
 
+def test_events_of_one_document_all_count(keyed: Keyed) -> None:
+    """They counted as one event, so a key could publish any number of events in spite of its limit."""
+    made = keyed.make("publisher", limits={"events_per_second": 1})  # ten at one time
+    headers = {"Authorization": f"Bearer {made['key']}", "Content-Type": "application/ld+json"}
+    nodes = [{"@id": f"https://example.org/{each}", "@type": "Reading", "value": each} for each in range(12)]
+    document = json.dumps({"@context": {"@vocab": "https://example.org/"}, "@graph": nodes})
+    statuses = []
+    for _ in range(2):
+        answer = keyed.client.post("/v1/events", content=document, headers=headers)
+        statuses.append(answer.status_code)
+    assert statuses == [202, 429]
+    batch = [{"specversion": "1.0", "id": each, "source": "/", "type": "x", "data": {}} for each in "ab"]
+    batch[1] |= {"datacontenttype": "application/ld+json", "data": json.loads(document)}
+    other = keyed.make("publisher", limits={"events_per_second": 1})
+    headers = {"Authorization": f"Bearer {other['key']}", "Content-Type": "application/cloudevents-batch+json"}
+    assert keyed.client.post("/v1/events", content=json.dumps(batch), headers=headers).json()["accepted"] == 13
+    assert keyed.client.post("/v1/events", content=json.dumps(batch), headers=headers).status_code == 429
+
+
 def test_limits_of_bytes_requests_and_subscriptions(tmp_path: Path) -> None:
     with running_application(tmp_path, tenant_limits={"subscriptions": 3}, key_limits={"subscriptions": 2}) as client:
         keyed = Keyed(client)

@@ -26,7 +26,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 HOSTS_REMEMBERED = 64
 """The number of Host headers whose check is remembered. Clients of one server send few different ones."""
 
-ONCE = frozenset({b"content-type", b"idempotency-key"})
+ONCE = (b"content-type", b"idempotency-key", b"authorization", b"kindcast-tenant", b"kindcast-ticket")
 """Headers that have one value. Of two, one would be ignored."""
 
 _NAME = r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"

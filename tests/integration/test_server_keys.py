@@ -172,6 +172,20 @@ def test_wrong_keys_are_refused(keyed: Keyed, wrong: str) -> None:
     assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
 
 
+def test_a_request_names_one_key_and_one_tenant(keyed: Keyed) -> None:
+    """The first value counted, also if a proxy had checked or added the other one."""
+    keyed.key("publisher", tenant="north")
+    admin = keyed.admin["Authorization"]
+    publisher = keyed.roles["publisher"]["Authorization"]
+    for name, values in (("Authorization", (admin, publisher)), ("Kindcast-Tenant", ("north", "default"))):
+        key = [] if name == "Authorization" else [("Authorization", admin)]
+        for path in ("/v1/events", "/v1/match"):
+            headers = [*key, *((name, each) for each in values)]
+            answer = keyed.client.post(path, json={"event": {}}, headers=headers)
+            assert (answer.status_code, problem_code(answer)) == (400, "malformed-request")
+            assert answer.json()["detail"] == f"the header {name} has two values: send one"
+
+
 def test_address_without_a_route(keyed: Keyed) -> None:
     """404 and 405 are told to those who have a key."""
     for headers, status in (({}, 401), (keyed.roles["publisher"], 404)):

@@ -28,6 +28,7 @@ import resource
 import socket
 import ssl
 import struct
+import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, MutableMapping
@@ -39,6 +40,7 @@ from typing import Any, Literal, NoReturn, cast
 
 import msgspec
 import uvicorn
+from httptools import HttpParserUpgrade, HttpRequestParser
 from starlette.requests import HTTPConnection
 from starlette.routing import compile_path
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -527,6 +529,8 @@ class HttpConnection(HttpToolsProtocol):
         self._application = self.config.loaded_app
         self._limits = limits
         self._peer = ""
+        self._piece = b""  # the bytes that are being parsed
+        self._without_upgrade = False  # whether the head is parsed again, without `Upgrade`
         self._unread = 0  # bytes of the head, or of the framing of a body
         self._heads = 0
         self._head_bytes = 0
@@ -572,7 +576,9 @@ class HttpConnection(HttpToolsProtocol):
         if self.phase == "idle":
             self._enter("head")
         self._unread += len(data)
+        self._piece = data
         super().data_received(data)
+        self._piece = b""
         if self._unread > self._limits.header_bytes and not self._closing:
             self._refuse_head("the head of a request has")
 
@@ -604,7 +610,7 @@ class HttpConnection(HttpToolsProtocol):
         busy = self.current is not None and not self.current.response_complete
         return (
             not busy
-            and self.scope["method"] == "GET"
+            and self.parser.get_method() == b"GET"
             and _WEBSOCKET.match(self.url.partition(b"?")[0].decode("latin-1")) is not None
             and super()._should_upgrade()
         )
@@ -626,6 +632,11 @@ class HttpConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise ValueError("this server is no proxy")
+            self._without_upgrade = True
+            return
         if self._closing or len(self.pipeline) >= MAX_PIPELINED:
             raise ValueError("too many requests at the same time")
         if self._head_bytes + len(self.url) > self._limits.header_bytes:
@@ -648,6 +659,8 @@ class HttpConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._without_upgrade:
+            return
         super().on_message_complete()
         self._unread = 0
         if self.phase == "body":
@@ -675,7 +688,17 @@ class HttpConnection(HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Does nothing. The request is answered without an upgrade, and a client must not fill the log."""
+        """Parses the request again without `Upgrade`, because the parser takes what follows such a head for another
+        protocol: the body would be lost, or read as a request. Logs nothing, since a client must not fill the log."""
+        stopped = sys.exception()
+        assert isinstance(stopped, HttpParserUpgrade)
+        rest = self._piece[stopped.args[0] :]
+        line = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        kept = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        self._without_upgrade, self._unread = False, 0
+        self.parser = HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self.data_received(b"\r\n".join((line, *kept, b"", rest)))
 
     def send_400_response(self, msg: str) -> None:
         if self._closing:

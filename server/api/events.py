@@ -65,6 +65,7 @@ from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL
 from kindcast.server.errors import (
     BrokerBusy,
     IdempotencyKeyReused,
+    ServerError,
     StoreUnavailable,
     TooManyMatches,
     UnknownEvent,
@@ -226,7 +227,7 @@ async def _accepted(
     told: list[Outcome] = []
     refused: list[_Refused] = []
     for index, each in enumerate(decoded.events):
-        result = each if isinstance(each, InvalidEvent) else next(results)
+        result: Outcome | ServerError | InvalidEvent = each if isinstance(each, InvalidEvent) else next(results)
         if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent):
             result = each.as_sent(result)
         if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and says_several(result):

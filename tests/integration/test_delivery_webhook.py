@@ -5,8 +5,10 @@ import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
@@ -15,6 +17,8 @@ from kindcast.server.delivery import outbox, webhook
 from kindcast.server.delivery.webhook import Delivery, Outcome, WebhookSender, check_protocol
 from kindcast.server.security.egress import SinkRefused
 from tests.harness.receiver import Answer, Receiver, running_receiver
+from tests.harness.server_thread import running_app
+from tests.harness.waiting import until
 
 SECRET = "whsec_" + "c2VjcmV0LW9mLWV4YWN0bHktMzItYnl0ZXMhISEhISEh"
 BODY = '{"cursor":"7","event":{"data":{"ort":"Köln"}}}'.encode()
@@ -368,3 +372,20 @@ def test_send_tells_that_an_answer_before_did_not_end(monkeypatch: pytest.Monkey
         return told
 
     assert asyncio.run(scenario()) == [False, True, True, False]
+
+
+def test_event_in_a_circle_of_servers_ends_where_it_began(tmp_path: Path) -> None:
+    """Each of them has it once: in the format of CloudEvents it comes back as a duplicate."""
+    with (
+        running_app(tmp_path / "one", allow_private_sinks=True) as one,
+        running_app(tmp_path / "two", allow_private_sinks=True) as two,
+    ):
+        paths = []
+        for here, there in ((one, two), (two, one)):
+            body = {"expression": "", "sink": f"{there}/v1/events", "protocolsettings": {"format": "cloudevents"}}
+            made = httpx.post(f"{here}/v1/subscriptions", json=body).raise_for_status().json()
+            paths.append(f"{here}/v1/subscriptions/{made['id']}")
+        assert httpx.post(f"{one}/v1/events", json={"a": 1}).status_code == 202
+        until(lambda: [httpx.get(each).json()["times_sent"] for each in paths] == [1, 1])
+        for each in (one, two):
+            assert [found["event"]["data"] for found in httpx.get(f"{each}/v1/events").json()["events"]] == [{"a": 1}]

@@ -20,11 +20,12 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from ssl import SSLContext
 from typing import Any
+from weakref import WeakValueDictionary
 
 import httpcore
 import httpx
@@ -58,8 +59,14 @@ MIN_READ_BYTES = 64
 """The minimum number of bytes for which each piece that is read is counted."""
 
 RESOLVER_THREADS = 8
-"""The number of threads that wait for name servers. They are a separate pool, so that a silent name server does not
-block readers of the store."""
+"""The number of threads that wait for the name servers of known names, and of the threads for other names. They are
+separate pools, so that silent name servers block neither readers of the store nor lookups of names that were resolved
+before."""
+
+QUICK_SECONDS = 1.0
+"""A name is known if its last lookup took less than this."""
+MAX_KNOWN_NAMES = 100_000
+"""The maximum number of known names. When there are more, the list is cleared."""
 
 CONNECT_SECONDS_PER_ADDRESS = 5.0
 """The time limit for connecting to one address, so that time is left for the next one within the deadline of the
@@ -163,18 +170,36 @@ def is_public(address: str) -> bool:
 
 
 class SystemResolver:
-    """Resolves names with the operating system, in a few threads. `close` does not wait for threads that still wait."""
+    """Resolves names with the operating system, in a few threads, one lookup of a name at a time. For one event loop.
+    `close` does not wait for threads that still wait."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="resolver")
+        self._for_known = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="resolver")
+        self._for_others = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="resolver-of-others")
+        self._known: set[str] = set()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def __call__(self, host: str, port: int) -> list[str]:
-        loop = asyncio.get_running_loop()
-        answers = await loop.run_in_executor(self._threads, _look_up, host, port)
-        return list(dict.fromkeys(answers))
+        with suppress(ValueError):
+            return [str(ipaddress.ip_address(host))]
+        turn = self._turns.setdefault(host, asyncio.Lock())
+        async with turn:
+            threads = self._for_known if host in self._known else self._for_others
+            return await asyncio.get_running_loop().run_in_executor(threads, self._look_up, host, port)
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._for_known, self._for_others):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    def _look_up(self, host: str, port: int) -> list[str]:
+        self._known.discard(host)
+        began = time.monotonic()
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        if time.monotonic() - began < QUICK_SECONDS:
+            if len(self._known) >= MAX_KNOWN_NAMES:
+                self._known.clear()
+            self._known.add(host)
+        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
@@ -296,11 +321,6 @@ def _is_public(address: _Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
         return False  # fec0::/10 is deprecated but in use, and `is_global` accepts it
     return not any(address in network for network in _REFUSED_NETWORKS)
-
-
-def _look_up(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    return [str(entry[4][0]) for entry in found]
 
 
 # ── connections ───────────────────────────────────────────────────────────────────────────────────────────────────────

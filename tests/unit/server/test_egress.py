@@ -2,6 +2,9 @@
 
 import asyncio
 import ipaddress
+import socket
+import threading
+from typing import Any
 
 import httpcore
 import pytest
@@ -191,6 +194,37 @@ def test_backend_connects_to_the_checked_address_resolving_once() -> None:
 
     assert asyncio.run(scenario()) == b"here"
     assert asked == ["nowhere.invalid"]
+
+
+def test_names_without_an_answer_hold_up_no_name_that_had_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name servers that are silent held all threads, so a subscriber could stop the webhooks of all others. An address
+    needs no thread."""
+    answering = threading.Event()
+    resolve = socket.getaddrinfo
+
+    def look_up(host: str, *more: Any, **options: Any) -> Any:
+        if host.endswith(".silent.example"):
+            answering.wait()
+        return resolve("127.0.0.1", *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    async def scenario() -> None:
+        resolver = SystemResolver()
+        try:
+            assert await resolver("good.example", 443) == ["127.0.0.1"]
+            silent = [asyncio.create_task(resolver(f"{each % 50}.silent.example", 80)) for each in range(100)]
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(20.0):
+                found = await asyncio.gather(*(resolver(each, 443) for each in ("good.example",) * 20 + ("::1",)))
+            assert found == [["127.0.0.1"]] * 20 + [["::1"]]
+            answering.set()
+            assert await asyncio.gather(*silent) == [["127.0.0.1"]] * 100
+        finally:
+            answering.set()
+            resolver.close()
+
+    asyncio.run(scenario())
 
 
 def test_backend_local_socket_refuses() -> None:

@@ -90,7 +90,9 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     "body-too-large": ProblemType(413, "The body has more bytes than the limit."),
     "head-too-large": ProblemType(431, "The request line or the headers are larger than the limit."),
     "too-slow": ProblemType(408, "The request did not arrive within the time limit."),
-    "wrong-host": ProblemType(421, "The Host header does not name this server."),
+    "wrong-host": ProblemType(
+        421, "The request has no Host header, or several, or its Host header does not name this server."
+    ),
     "wrong-origin": ProblemType(403, "A page of another site may not make this request."),
     "precondition-failed": ProblemType(412, "The resource does not have the state that the request requires."),
     "not-found": ProblemType(404, "There is nothing at this address."),

@@ -68,7 +68,10 @@ class HostGuard:
 
     def _refusal(self, scope: Scope) -> Problem | None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        host = self._check(hosts[0]) if len(hosts) == 1 else None
+        if len(hosts) != 1:
+            count = "several Host headers" if hosts else "no Host header"
+            return Problem("wrong-host", f"the request has {count}: send one, with the address of this server")
+        host = self._check(hosts[0])
         if host is None:
             detail = (
                 "the Host header names another server: use the address of this server, or add the name to the "

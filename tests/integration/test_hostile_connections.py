@@ -495,6 +495,14 @@ def test_host_that_is_no_host_is_refused(server: str, request_line: str, host: s
         assert said.startswith(b"HTTP/1.1 421"), said[:100]
 
 
+@pytest.mark.parametrize(("hosts", "told"), [(0, b"has no Host header"), (2, b"has several Host headers")])
+def test_request_without_one_host_is_told_so(server: str, hosts: int, told: bytes) -> None:
+    """Health checks often send no Host. They were told that theirs names another server."""
+    said = asked(server, b"GET /healthz HTTP/1.0\r\n" + b"Host: localhost\r\n" * hosts + b"\r\n")
+    assert said.startswith(b"HTTP/1.1 421 ")
+    assert told in said
+
+
 PUBLISHED = [
     (b"Content-Type: application/json\r\n", b'{"n": 1}'),
     (b"Content-Type: application/json\r\n", b'{"n": '),

@@ -7,7 +7,7 @@ Authorization: Bearer … ──KeyRing──▶ Caller: who, in which tenant, w
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -135,6 +135,7 @@ class KeyRing:
         self._changes = -1
         self._loading = threading.Lock()  # several requests may call it at the same time
         self._keys: dict[str, Key] = {}
+        self._roles: dict[str, frozenset[str]] = {}
         self._tenants: dict[str, Tenant] = {}
         self._key_meters: dict[str, Meter] = {}
         self._tenant_meters: dict[str, Meter] = {}
@@ -160,6 +161,10 @@ class KeyRing:
                 return
             self._changes, keys, tenants = self._store.load()
             self._keys = {each.id: each for each in keys}
+            roles: defaultdict[str, set[str]] = defaultdict(set)
+            for each in keys:
+                roles[each.owner].add(each.role)
+            self._roles = {owner: frozenset(found) for owner, found in roles.items()}
             self._tenants = {each.name: each for each in tenants}
             self._key_meters = {id: each for id, each in self._key_meters.items() if id in self._keys}
             known = self._tenants.keys() | {DEFAULT_TENANT}
@@ -197,10 +202,11 @@ class KeyRing:
     def roles_of(self, owner: str | None) -> frozenset[str] | None:
         """Returns the roles of the creator of a subscription, by its `created_by`: those of the key and of the keys to
         which it was rotated. There are none if all were revoked, or for a subject of the identity provider, whose roles
-        are only in its tokens. Returns None if there were no keys then."""
+        are only in its tokens. Returns None if there were no keys then. Called for each webhook, so its cost does not
+        depend on the number of keys."""
         if owner is None:
             return None
-        return frozenset(each.role for each in self._keys.values() if each.owner == owner)
+        return self._roles.get(owner, frozenset())
 
     def subject(self, identity: Identity, issuer: str, tenant: str | None) -> Caller | None:
         """Returns the caller with a token of the identity provider who acts in `tenant` (None: its own); None if it may

@@ -754,6 +754,34 @@ def test_requests_with_unknown_keys_look_for_them_together(tmp_path: Path, monke
     assert 1 <= looks <= 3  # the periodic look may come in between
 
 
+def test_roles_of_a_creator_are_found_without_a_look_at_all_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each webhook needs them. With many keys, also those of other tenants, each webhook looked at all of them."""
+    settings = Settings(data=tmp_path)
+    store = SystemStore(settings)
+    store.open()
+    ring = KeyRing(store, settings)
+    made: list[tuple[str, str, Role]] = [("a", "a", "admin"), ("b", "a", "subscriber"), ("c", "c", "publisher")]
+    for id, origin, role in made:
+        key = Key(id=id, hash=id, role=role, tenant=None, name="", created_at=0.0, expires_at=None, origin=origin)
+        store.add_key(key)
+    ring.load()
+    looks: list[Key] = []
+
+    def owner(key: Key) -> str:
+        looks.append(key)
+        return f"key {key.origin}"
+
+    monkeypatch.setattr(Key, "owner", property(owner))
+    assert ring.roles_of("key a") == {"admin", "subscriber"}
+    assert ring.roles_of("key c") == {"publisher"}
+    assert ring.roles_of("key d") == frozenset()
+    assert ring.roles_of(None) is None
+    assert looks == []
+    store.close()
+
+
 def test_a_request_for_a_key_whose_answer_was_lost(tmp_path: Path) -> None:
     """Sent again it makes no second key, and says which one to rotate; another caller's header is another one."""
     with running_application(tmp_path) as client:

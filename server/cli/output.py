@@ -7,6 +7,7 @@ gets plain text that is not cut. Text from a server or a file is never interpret
 import codecs
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,8 +69,13 @@ def errors() -> Console:
 
 
 def accept_any_text() -> None:
-    """Makes the outputs escape, as JSON does, each character that their encoding lacks, such as Chinese in Latin-1."""
+    """Makes the outputs escape, as JSON does, each character that their encoding lacks, such as Chinese in Latin-1. An
+    output that the caller has closed (`>&-`) takes everything and keeps nothing."""
     codecs.register_error("kindcast", _escaped)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="kindcast")

@@ -47,6 +47,16 @@ def paths(command: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
 COMMANDS = tuple(paths(ROOT))
 
 
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_command_with_a_closed_output_does_its_work(
+    kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """`>&-`, as some jobs in the background are started: a result or a hint that nobody reads is no failure."""
+    monkeypatch.setattr(sys, name, None)
+    assert kindcast("ontology", "check", "building").status == 0
+    getattr(sys, name).close()
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_command_asked_for_help_says_what_it_does_and_gives_an_example(
     kindcast: Kindcast, command: tuple[str, ...]

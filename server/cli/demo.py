@@ -147,6 +147,9 @@ def _address(process: "subprocess.Popen[str]", log: Path) -> str:
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:
+    """Stops the server. A second Ctrl-C does not end the wait: a server that still stops would write into the folder
+    while it is removed."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
@@ -155,6 +158,7 @@ def _stop(process: "subprocess.Popen[str]") -> None:
         process.wait()
     if process.stdout is not None:
         process.stdout.close()
+    signal.signal(signal.SIGINT, handler)
 
 
 # ── subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """`make demo` without a terminal: it tells its story, shows what it promises, and leaves nothing behind."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ import pytest
 
 from kindcast import Matcher, Vocabulary
 from kindcast.semantic.shipped_vocabularies import shipped
-from kindcast.server.cli.demo import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES
+from kindcast.server.cli.demo import CHEAPER, JOHNS_OFFER, OFFERS, PAPER_WISH, VOCABULARY, WISHES, running_server
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +86,18 @@ def test_demo_ends_with_commands_to_try(shown: str) -> None:
     assert "make serve" in end
     assert "kindcast publish" in end
     assert "/docs" in end
+
+
+def test_demo_server_is_gone_after_a_second_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who is impatient while it stops leaves neither a process nor a folder."""
+    terminate = subprocess.Popen.terminate
+
+    def interrupted(process: "subprocess.Popen[str]") -> None:
+        terminate(process)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess.Popen, "terminate", interrupted)
+    with running_server() as address:
+        assert httpx.get(f"{address}/healthz").status_code == 200
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/healthz")

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import shlex
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
@@ -377,7 +378,7 @@ async def running_access(settings: Settings) -> AsyncIterator[AccessControl]:
             elsewhere = "" if settings.database is None else " --database URL, with the URL of this server's database"
             raise KeysNeeded(
                 f"{settings.host} can be reached from other machines, but there is no key yet: make the first key with"
-                f" kindcast key create --role admin --data {settings.data}{elsewhere}"
+                f" kindcast key create --role admin --data {shlex.quote(str(settings.data))}{elsewhere}"
             )
         running = asyncio.create_task(access.run(), name="access")
         try:

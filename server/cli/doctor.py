@@ -428,11 +428,14 @@ def _of_file(data: Path, database: Path) -> Findings:
 
     found = examine(database)
     for damage in found["damage"]:
-        yield Finding("data", PROBLEM, damage, f"kindcast repair --data {data} says what can be done.")
+        yield Finding("data", PROBLEM, damage, f"kindcast repair --data {output.word(data)} says what can be done.")
     if found["missing_commits"]:
         detail = f"{found['missing_commits']:,} commits are missing in {database}"
         yield Finding(
-            "data", PROBLEM, detail, f"Put the newest file back, or: kindcast repair --data {data} --accept-loss"
+            "data",
+            PROBLEM,
+            detail,
+            f"Put the newest file back, or: kindcast repair --data {output.word(data)} --accept-loss",
         )
     yield from _too_new(found["layout"], found["readable_from"], str(database))
     if not found["damage"] and not found["missing_commits"]:

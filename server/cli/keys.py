@@ -131,7 +131,7 @@ def revoke(
     if data is not None:
         with _store(data, database) as store:
             if not store.delete_key(id):
-                raise CommandFailed(f"there is no key {id}", f"See them: kindcast key list --data {data}")
+                raise CommandFailed(f"there is no key {id}", f"See them: kindcast key list --data {output.word(data)}")
     else:
         with connected(server) as client:
             client.revoke_key(id)

@@ -44,7 +44,7 @@ def backup(
     _tell(made, f"the backup is in {folder}", json)
     if not json:
         other = "   (or --database postgresql://…)" if made.restores_anywhere else ""
-        output.hint(f"To restore it: kindcast restore {folder} --data NEW{other}")
+        output.hint(f"To restore it: kindcast restore {output.word(folder)} --data NEW{other}")
 
 
 def restore(
@@ -59,7 +59,7 @@ def restore(
         made = _done(lambda: store.restore(folder, settings.database, settings.data))
     _tell(made, f"{folder} is restored", json)
     if not json:
-        where = f"--data {settings.data}" if settings.database is None else "--database URL --data NEW"
+        where = f"--data {output.word(settings.data)}" if settings.database is None else "--database URL --data NEW"
         output.hint(f"To start a server on it: kindcast serve {where}")
 
 
@@ -205,7 +205,7 @@ def repair(
     if is_elsewhere(data):
         raise CommandFailed(
             f"{data} is the data folder of a server whose database is elsewhere",
-            f"kindcast repair reads SQLite. For PostgreSQL: kindcast check --data {data} --database URL",
+            f"kindcast repair reads SQLite. For PostgreSQL: kindcast check --data {output.word(data)} --database URL",
         )
     with stopped(data):
         found = examine(database)
@@ -234,6 +234,6 @@ def repair(
         elif accept_loss:
             output.hint("the next start serves the remaining data")
         elif found["missing_commits"]:
-            output.hint(f"To serve the remaining data: kindcast repair --data {data} --accept-loss")
+            output.hint(f"To serve the remaining data: kindcast repair --data {output.word(data)} --accept-loss")
     if useless or ((found["damage"] or found["missing_commits"]) and not accept_loss):
         raise typer.Exit(1)

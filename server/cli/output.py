@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ __all__ = [
     "show",
     "table",
     "warn",
+    "word",
 ]
 
 PIPE_WIDTH = 10_000
@@ -179,6 +181,15 @@ def expression(text: str) -> str:
     ('price < 400', 'every event')
     """
     return text or "every event"
+
+
+def word(value: object) -> str:
+    """Returns a value as one word of a command that can be copied into a shell.
+
+    >>> word("shop"), word("my shop")
+    ('shop', "'my shop'")
+    """
+    return shlex.quote(str(value))
 
 
 class _Console(Console):

@@ -210,10 +210,10 @@ def _show_started(started: dict[str, Any], data: Path, wait: float, json: bool) 
         output.print_json(started | {"data": str(data)})
     elif started["listening"] is None:
         output.paragraph(f"kindcast is still starting after {wait:g} s, as process {started['pid']}")
-        output.hint(f"log: {started['log']}   stop: kindcast stop --data {data}")
+        output.hint(f"log: {started['log']}   stop: kindcast stop --data {output.word(data)}")
     else:
         output.paragraph(f"kindcast listens on {started['listening']}", "bold green")
-        output.hint(f"data: {data}   log: {started['log']}   stop: kindcast stop --data {data}")
+        output.hint(f"data: {data}   log: {started['log']}   stop: kindcast stop --data {output.word(data)}")
 
 
 def _run(settings: Any, listener: socket.socket, json: bool) -> None:
@@ -236,7 +236,7 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
         else:
             output.paragraph(f"kindcast listens on {address}", "bold green")
         if sys.stderr.isatty() and not json:
-            stop = "Ctrl-C" if sys.stdin.isatty() else f"kindcast stop --data {settings.data}"
+            stop = "Ctrl-C" if sys.stdin.isatty() else f"kindcast stop --data {output.word(settings.data)}"
             output.hint(f"API to try out: {address}/docs   data: {settings.data}   stop: {stop}")
         else:
             _log.info("listens on %s, data in %s, process %d", address, settings.data, os.getpid())
@@ -459,7 +459,7 @@ def stopped(data: Path) -> Iterator[None]:
 def _runs(data: Path, found: dict[str, Any] | None) -> CommandFailed:
     """Returns the error that a server runs in the folder. `found` is None while the server starts."""
     where = f", at {found['listening']}" if found else ""
-    return CommandFailed(f"a server runs in {data}{where}", f"To stop it: kindcast stop --data {data}")
+    return CommandFailed(f"a server runs in {data}{where}", f"To stop it: kindcast stop --data {output.word(data)}")
 
 
 def check_database(settings: Any) -> None:

@@ -17,6 +17,7 @@ import hashlib
 import logging
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable
 from functools import partial
@@ -116,7 +117,7 @@ class Database:
         self._lock: int | None = None
         self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
         """The witness file, with the number of the last commit; None for PostgreSQL."""
-        repair = f"kindcast repair --data {settings.data}"
+        repair = f"kindcast repair --data {shlex.quote(str(settings.data))}"
         self.damage = Damage(repair if self.is_sqlite else "kindcast check --database URL")
         """The damage found in the database."""
         self.matches = MatchCache()

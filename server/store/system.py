@@ -6,6 +6,7 @@ the command line can create keys while a server runs. With PostgreSQL it is the 
 
 import hashlib
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -271,11 +272,11 @@ class SystemStore:
         """Checks that a database that had keys still has some. Raises `KeysLost`."""
         if self._mark() or self.path is None or self._mark_of_keys is None or not self._mark_of_keys.exists():
             return
+        data = shlex.quote(str(self.path.parent))
         raise KeysLost(
             f"the keys in {self.path} are missing, so everybody on this machine could do everything. Put"
-            f" the file back, or make a new key: kindcast key create --role admin --data {self.path.parent}; or "
-            f"continue"
-            f" without keys: kindcast repair --data {self.path.parent} --accept-loss"
+            f" the file back, or make a new key: kindcast key create --role admin --data {data}; or continue"
+            f" without keys: kindcast repair --data {data} --accept-loss"
         )
 
     def _mark(self) -> bool:

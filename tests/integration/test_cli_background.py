@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -67,6 +68,13 @@ def test_serve_detached_is_ready_when_the_command_returns(kindcast: Kindcast, da
         httpx.get(f"{started['listening']}/readyz")
     assert (data / "kindcast.db").exists()
     assert not (data / serve.STATE).exists()
+
+
+def test_serve_detached_shows_a_command_to_stop_that_can_be_copied(kindcast: Kindcast, tmp_path: Path) -> None:
+    """The name of the folder is quoted where a shell needs that."""
+    started = kindcast("serve", "--detach", "--port", "0", "--data", str(tmp_path / "my data"))
+    shown = started.err.partition("stop: kindcast ")[2]
+    assert kindcast(*shlex.split(shown)).status == 0, started.err
 
 
 def test_serve_detached_twice_is_refused_and_names_the_first(kindcast: Kindcast, data: Path) -> None:

@@ -412,6 +412,10 @@ class ServerCertificate:
             key = self._key or self._certificate
             if error.reason == "KEY_VALUES_MISMATCH":
                 detail = f"the key in {key} does not belong to the first certificate in {self._certificate}"
+            elif self._key is None:
+                detail = (
+                    f"{key} must contain a certificate and its key, as PEM; or name the file of the key (--tls-key)"
+                )
             else:
                 detail = f"{self._certificate} and {key} must contain a certificate and its key, as PEM"
             raise CertificateUnusable(detail) from error

@@ -131,10 +131,18 @@ def connected(server: str, *, repeating: bool = False, **more: Any) -> "Iterator
                 f"the certificate of {server} is not trusted ({error.__cause__ or error}).",
                 "Name the file of its authority: --ca FILE or KINDCAST_CA.",
             ) from error
-        raise CommandFailed(
-            f"no server answers at {server} ({_reason(error)}).",
-            "Start one with kindcast serve, or name another with --server URL or KINDCAST_SERVER.",
-        ) from error
+        raise CommandFailed(f"no server answers at {server} ({_reason(error)}).", _advice(server, error)) from error
+
+
+def _advice(server: str, error: Exception) -> str:
+    """Returns what to do if there is no answer. Something that listens but is not understood may need the other
+    scheme."""
+    reason = _reason(error)
+    if "WRONG_VERSION_NUMBER" in reason:
+        return f"Does it speak http? --server {server.replace('https:', 'http:', 1)}"
+    if server.startswith("http:") and "disconnected without sending a response" in reason:
+        return f"Does it speak https? --server {server.replace('http:', 'https:', 1)}"
+    return "Start one with kindcast serve, or name another with --server URL or KINDCAST_SERVER."
 
 
 def _reason(error: Exception) -> str:

@@ -145,7 +145,7 @@ def test_new_files_are_used_when_their_permissions_are_corrected(
         ("mismatch", "does not belong to the first certificate"),
         ("passphrase", "has a passphrase"),
         ("garbage", "must contain a certificate and its key"),
-        ("no key", "must contain a certificate and its key"),
+        ("no key", "or name the file of the key"),
     ],
 )
 def test_what_is_wrong_with_the_files_is_told(wrong: str, told: str, authority: Authority, tmp_path: Path) -> None:
@@ -159,6 +159,15 @@ def test_what_is_wrong_with_the_files_is_told(wrong: str, told: str, authority: 
         certificate.write_bytes(os.urandom(100))
     with pytest.raises(CertificateUnusable, match=told):
         ServerCertificate(certificate, None if wrong == "no key" else key)
+
+
+def test_wrong_scheme_in_an_address_is_told(server: str, tmp_path: Path, kindcast: Kindcast) -> None:
+    """Something listens there, so it does not help to start a server."""
+    plain = server.replace("https:", "http:")
+    assert f"Does it speak https? --server {server}" in kindcast("subscriptions", "--server", plain).err
+    with running_app(tmp_path / "plain") as other:
+        secure = other.replace("http:", "https:")
+        assert f"Does it speak http? --server {other}" in kindcast("subscriptions", "--server", secure).err
 
 
 def test_certificate_and_key_in_one_file(authority: Authority, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOpt
 from kindcast.server.cli.documents import Line, OutputOption, event_lines, tell_written, write_lines
 from kindcast.server.cli.matching import show as show_explanation
 from kindcast.server.cli.output import CommandFailed, group, page
+from kindcast.server.client import ProblemError
 
 if TYPE_CHECKING:
     from kindcast.server.client import Client
@@ -66,7 +67,7 @@ def publish(
         were = "event was" if tally.refused == 1 else "events were"
         raise CommandFailed(f"{tally.refused:,} {were} not accepted{rest}.")
     if not tally.read:
-        raise CommandFailed(f"there is no event in {events}.")
+        raise CommandFailed(f"there is no event in {'standard input' if events == '-' else events}.")
 
 
 @dataclass
@@ -145,16 +146,24 @@ def _send(client: "Client", lines: list[Line], context: dict[str, str], tally: T
             good.append((line.number, line.event))
     if not good:
         return
-    answer = client.publish([event for _, event in good], **context)
+    answer = _answer(client, [event for _, event in good], context)
     tally.take(answer)
     tally.last = lines[-1].number
+    tally.refused += len(good) - int(answer["accepted"] or 0) - _count_of_published(answer["duplicates"])
     for refusal in answer["rejected"]:
-        tally.refused += 1
-        problem = refusal["problem"]
-        number = good[refusal["index"]][0]
-        output.show(CommandFailed(f"event {number}: {problem['detail'] or problem['title']}"))
+        output.show(ProblemError.of(refusal["problem"]), f"event {good[refusal['index']][0]}")
     if json:
         output.print_json(answer)
+
+
+def _answer(client: "Client", events: list[dict[str, Any]], context: dict[str, str]) -> Mapping[str, Any]:
+    """Returns the answer of the server, also if it accepts none of the events: others may follow."""
+    try:
+        return client.publish(events, **context)
+    except ProblemError as error:
+        if "rejected" not in error.document:
+            raise
+        return {"accepted": 0, "duplicates": 0, "matched": 0, "rejected": error.document["rejected"], "events": []}
 
 
 def _advance(bar: Progress, task: TaskID, count: int) -> None:

@@ -259,18 +259,20 @@ class _Fault:
     suggestions: tuple[Mapping[str, Any], ...]
 
 
-def show(failure: Exception) -> None:
-    """Prints a failure on standard error."""
+def show(failure: Exception, about: str = "") -> None:
+    """Prints a failure on standard error. `about` names what failed, such as `event 3`, in place of the title of the
+    problem."""
     console = errors()
     error, expression = _taken_apart(failure)
     faults = _faults(error)
     shown = [_source_line(fault, expression) is not None for fault in faults]
     # The detail of an answer repeats its first fault. It is shown only once, under its place if possible.
-    said = error.title if isinstance(error, ProblemError) and faults and all(shown) else _headline(error)
+    said = error.title if isinstance(error, ProblemError) and faults and all(shown) else _headline(error, about)
+    said = said.removesuffix(f" (and {len(faults) - 1} more, see errors)")
     console.print(Text.assemble(("error: ", "bold red"), said), soft_wrap=True)
-    for fault, has_place in zip(faults, shown, strict=True):
+    for number, (fault, has_place) in enumerate(zip(faults, shown, strict=True)):
         first, *others = _lines(fault, expression)
-        for line in [*([] if not has_place and fault.detail in said else [first]), *others]:
+        for line in [*([] if number == 0 and not has_place and fault.detail in said else [first]), *others]:
             console.print(line, soft_wrap=True)
     advice = (
         _ADVICE.get(error.type.rpartition("/")[2]) if isinstance(error, ProblemError) else getattr(error, "advice", "")
@@ -319,8 +321,10 @@ def _taken_apart(failure: Exception) -> tuple[Exception, str | None]:
     return (failure.error, failure.text) if isinstance(failure, InExpression) else (failure, None)
 
 
-def _headline(error: Exception) -> str:
+def _headline(error: Exception, about: str = "") -> str:
     if isinstance(error, ProblemError):
+        if about:
+            return f"{about}: {error.detail or error.title}"
         return f"{error.title}: {error.detail}" if error.detail else error.title
     if isinstance(error, InvalidSubscription):
         return "the subscription cannot be understood"

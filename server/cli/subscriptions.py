@@ -409,9 +409,7 @@ def import_subscriptions(
                     output.paragraph(f"{told.get('was', '')}  {told['id']}  {told.get('ticket', '')}".strip())
             for each in answer["rejected"]:
                 refused += 1
-                problem = each["problem"]
-                detail = problem.get("detail") or problem.get("title")
-                output.show(CommandFailed(f"line {each['line'] + start}: {detail}"))
+                output.show(ProblemError.of(each["problem"]), f"line {each['line'] + start}")
             bar.update(task, completed=made)
     if kept is not None or not json:
         output.hint(f"imported {output.plural(made, 'subscription')}")  # some may have existed before

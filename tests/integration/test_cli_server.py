@@ -373,6 +373,30 @@ def test_publish_bad_lines_are_named_and_the_rest_is_accepted(
     assert "accepted 2 events" in ran.out
 
 
+def test_publish_goes_on_after_a_request_of_which_nothing_is_accepted(
+    kindcast: Kindcast, shop_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From standard input each line is a request: a bad event does not end it. All that is wrong with it is told."""
+    monkeypatch.setattr(event_commands, "BATCH", 1)
+    file = tmp_path / "offers.ndjson"
+    file.write_text('{"n": 1}\n{"specversion": "1.0", "id": 5}\n{"n": 2}\n', encoding="utf-8")
+    ran = kindcast("publish", str(file), "--server", shop_server)
+    assert ran.status == 1
+    assert "error: event 2: /id: id must be a non-empty text\n  /source: " in ran.err
+    assert "error: 1 event was not accepted; the others were." in ran.err
+    assert ran.out.startswith("accepted 2 events")
+
+
+def test_each_bad_line_of_a_table_is_told(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
+    """Also if the lines have the same fault. Nothing refers to the members of an answer, which nobody sees."""
+    file = tmp_path / "words.csv"
+    file.write_text("a;b\nc;d\n", encoding="utf-8")
+    ran = kindcast("declare", "synonyms", "house", str(file), "--server", shop_server)
+    assert ran.status == 1
+    assert "\n  line 2, column 1: a line has two cells" in ran.err
+    assert "see errors" not in ran.err
+
+
 def test_publish_tells_what_is_undecided(kindcast: Kindcast, tmp_path: Path) -> None:
     """An operator that does not answer decides nothing yet: the publisher is told how many wait for it."""
     here = {"KINDCAST_ALLOW_PRIVATE_SINKS": "true"}  # the operator's service is on this machine

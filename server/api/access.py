@@ -41,7 +41,7 @@ from kindcast.server.security.browser_sessions import (
 )
 from kindcast.server.security.callers import ANYBODY, Caller, KeyRing, Usage
 from kindcast.server.security.identity_provider import Identity, IdentityProvider, ProviderUnavailable, TokenRefused
-from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, id_of
+from kindcast.server.security.keys import DEFAULT_TENANT, TENANT, Key, id_of, without_secrets
 from kindcast.server.security.limits import LimitReached
 from kindcast.server.security.permissions import AUDITED, READING, Permission, RouteTable, needs_of
 from kindcast.server.settings import Settings
@@ -708,12 +708,13 @@ def _is_stream(scope: Scope) -> bool:
 def entry_of(scope: Scope, caller: Caller | None, status: int, detail: str) -> AuditEntry:
     """Returns the entry of the audit log about a request."""
     client = scope.get("client")
+    path = without_secrets(quote(scope["path"], safe=PATH_CHARACTERS))
     return AuditEntry(
         at=time.time(),
         tenant=NO_TENANT if caller is None else caller.tenant,
         who="nobody known" if caller is None else caller.who,
         address=client[0] if client else "",
-        action=f"{scope.get('method', 'WEBSOCKET')} {quote(scope['path'], safe=PATH_CHARACTERS)}"[:MAX_ACTION],
+        action=f"{scope.get('method', 'WEBSOCKET')} {path}"[:MAX_ACTION],
         outcome=status,
         detail="".join(each if each.isprintable() else " " for each in detail[:MAX_DETAIL]),
     )

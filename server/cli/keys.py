@@ -4,6 +4,7 @@ With `--data` the keys are created in a data folder, whether its server runs or 
 way.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ DatabaseOption = Annotated[
         help="With --data: the server's database, if it is not SQLite.",
     ),
 ]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The key: the part after kindcast_.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the key: kindcast key list shows it.")]
 PAGE = 1_000
 AS_COMMAND = "command line"
 
@@ -114,7 +115,7 @@ def rotate(
 ) -> None:
     """Replace a key by a new one with the same rights. Both work for a while."""
     with connected(server) as client:
-        made = client.rotate_key(id, overlap_seconds=overlap)
+        made = client.rotate_key(_id_in(id), overlap_seconds=overlap)
     _show_made(made, json)
 
 
@@ -128,6 +129,7 @@ def revoke(
 ) -> None:
     """Revoke a key at once. With --data this may be the last one: then the server is open again, on this machine
     only."""
+    id = _id_in(id)
     if data is not None:
         with _store(data, database) as store:
             if not store.delete_key(id):
@@ -139,6 +141,16 @@ def revoke(
         output.print_json({"id": id, "revoked": True})
     else:
         output.paragraph(f"revoked {id}")
+
+
+def _id_in(text: str) -> str:
+    """Returns the id of a key that was given as a whole. The secret does not leave this process.
+
+    >>> _id_in(f"kindcast_0123456789abcdef_{43 * 'x'}"), _id_in("0123456789abcdef")
+    ('0123456789abcdef', '0123456789abcdef')
+    """
+    found = re.fullmatch(r"(?:kindcast_)?([0-9a-f]{16})(?:_.*)?", text.strip())
+    return found[1] if found else text
 
 
 @commands.command("show", epilog=page("kindcast key show"))

@@ -37,6 +37,7 @@ __all__ = [
     "new_key",
     "new_ticket",
     "random_bytes",
+    "without_secrets",
 ]
 
 
@@ -49,6 +50,8 @@ TENANT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 """The form of names of tenants, which are also names of folders and schemas."""
 
 KEY = re.compile(r"kindcast_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
+SECRET_OF_KEY = re.compile(r"(?<=[0-9a-f]{16}_)[A-Za-z0-9_-]{20,}")
+"""The secret of a key in a text, also if a part of the key is missing."""
 SECRET_BYTES = 32
 ID_BYTES = 8
 
@@ -89,6 +92,15 @@ def new_key(repeatable: "Repeatable | None" = None) -> tuple[str, str]:
 def hash_of(secret: str) -> str:
     """Returns the stored hash of a key, a ticket or the token of a session: SHA-256, in hex."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def without_secrets(text: str) -> str:
+    """Returns the text without the secrets of keys: somebody may write a key where its id belongs.
+
+    >>> without_secrets("/v1/keys/0123456789abcdef_" + 43 * "x")
+    '/v1/keys/0123456789abcdef_(hidden)'
+    """
+    return SECRET_OF_KEY.sub("(hidden)", text)
 
 
 def id_of(key: str) -> str | None:

@@ -837,6 +837,16 @@ def test_audit_log_says_who_did_what(keyed: Keyed) -> None:
     assert not [line for line in exported if "POST /v1/events" in line and '"outcome":202' in line]
 
 
+def test_audit_log_has_no_key_that_was_written_in_place_of_its_id(keyed: Keyed) -> None:
+    """An auditor would be able to use it."""
+    made = keyed.make("admin")
+    for written in (made["key"], made["key"].removeprefix("kindcast_"), made["key"][:-1]):
+        assert keyed.client.delete(f"/v1/keys/{written}", headers=keyed.admin).status_code == 404
+    exported = keyed.client.get("/v1/audit/export", headers=keyed.roles["auditor"]).text
+    assert f"DELETE /v1/keys/kindcast_{made['id']}_(hidden)" in exported
+    assert made["key"].partition(f"{made['id']}_")[2][:-1] not in exported
+
+
 def test_reads_are_not_audited_unless_refused(keyed: Keyed) -> None:
     """Only changes and refusals: a console that looks at its pages fills no log."""
     reads = ["/v1/keys", "/v1/tenants", "/v1/terms/unknown", "/v1/jobs/none", "/v1/subscriptions"]

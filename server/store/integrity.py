@@ -344,9 +344,23 @@ def examine_keys(database: Path, *, running: bool = False) -> list[str]:
     """Checks the file of the keys beside the database of a server, which may only run if this is said. Returns what is
     wrong with the file. Raises PermissionError."""
     keys = database.with_suffix(".system.db")
+    had_keys = mark_of_keys(database).exists()
     if not keys.is_file():
-        return [f"{keys} is missing, and with it the keys"] if mark_of_keys(database).exists() else []
-    return quick_check(keys, f"{keys.absolute().as_uri()}?mode=ro" if running else unchanged(keys))
+        return [f"{keys} is missing, and with it the keys"] if had_keys else []
+    address = f"{keys.absolute().as_uri()}?mode=ro" if running else unchanged(keys)
+    damage = quick_check(keys, address)
+    if had_keys and not damage and not _has_keys(address):
+        damage.append(f"the keys in {keys} are missing: put the file of the keys back")
+    return damage
+
+
+def _has_keys(address: str) -> bool:
+    """Returns whether the database of the keys has any. A start that is refused leaves one without."""
+    with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+        try:
+            return connection.execute("SELECT 1 FROM system_keys LIMIT 1").fetchone() is not None
+        except sqlite3.OperationalError:  # there is no such table
+            return False
 
 
 def quick_check(database: Path, address: str) -> list[str]:

@@ -958,7 +958,10 @@ def test_server_that_lost_its_keys_does_not_start_without(tmp_path: Path, kindca
             each.unlink()
         with pytest.raises(KeysLost, match=f"kindcast repair --data {tmp_path}"), running_application(tmp_path):
             pass
+        found = kindcast("repair", "--data", str(tmp_path))  # also after that start, which made an empty file
+        assert (found.status, f"the keys in {database} are missing" in found.out) == (1, True)
         assert kindcast("repair", "--data", str(tmp_path), "--accept-loss").status == 0
+        assert kindcast("repair", "--data", str(tmp_path)).status == 0
     with running_application(tmp_path) as client:
         assert client.get("/v1/subscriptions").status_code == 200
         client.post("/v1/keys", json={"role": "admin"}).raise_for_status()

@@ -3,6 +3,7 @@
 Check a file offline, load it into a server, list what is loaded; find a concept of what is loaded.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -190,10 +191,11 @@ def load(
 ) -> None:
     """Upload an ontology, or a new version of one. All subscriptions use it at once, unless --no-activate is given."""
     path = read_ontology(file)
+    name = _valid(name or name_of(path))
     with connected(server) as client:
         report = upload_with_progress(
             client,
-            name or name_of(path),
+            name,
             path,
             format=format or _format_of(path),
             reason=reason.value,
@@ -320,6 +322,18 @@ def _show_report(report: Mapping[str, Any]) -> None:
 def _format_of(path: Path) -> str | None:
     """Returns the syntax, if the extension is unambiguous. The server recognises other files by their text."""
     return syntax_of_extension(_unpacked(path).suffix.removeprefix("."))
+
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""The form of names of ontologies on a server."""
+
+
+def _valid(name: str) -> str:
+    """Returns the name if an ontology may have it. Raises typer.BadParameter: the name of a file may need another."""
+    if not NAME.fullmatch(name):
+        told = f"{name!r} cannot be the name of an ontology: write at most 100 letters of A-Z, digits, '.', '_' and '-'"
+        raise typer.BadParameter(told, param_hint="--name")
+    return name
 
 
 def name_of(path: Path) -> str:

@@ -181,6 +181,19 @@ def test_ontology_load_with_reasoning_is_a_version_of_its_own(
     assert (plain["inferred"], reasoned["inferred"]) == (0, 1)
 
 
+def test_ontology_load_from_a_file_whose_name_does_not_fit_asks_for_another(
+    kindcast: Kindcast, shop_server: str, tmp_path: Path
+) -> None:
+    """The name of the file is that of the ontology, but a file may have a blank in it."""
+    file = tmp_path / "my things.ttl"
+    file.write_text("<urn:a> <http://www.w3.org/2000/01/rdf-schema#subClassOf> <urn:b> .", encoding="utf-8")
+    ran = kindcast("ontology", "load", str(file), "--server", shop_server, "--dry-run")
+    assert ran.status == 2
+    assert "--name: 'my things' cannot be the name of an ontology" in ran.err
+    ran = kindcast("ontology", "load", str(file), "--server", shop_server, "--dry-run", "--name", "things")
+    assert ran.status == 0
+
+
 def test_ontology_load_broken_file_names_the_line(kindcast: Kindcast, shop_server: str, tmp_path: Path) -> None:
     """What the server says of the place is shown."""
     broken = tmp_path / "broken.ttl"

@@ -183,7 +183,8 @@ def read_audit(
         output.print_json(answer)
         return
     if not answer["entries"]:
-        output.hint("There are no entries. Only a server with keys writes some.")
+        none = "There are no entries. Only a server with keys writes some."
+        output.hint(none if who is None and after is None else "There are no such entries.")
         return
     names = ("number", "at", "tenant", "who", "address", "action", "outcome", "detail")
     output.table(names, [[str(each[name]) for name in names] for each in answer["entries"]])

@@ -265,6 +265,8 @@ def test_events_that_a_filter_leaves_out_are_not_said_to_be_absent(kindcast: Kin
 def test_audit_log_of_a_server_without_keys_says_why_it_is_empty(kindcast: Kindcast, shop_server: str) -> None:
     """A heading without rows would not."""
     assert "Only a server with keys writes some" in kindcast("audit", "list").err
+    chosen = kindcast("audit", "list", "--who", "key 0123456789abcdef", "--server", shop_server)
+    assert (chosen.status, chosen.err) == (0, "There are no such entries.\n")
 
 
 def test_subscribe_by_tree_means_the_same_as_by_text(kindcast: Kindcast, shop_server: str) -> None:

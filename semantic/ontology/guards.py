@@ -192,6 +192,7 @@ _ENCODING = re.compile(r"""(\sencoding\s*=\s*["'])([A-Za-z][A-Za-z0-9._-]*)(["']
 _ENCODINGS = frozenset(
     {"utf-8", "utf8", "us-ascii", "ascii", "utf-16", "utf-16le", "utf-16be", "windows-1252", "cp1252"}
 )
+_UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 
 
 @dataclass(slots=True)
@@ -209,7 +210,7 @@ def inspect_xml(data: bytes, limits: Limits) -> Inspected:
     Raises OntologyError with line and column.
     """
     found = Inspected(_as_utf8(data))
-    parser = expat.ParserCreate(namespace_separator=" ")
+    parser = expat.ParserCreate("utf-8", " ")  # whatever the document declares
     guard = _Guard(parser, found, limits)
     try:
         parser.Parse(found.data, True)
@@ -413,7 +414,9 @@ def _numbered(found: re.Match[str]) -> str:
 
 def _as_utf8(data: bytes) -> bytes:
     """Returns `data` in UTF-8, the only encoding that the RDF parser reads. XML documents may have other encodings."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    if data[:4] in _UTF_32:
+        name = "utf-32"
+    elif data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         name = "utf-16"
     else:
         declared = _ENCODING.search(data[:256].decode("latin-1").partition("?>")[0])

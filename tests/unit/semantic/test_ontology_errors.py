@@ -210,3 +210,12 @@ def test_read_xml_in_a_wrong_or_unread_encoding_is_refused(declared: str, data_e
     text += f'<owl:Class rdf:about="http://e/{"é" if data_encoding == "latin-1" else "a"}"/>' + END.decode()
     with pytest.raises(OntologyError):
         read(text.encode(data_encoding), format="rdf-xml")
+
+
+@pytest.mark.parametrize(("encoding", "before"), [("utf-32", ""), ("shift_jis", " " * 300)])
+def test_read_xml_in_an_encoding_that_is_found_late_is_refused(encoding: str, before: str) -> None:
+    """UTF-32 begins like UTF-16, and a declaration may be longer than what is searched for its encoding. It is a
+    mistake of the document, not of its reader."""
+    text = HEAD.decode().replace('"1.0"?>', f'"1.0"{before} encoding="{encoding}"?>')
+    with pytest.raises(OntologyError, match=r"not supported|not well-formed|Only UTF-8"):
+        read((text + END.decode()).encode(encoding), format="rdf-xml")

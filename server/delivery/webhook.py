@@ -25,7 +25,7 @@ import httpcore
 from standardwebhooks import Webhook
 
 from kindcast.server.clock import CLOCK
-from kindcast.server.security.egress import Connections, Sink, SinkRefused, check_sink
+from kindcast.server.security.egress import Connections, EarlyAnswer, SinkRefused, check_sink
 
 __all__ = ["Delivery", "Outcome", "WebhookSender", "causes", "check_protocol"]
 
@@ -218,6 +218,8 @@ class WebhookSender:
             _tell(told, _failure(f"not sent: {error}"))
         except (httpcore.NetworkError, httpcore.TimeoutException) as error:
             _tell(told, _failure(_network_words(error)))
+        except EarlyAnswer as error:
+            _tell(told, _failure(f"the sink answers requests twice: {error}"))
         except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
             _tell(told, _failure("the sink did not answer in HTTP"))
         except Exception:
@@ -239,7 +241,7 @@ class WebhookSender:
         if self._valid_consent(url) is None:
             sink = check_sink(url, allow_private=self._allow_private, any_https_port=self._any_https_port)
             asked = [(b"Host", sink.netloc), (b"User-Agent", _USER_AGENT.encode()), (ORIGIN, self._origin.encode())]
-            async with self._requested(sink, "OPTIONS", asked) as answer:
+            async with self._connections.request(sink, "OPTIONS", asked) as answer:
                 headers = {name.lower(): value.decode("latin-1").strip() for name, value in answer.headers}
                 await _drain(answer)
             allowed = headers.get(b"webhook-allowed-origin", "").lower()
@@ -257,17 +259,6 @@ class WebhookSender:
         return consent if consent is not None and consent.until > CLOCK.now() else None
 
     @asynccontextmanager
-    async def _requested(
-        self, sink: Sink, method: str, headers: list[tuple[bytes, bytes]], body: bytes = b""
-    ) -> AsyncIterator[httpcore.Response]:
-        url = httpcore.URL(scheme=sink.scheme, host=sink.host, port=sink.port, target=sink.target)
-        async with (
-            self._connections.to(sink.endpoint) as pool,
-            pool.stream(method, url, headers=headers, content=body) as answer,
-        ):
-            yield answer
-
-    @asynccontextmanager
     async def _posted(self, delivery: Delivery) -> AsyncIterator[httpcore.Response]:
         sink = check_sink(delivery.sink, allow_private=self._allow_private, any_https_port=self._any_https_port)
         check_protocol(delivery.protocolsettings, delivery.sinkcredential)
@@ -275,7 +266,7 @@ class WebhookSender:
         if self._origin:
             headers.append((ORIGIN, self._origin.encode()))
         method = str(delivery.protocolsettings.get("method", "POST"))
-        async with self._requested(sink, method, headers, delivery.body) as answer:
+        async with self._connections.request(sink, method, headers, delivery.body) as answer:
             yield answer
 
 

@@ -271,15 +271,7 @@ class RemoteOperator:
 
     async def _post(self, body: bytes) -> bytes:
         service = check_sink(self._registration.url, allow_private=self._allow_private)
-        async with (
-            self._connections.to(service.endpoint) as pool,
-            pool.stream(
-                "POST",
-                httpcore.URL(scheme=service.scheme, host=service.host, port=service.port, target=service.target),
-                headers=self._headers(service),
-                content=body,
-            ) as answer,
-        ):
+        async with self._connections.request(service, "POST", self._headers(service), body) as answer:
             if answer.status != 200:
                 raise OperatorFailed(f"answered with status {answer.status}; 200 is expected")
             found = bytearray()

@@ -32,6 +32,7 @@ import httpx
 
 __all__ = [
     "Connections",
+    "EarlyAnswer",
     "GuardedBackend",
     "Resolver",
     "Sink",
@@ -252,6 +253,11 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         return addresses
 
 
+class EarlyAnswer(httpcore.RemoteProtocolError):
+    """Raised if the answer to a request was there before the request: the server answered an earlier request of the
+    same connection twice. The connection is closed, because each of its answers would be that to another request."""
+
+
 class _BoundedStream(httpcore.AsyncNetworkStream):
     """A connection that limits the size of the answer to one request, including interim answers (1xx), of which HTTP
     allows any number."""
@@ -270,6 +276,11 @@ class _BoundedStream(httpcore.AsyncNetworkStream):
         if self._interim > MAX_INTERIM:
             raise httpcore.ReadError("there are too many interim answers")
         return found
+
+    @property
+    def has_read(self) -> bool:
+        """Whether anything was read since the last request was sent."""
+        return self._read > 0
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._read = self._interim = 0
@@ -368,6 +379,22 @@ class Connections:
             pool.users -= 1
             pool.used_at = time.monotonic()
             self._pools.move_to_end(endpoint)
+
+    @asynccontextmanager
+    async def request(
+        self, sink: Sink, method: str, headers: list[tuple[bytes, bytes]], body: bytes = b""
+    ) -> AsyncIterator[httpcore.Response]:
+        """A context manager that sends a request and yields its answer. Raises the errors of httpcore, and
+        `EarlyAnswer`."""
+        url = httpcore.URL(scheme=sink.scheme, host=sink.host, port=sink.port, target=sink.target)
+        async with (
+            self.to(sink.endpoint) as pool,
+            pool.stream(method, url, headers=headers, content=body) as answer,
+        ):
+            stream = answer.extensions["network_stream"]
+            if isinstance(stream, _BoundedStream) and not stream.has_read:
+                raise EarlyAnswer("the answer was sent before the request")
+            yield answer
 
     async def close(self) -> None:
         """Closes all pools. No request may be running."""

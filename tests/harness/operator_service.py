@@ -2,7 +2,7 @@
 
 The path says how: `/yes`, `/no`, `/bindings` (the event's `count`), `/hang`, `/slow` (a tenth of a second), `/rubbish`,
 `/text`, `/big` (10 MB), `/lies` (a binding too wide), `/kinds` (values that no variable holds), `/error`, `/redirect`,
-`/says/NAME` (whether the event's NAME is 1).
+`/says/NAME` (whether the event's NAME is 1), `/twice` (yes, and then no without being asked).
 `GET /asked` gives the number of questions by path.
 """
 
@@ -74,7 +74,7 @@ def running_service() -> Iterator[OperatorService]:
 
 def _answer(path: str, question: dict[str, Any]) -> tuple[int, bytes]:
     match path:
-        case "/yes":
+        case "/yes" | "/twice":
             return 200, b'{"holds": true}'
         case "/no":
             return 200, b'{"holds": false}'
@@ -118,6 +118,8 @@ def _serve(port: int) -> None:
             question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked[self.path] += 1
             self._send(*_answer(self.path, question))
+            if self.path == "/twice":
+                self._send(200, b'{"holds": false}')
 
         def _send(self, status: int, body: bytes) -> None:
             try:

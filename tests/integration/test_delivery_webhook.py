@@ -159,6 +159,36 @@ def answer_raw(payload: bytes, *, hold: bool = False) -> Outcome:
     return asyncio.run(scenario())
 
 
+def test_send_answer_to_an_earlier_message_is_not_the_answer_to_this_one() -> None:
+    """A sink that answers the first message twice has not taken the second one, whose own answer never comes."""
+
+    async def scenario() -> list[Outcome]:
+        asked: list[asyncio.StreamWriter] = []
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(writer)
+            await reader.readuntil(BODY)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" * 2)
+            await reader.read()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        sender = WebhookSender(allow_private=True, timeout=5.0)
+        sink = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        message = Delivery(sink=sink, secret=SECRET, message_id="msg_s1_7", body=BODY)
+        async with server:
+            found = [await sender.send(message) for _ in range(3)]
+            await sender.close()
+            for each in asked:
+                each.close()
+                await each.wait_closed()
+        assert len(asked) == 2, "the connection was used again"
+        return found
+
+    first, second, third = asyncio.run(scenario())
+    assert [first.kind, second.kind, third.kind] == ["delivered", "failed", "delivered"]
+    assert second.detail == "the sink answers requests twice: the answer was sent before the request"
+
+
 def test_send_endless_answer_counts_by_its_status() -> None:
     """The status decides: a success whose body never ends is a success, and is not read for ever."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n"

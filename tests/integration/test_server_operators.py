@@ -83,6 +83,18 @@ def test_candidate_that_is_decided_during_a_read_is_not_decided_again(
         assert client.get("/v1/operators/yes").json()["learned"]["calls"] == 10
 
 
+def test_answer_that_nobody_asked_for_is_not_the_answer_to_the_next_call(
+    tmp_path: Path, service: OperatorService
+) -> None:
+    """On a connection that is used again it would be taken for it, and so would each answer after it."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "twice")
+        made = subscribe(client, "twice()")
+        for n in range(4):
+            publish(client, n=n)
+            until(partial(_has, client, made, n + 1))
+
+
 def test_operator_registered_is_listed_changed_and_deleted(tmp_path: Path, service: OperatorService) -> None:
     """PUT makes or changes it, GET tells what was declared, DELETE waits until nobody calls it."""
     with running_application(tmp_path, **QUICK) as client:

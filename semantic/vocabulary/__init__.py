@@ -7,7 +7,7 @@ from kindcast.semantic.on_demand import on_demand
 if TYPE_CHECKING:
     from kindcast.index.clause import ConceptId
     from kindcast.semantic.vocabulary.contexts import LONGEST_URL, shipped_contexts
-    from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations, read_table
+    from kindcast.semantic.vocabulary.declarations import DeclarationKind, Declarations, check_table, read_table
     from kindcast.semantic.vocabulary.declarations_file import arguments_of
     from kindcast.semantic.vocabulary.event_schemas import SPLIT_BY, document_of, read_event_type
     from kindcast.semantic.vocabulary.event_types import FHIR, SHIPPED_SPLITS, Correctable, EventType, view_of
@@ -27,6 +27,7 @@ __all__ = [
     "EventType",
     "View",
     "arguments_of",
+    "check_table",
     "document_of",
     "is_linked",
     "overlap",
@@ -41,7 +42,7 @@ __getattr__ = on_demand(
     {
         "kindcast.index.clause": ("ConceptId",),
         "kindcast.semantic.vocabulary.contexts": ("LONGEST_URL", "shipped_contexts"),
-        "kindcast.semantic.vocabulary.declarations": ("DeclarationKind", "Declarations", "read_table"),
+        "kindcast.semantic.vocabulary.declarations": ("DeclarationKind", "Declarations", "check_table", "read_table"),
         "kindcast.semantic.vocabulary.declarations_file": ("arguments_of",),
         "kindcast.semantic.vocabulary.event_schemas": ("SPLIT_BY", "document_of", "read_event_type"),
         "kindcast.semantic.vocabulary.event_types": (

@@ -36,7 +36,7 @@ from kindcast.semantic.vocabulary.event_types import Splits
 from kindcast.semantic.vocabulary.identifiers import Aliases, CodeSystems
 from kindcast.semantic.vocabulary.relations import union_parts
 
-__all__ = ["DeclarationKind", "Declarations", "joined_tables", "read_table", "root_words"]
+__all__ = ["DeclarationKind", "Declarations", "check_table", "joined_tables", "read_table", "root_words"]
 
 DeclarationKind = Literal[
     "attribute", "synonyms", "rates", "schema", "context", "code-system", "aliases", "split", "relation"
@@ -281,20 +281,19 @@ def read_table(data: bytes, content_type: str = "application/json") -> dict[str,
         rows = _json_rows(data)
     else:
         raise InvalidDeclaration(f"a table is application/json or text/csv, not {content_type[:80]}")
-    table: dict[str, str] = {}
-    problems: list[Problem] = []
-    for at, word, root in rows:
-        detail = _row_problem(word, root) or _clash(word, root, table)
-        if detail is None:
-            table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
-        elif len(problems) < MOST_PROBLEMS:
-            problems.append(Problem("bad-synonym", detail, at))
-    if len(table) > MOST_WORDS:
-        problems.append(Problem("too-large", f"a table has at most {MOST_WORDS:,} words, this one has {len(table):,}"))
-    if problems:
-        raise InvalidDeclaration(problems)
-    root_words(table)
-    return table
+    if len(rows) > MOST_WORDS:
+        raise InvalidDeclaration(f"a table has at most {MOST_WORDS:,} words, this one has {len(rows):,}: split it")
+    return _checked(rows)
+
+
+def check_table(words: Mapping[str, Any]) -> dict[str, str]:
+    """Returns a table of synonyms with its words in NFC. Linear. Raises `InvalidDeclaration` like `read_table`, with
+    JSON pointers.
+
+    >>> check_table({"PC": "computer"})
+    {'PC': 'computer'}
+    """
+    return _checked(_rows(words))
 
 
 def joined_tables(tables: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -324,7 +323,26 @@ def _json_rows(data: bytes) -> _Rows:
         raise InvalidDeclaration(f'a table is one JSON object, {{"word": "root word"}}: {error}') from None
     except RecursionError:
         raise InvalidDeclaration('a table is one JSON object, {"word": "root word"}: this one is nested') from None
-    return [(Position(pointer=f"/{_escaped(word)}"), word, root) for word, root in found.items()]
+    return _rows(found)
+
+
+def _rows(words: Mapping[str, Any]) -> _Rows:
+    return [(Position(pointer=f"/{_escaped(word)}"), word, root) for word, root in words.items()]
+
+
+def _checked(rows: _Rows) -> dict[str, str]:
+    table: dict[str, str] = {}
+    problems: list[Problem] = []
+    for at, word, root in rows:
+        detail = _row_problem(word, root) or _clash(word, root, table)
+        if detail is None:
+            table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
+        elif len(problems) < MOST_PROBLEMS:
+            problems.append(Problem("bad-synonym", detail, at))
+    if problems:
+        raise InvalidDeclaration(problems)
+    root_words(table)
+    return table
 
 
 def _csv_rows(data: bytes) -> _Rows:
@@ -342,8 +360,6 @@ def _csv_rows(data: bytes) -> _Rows:
             if not any(words) or (not rows and tuple(map(str.lower, words)) in HEADINGS):
                 continue
             rows.append((at, words[0], words[1]) if len(words) == 2 else (at, words, None))
-            if len(rows) > MOST_WORDS:
-                raise InvalidDeclaration(f"a table has at most {MOST_WORDS:,} words: split it")
     except csv.Error as error:
         at = Position(line=reader.line_num, column=1)
         raise InvalidDeclaration([Problem("bad-synonym", f"this is not CSV: {error}", at)]) from None

@@ -21,6 +21,7 @@ from kindcast.semantic.vocabulary import (
     DeclarationKind,
     EventType,
     View,
+    check_table,
     document_of,
     read_event_type,
     read_table,
@@ -226,8 +227,9 @@ async def put_synonyms(
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "text/csv":
         table = await asyncio.to_thread(read_table, await request.body(), media_type)
-        return await _put(broker, "synonyms", name, table, dry_run)
-    return await _put(broker, "synonyms", name, await json_object(request, settings), dry_run)
+    else:
+        table = await asyncio.to_thread(check_table, await json_object(request, settings))
+    return await _put(broker, "synonyms", name, table, dry_run)
 
 
 @router.get("/synonyms", summary="List tables of synonyms")

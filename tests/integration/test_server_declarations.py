@@ -130,6 +130,16 @@ def test_dry_runs_run_one_at_a_time(client: httpx.Client, monkeypatch: pytest.Mo
     assert most == 1
 
 
+def test_synonyms_as_json_are_checked_like_csv(client: httpx.Client) -> None:
+    """An empty word would be that of every empty text, and one of two spellings of a word would win silently."""
+    for words in ({"": "x"}, {"x": ""}, {"x" * 1_001: "y"}, {"Cafe\u0301": "bar", "Caf\xe9": "coffee"}):
+        refused = client.put("/v1/synonyms/mine", json=words)
+        assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "bad-synonym")
+    put(client, "synonyms/mine", {"Cafe\u0301": "coffee"})
+    other = client.put("/v1/synonyms/other", json={"Caf\xe9": "bar"})
+    assert (other.status_code, other.json()["errors"][0]["code"]) == (422, "synonym-conflict")
+
+
 def test_synonyms_as_csv_rewrite_words(client: httpx.Client) -> None:
     """A line is a word and its root word; lines that are none are told by their number."""
     subscribe(client, 'kind = "computer"')

@@ -9,7 +9,6 @@ context.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -29,6 +28,7 @@ __all__ = [
     "shipped_contexts",
     "term_definitions",
     "unknown_contexts",
+    "with_absolute_imports",
 ]
 
 MOST_BYTES: Final = 2 << 20
@@ -92,6 +92,19 @@ def unknown_contexts(context: Any, known: Mapping[str, Any], base: str = "") -> 
         else:
             missing[url] = None
     return tuple(missing)
+
+
+def with_absolute_imports(node: Any, url: str) -> Any:
+    """Returns a copy of the context at `url`, or of a part of it, in which each `@import` is absolute: PyLD resolves it
+    against the address of the event, which has none. Recursive; linear."""
+    if isinstance(node, list):
+        return [with_absolute_imports(each, url) for each in node]
+    if not isinstance(node, Mapping):
+        return node
+    copied = {name: with_absolute_imports(value, url) for name, value in node.items()}
+    if isinstance(copied.get("@import"), str):
+        copied["@import"] = _absolute(copied["@import"], url)
+    return copied
 
 
 def _references(context: Any) -> Iterator[str]:
@@ -257,7 +270,7 @@ def _problem_of_meaning(url: str, known: Mapping[str, Any]) -> str | None:
     from pyld.context_resolver import ContextResolver
 
     def loader(name: str, _: Any) -> dict[str, Any]:  # a copy: PyLD writes absolute URLs into what it is given
-        document = deepcopy(known[name])
+        document = with_absolute_imports(known[name], name)
         context = document["@context"]
         for each in context if isinstance(context, list) else [context]:
             if isinstance(each, dict) and isinstance(each.get("@propagate"), bool):

@@ -14,6 +14,7 @@ from pyld.context_resolver import ContextResolver
 from pyld.resolved_context import ResolvedContext
 
 from kindcast.semantic.errors import InvalidEvent, Problem
+from kindcast.semantic.vocabulary.contexts import with_absolute_imports
 
 # Contexts of publishers do not print lines to the server's error output.
 warnings.filterwarnings("ignore", '(terms|values) beginning with "@" are reserved', SyntaxWarning)
@@ -185,7 +186,7 @@ class Expander:
                 "contentType": "application/ld+json",
                 "contextUrl": None,
                 "documentUrl": url,
-                "document": copy.deepcopy(found),
+                "document": with_absolute_imports(found, url),
                 "tag": "static",  # PyLD may cache the processed context
             }
 

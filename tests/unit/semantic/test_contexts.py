@@ -136,6 +136,23 @@ def test_contexts_refer_to_nothing_known_by_what_is_no_url(reference: str) -> No
         assert refused.value.urls == (reference,)
 
 
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"@version": 1.1, "@import": "there.jsonld", "b": "http://e/b"},
+        {"b": "http://e/b", "a": {"@id": "http://e/a", "@context": {"@import": "there.jsonld"}}},
+    ],
+    ids=["whole", "of a term"],
+)
+def test_contexts_are_imported_by_relative_addresses(context: dict[str, Any]) -> None:
+    """Like all references in a context: against its own address, and not against that of the event, which has none."""
+    imported = {"@context": {"a": "http://e/a", "x": "http://e/y"}}
+    declared = Declarations().extended("context", THERE, imported).extended("context", HERE, {"@context": context})
+    matcher = Matcher(Vocabulary.from_ontologies([], **declared.arguments()))
+    matcher.add("s", "a.y = 1 and b = 2")
+    assert matcher.match({"@context": HERE, "a": {"x": 1}, "b": 2})
+
+
 def test_declarations_refuse_a_context_that_others_need_to_go() -> None:
     """In order of need, contexts come and go."""
     declared = Declarations().extended("context", THERE, {"@context": {"ex": "https://e.com/ns#"}})

@@ -28,7 +28,6 @@ meaning 7 (nodes that counted twice, null members beside a quantity), cannot be 
 
 import json
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -43,6 +42,7 @@ from kindcast.semantic.language import parse_tree, to_text
 from kindcast.semantic.model import AGGREGATES, AttributeRef, Comparison
 from kindcast.semantic.ontology import ConceptRecord, Ontology
 from kindcast.semantic.ontology.records import local_name
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units.kinds import parse_dates, parse_instant
 from kindcast.semantic.vocabulary.attributes import AttributeDeclaration, Enumeration, segments_of
 from kindcast.semantic.vocabulary.contexts import context_terms, term_definitions
@@ -973,7 +973,7 @@ class _Anchors:
 
     def read(self, value: str) -> tuple[ConceptId, ...]:
         """Returns the concepts that a published value may mean."""
-        text = unicodedata.normalize("NFC", value)
+        text = nfc(value)
         found = self.vocabulary.resolve(text).candidates
         return (*found, *(each for each in self.vocabulary.aliased(text).candidates if each not in found))
 

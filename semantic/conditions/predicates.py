@@ -16,7 +16,6 @@ tests of text, comparisons of two attributes, conditions on one element of an ar
 """
 
 import math
-import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -53,6 +52,7 @@ from kindcast.semantic.model import (
     Value,
     aggregate_of,
 )
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units.kinds import (
     LONGER,
     PERIODS,
@@ -974,7 +974,7 @@ def _as_is(text: str) -> str:
 
 def _nfc(text: str) -> str:
     """Returns the NFC form of a constant, the form to which published strings are normalised."""
-    return unicodedata.normalize("NFC", text)
+    return nfc(text)
 
 
 def _ordered(order: str, left: Any, right: Any) -> bool:

@@ -11,7 +11,6 @@ import difflib
 import math
 import re
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -47,6 +46,7 @@ from kindcast.semantic.model import (
     told_text,
 )
 from kindcast.semantic.ontology.records import local_name
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.kinds import (
     instant_of_epoch,
@@ -418,7 +418,7 @@ class TypedEvents:
 
     def types_of(self, texts: Iterable[str]) -> frozenset[str]:
         """Returns the types that an event names, in NFC, and their root words."""
-        types = {unicodedata.normalize("NFC", text) for text in texts}
+        types = {nfc(text) for text in texts}
         return frozenset(types | {self.root_word(text) for text in types})
 
     def stated(self, types: frozenset[str]) -> frozenset[str]:
@@ -480,7 +480,7 @@ class TypedEvents:
         known = [concept for iri in concepts if (concept := vocabulary.concept(iri)) is not None]
         if not known:
             return None
-        candidates = vocabulary.readings(unicodedata.normalize("NFC", text))
+        candidates = vocabulary.readings(nfc(text))
         return any(vocabulary.isa(each, upper) for each in candidates for upper in known)
 
     def is_quantity(self, text: str) -> bool:
@@ -886,7 +886,7 @@ class Canonicaliser:
         types = tuple(dict.fromkeys(vocabulary.instance_of(each) for found in resolved for each in found))
         if node.iri is None:
             return Value({"@type": list(node.types)}, types=types)
-        text = unicodedata.normalize("NFC", node.iri)
+        text = nfc(node.iri)
         concepts = vocabulary.resolve(node.iri, is_iri=True).candidates
         own = vocabulary.root_word(node.iri)
         also = tuple(each for each in vocabulary.words(node.iri) if each != own)
@@ -952,7 +952,7 @@ class Canonicaliser:
     def _read_string(self, name: str, published: str, unit: str | None, notes: list[Note]) -> Value:
         vocabulary = self._vocabulary
         declaration = self._declaration(name)
-        text, root = unicodedata.normalize("NFC", published), vocabulary.root_word(published)
+        text, root = nfc(published), vocabulary.root_word(published)
         if is_number_in_text(declaration, published):
             number = float(published)
             if math.isfinite(number) and is_exact(published, number):

@@ -15,7 +15,6 @@ refuses events.
 """
 
 import contextlib
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
@@ -41,6 +40,7 @@ from kindcast.semantic.model import (
     told_text,
 )
 from kindcast.semantic.ontology.records import local_name
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units.measure import in_words, is_number, not_a_quantity, surprising_unit
 from kindcast.semantic.vocabulary.event_types import QuantityMembers, may_state, stated_value
 from kindcast.semantic.vocabulary.labels import NearNames
@@ -921,7 +921,7 @@ class EventPlans:
     def _is_plain(self, published: str) -> bool:
         """Whether a text means no concept and does not look like a quantity. Under a plain attribute there are no notes
         about such a text. Takes a fraction of the time of reading it."""
-        text, vocabulary = unicodedata.normalize("NFC", published), self.canonicaliser.vocabulary
+        text, vocabulary = nfc(published), self.canonicaliser.vocabulary
         units = vocabulary.units
         if units.parse(published) is not None or (text != published and units.parse(text) is not None):
             return False

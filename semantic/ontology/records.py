@@ -6,7 +6,6 @@ of a kind are shown with their lines, the others are counted.
 
 import difflib
 import time
-import unicodedata
 import zlib
 from array import array
 from collections import defaultdict
@@ -17,6 +16,7 @@ from typing import Final, Literal, TypeVar, get_args
 import msgspec
 
 from kindcast.semantic.errors import OntologyError
+from kindcast.semantic.unicode_text import nfkc
 
 __all__ = [
     "NOTATION",
@@ -348,8 +348,8 @@ class RelationNames:
 
 
 def _folded(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text.replace("_", " "))
-    return " ".join(unicodedata.normalize("NFKC", text.casefold()).split())
+    text = nfkc(text.replace("_", " "))
+    return " ".join(nfkc(text.casefold()).split())
 
 
 # ── encoding of an ontology as bytes, for storage and for other processes ─────────────────────────────────────────────

@@ -8,7 +8,6 @@ import io
 import json
 import math
 import re
-import unicodedata
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from kindcast.semantic.errors import InvalidDeclaration, InvalidPattern
 from kindcast.semantic.model import AttributeRef, Quantity, Variable
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.operators.failures import FailedForGood, needed
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units.kinds import parse_instant
 from kindcast.semantic.units.patterns import check_size, compile_pattern, fold
 
@@ -769,18 +769,12 @@ def tables(known: Iterable[Table] = ()) -> list[Operator]:
 def _cell(text: str) -> Any:
     if NUMBER.fullmatch(text) and math.isfinite(number := float(text)):
         return int(text) if text.lstrip("-").isdigit() else number
-    return unicodedata.normalize("NFC", text)
+    return nfc(text)
 
 
 def _key(value: Any) -> Any:
     """Returns the dictionary key of a value: texts in NFC; booleans are marked, so that true is not 1."""
-    return (
-        (bool, value)
-        if isinstance(value, bool)
-        else unicodedata.normalize("NFC", value)
-        if isinstance(value, str)
-        else value
-    )
+    return (bool, value) if isinstance(value, bool) else nfc(value) if isinstance(value, str) else value
 
 
 def builtin_operators(

@@ -14,7 +14,6 @@ allows. The results are in the order of the calls. Each is a value or an `Operat
 import math
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -40,6 +39,7 @@ from kindcast.semantic.model import (
 from kindcast.semantic.operators.declaration import KINDS, Operator, constant_given
 from kindcast.semantic.operators.failures import OperatorFailed
 from kindcast.semantic.operators.isolation import Cancellation, Workers
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.kinds import parse_instant
 
@@ -82,7 +82,7 @@ def reading(value: object, units: Units) -> Reading:
             raise ValueError(f"{value} is not a number to compare")
         return "number", value
     if isinstance(value, str):
-        return "text", unicodedata.normalize("NFC", value)
+        return "text", nfc(value)
     if isinstance(value, Quantity):
         try:
             measure = units.measure(value.value, value.unit)

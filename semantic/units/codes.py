@@ -25,10 +25,11 @@ OM 2 needs no table, because its names are words (`metrePerSecond-Time`).
 
 import difflib
 import re
-import unicodedata
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+
+from kindcast.semantic.unicode_text import nfkc
 
 __all__ = [
     "AMBIGUOUS",
@@ -354,7 +355,7 @@ def tidy(text: str) -> str:
     if not plain.isascii():
         plain = plain.replace("º", "°")
         plain = RAISED.sub(lambda digits: "^" + digits[0].translate(LOWERED), plain)
-        plain = unicodedata.normalize("NFKC", plain).translate(TYPOGRAPHY)
+        plain = nfkc(plain).translate(TYPOGRAPHY)
     if "{" not in plain or QUALIFIER.search(plain):
         return plain
     return ANNOTATION.sub(lambda found: found["unit"] or "1", plain)

@@ -7,7 +7,6 @@ pattern's size times the text's length. Patterns and texts are compared in NFC, 
 
 import re
 import time
-import unicodedata
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import TypeVar
 import re2
 
 from kindcast.semantic.errors import InvalidPattern
+from kindcast.semantic.unicode_text import nfc
 
 __all__ = [
     "LONG",
@@ -168,7 +168,7 @@ def compile_pattern(text: str, nocase: bool = False, *, capture: bool = False) -
     options.never_capture = not capture
     options.log_errors = False
     try:
-        return Pattern(text, nocase, re2.compile(unicodedata.normalize("NFC", text), options))
+        return Pattern(text, nocase, re2.compile(nfc(text), options))
     except re2.error as error:
         cause = error.args[0] if error.args else b""
         raise _explained(cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause), text) from error
@@ -204,7 +204,7 @@ budget."""
 def _fold(text: str) -> str:
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    return nfc(nfc(text).casefold())
 
 
 _fold_long = lru_cache(maxsize=2)(_fold)

@@ -15,7 +15,6 @@ members is false. Le Subscribe, section 2.1.
             └── draft ──┘
 """
 
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from typing import Any, Final, Literal, get_args
 from kindcast.semantic.errors import InvalidDeclaration, OntologyError, property_in_words
 from kindcast.semantic.flatten import UNIT_KEYS
 from kindcast.semantic.ontology.records import Label, PropertyRecord, local_name
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.vocabulary.derivation import parse_arithmetic
 from kindcast.semantic.vocabulary.event_types import (
     CodeMembers,
@@ -448,7 +448,7 @@ class AttributeScheme:
         for name, (_, domain) in (domains or {}).items():
             found[name] = with_domain(found.get(name), name, domain)
         for raw, fields in (declared or {}).items():
-            name = unicodedata.normalize("NFC", raw)
+            name = nfc(raw)
             before = found.get(name)
             found[name] = overridden(before, name, fields)
             if before is not None and name in (domains or {}):
@@ -507,7 +507,7 @@ class AttributeScheme:
     def resolve_within(self, raw: str, array: str) -> str:
         """Like `resolve`, for a name inside elements of `array` (rule 3). If the full dotted name is declared, `raw` is
         returned unchanged (in NFC)."""
-        raw = unicodedata.normalize("NFC", raw)
+        raw = nfc(raw)
         return raw if array and f"{array}.{raw}" in self.declarations else self.resolve(raw)
 
     def declared_as(self, name: str, array: str) -> str:
@@ -524,7 +524,7 @@ class AttributeScheme:
         """Returns the attribute that `raw` means, segment by segment: by exact name, else by the user's table of
         synonyms, else by the folded label of a declared property (if only one has it), else `raw` itself (NFC). The
         result means itself, because subscriptions are stored with it and compiled again."""
-        raw = unicodedata.normalize("NFC", raw)
+        raw = nfc(raw)
         if raw in self.declarations:
             return raw
         root = self.renamed.get(raw)

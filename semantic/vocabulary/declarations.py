@@ -18,7 +18,6 @@ A declaration is checked before it is used, by itself and together with all othe
 import csv
 import io
 import json
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -27,6 +26,7 @@ import msgspec
 
 from kindcast.semantic.errors import InvalidDeclaration, Problem, SemanticError, UnknownContext
 from kindcast.semantic.model import Position
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme, check_sense
 from kindcast.semantic.vocabulary.contexts import check_contexts, needed_contexts
@@ -252,7 +252,7 @@ def root_words(synonyms: Mapping[Any, Any]) -> dict[str, str]:
     for word, root in synonyms.items():
         if not (isinstance(word, str) and isinstance(root, str)):
             raise InvalidDeclaration(f"the synonym table must map texts to texts, but it has {word!r} → {root!r}")
-        table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
+        table[nfc(word)] = nfc(root)
     table = {word: root for word, root in table.items() if word != root}
     ends: dict[str, str] = {}
     for word in table:
@@ -336,7 +336,7 @@ def _checked(rows: _Rows) -> dict[str, str]:
     for at, word, root in rows:
         detail = _row_problem(word, root) or _clash(word, root, table)
         if detail is None:
-            table[unicodedata.normalize("NFC", word)] = unicodedata.normalize("NFC", root)
+            table[nfc(word)] = nfc(root)
         elif len(problems) < MOST_PROBLEMS:
             problems.append(Problem("bad-synonym", detail, at))
     if problems:
@@ -378,8 +378,8 @@ def _row_problem(word: Any, root: Any) -> str | None:
 
 
 def _clash(word: str, root: str, table: Mapping[str, str]) -> str | None:
-    known = table.get(unicodedata.normalize("NFC", word))
-    if known is None or known == unicodedata.normalize("NFC", root):
+    known = table.get(nfc(word))
+    if known is None or known == nfc(root):
         return None
     return f"{word[:40]!r} has two root words, {known[:40]!r} and {root[:40]!r}"
 

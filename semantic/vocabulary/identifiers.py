@@ -29,7 +29,6 @@ form are aliases of each other. Every text has one main form, so this is an equi
 """
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from urllib.parse import quote, unquote
 
 from kindcast.semantic.errors import InvalidDeclaration, SemanticError
 from kindcast.semantic.ontology.records import NOTATION, NOTATIONS, ConceptRecord, local_name
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units.patterns import Pattern, compile_pattern
 
 __all__ = [
@@ -170,7 +170,7 @@ def readings_of_identifier(patterns: Iterable["IdentifierPattern | str"], text: 
         if isinstance(each, str):
             found.update(dict.fromkeys(gtin_readings(text)))
         elif (reading := each.reading(text)) is not None:
-            found[unicodedata.normalize("NFC", reading)] = None
+            found[nfc(reading)] = None
     found.pop(text, None)
     found.pop("", None)
     return tuple(found)

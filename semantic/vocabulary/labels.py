@@ -9,7 +9,6 @@ only.
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from kindcast.index.clause import ConceptId
 from kindcast.semantic.ontology.records import ConceptRecord, Label, Ontology, local_name
+from kindcast.semantic.unicode_text import nfc, nfkc
 from kindcast.semantic.vocabulary.identifiers import Aliases
 
 __all__ = [
@@ -120,7 +120,7 @@ class TermIndex:
         self._synonyms = _Table()
         for record in records:
             for text, _ in record.preferred:
-                self._labels.put(unicodedata.normalize("NFC", text), record.iri)
+                self._labels.put(nfc(text), record.iri)
                 self._folded.put(folded(text), record.iri)
             for text, _ in record.synonyms:
                 self._synonyms.put(folded(text), record.iri)
@@ -145,7 +145,7 @@ class TermIndex:
         found = self.short_form(term, asked=asked)
         if found:
             return self._resolution(found, "short")
-        text = unicodedata.normalize("NFC", term)
+        text = nfc(term)
         if hit := self._labels.get(text):
             return self._of_label(hit, "label", text)
         fold = folded(text)
@@ -295,7 +295,7 @@ def folded(text: str) -> str:
     """
     if text.isascii():  # NFKC changes nothing
         return " ".join(text.lower().split())
-    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+    return " ".join(nfkc(nfkc(text).casefold()).split())
 
 
 SPELT = 64

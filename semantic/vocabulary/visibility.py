@@ -6,7 +6,6 @@
 docs/security.md has the rules. In doubt, a view hides a value: what it shows never depends on a hidden value.
 """
 
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from kindcast.semantic.model import aggregate_of
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.vocabulary.attributes import AttributeScheme, segments_of
 from kindcast.semantic.vocabulary.derivation import Derivations
 from kindcast.semantic.vocabulary.event_types import CODES, NUMBERS, SYSTEMS, UNITS
@@ -114,7 +114,7 @@ class View:
         """Yields the resolved name of the attribute (of an aggregate: of its attribute), the name before a synonym of
         the whole name replaced it, the local names of both, and the names above these."""
         aggregate = aggregate_of(name)
-        name = unicodedata.normalize("NFC", name if aggregate is None else aggregate[1])
+        name = nfc(name if aggregate is None else aggregate[1])
         name = name.replace("[]", "")  # the mark of a list of objects, which `exists` can test
         names = dict.fromkeys((self.scheme.resolve(name), self.scheme.resolve_segments(name)))
         for each in dict.fromkeys((*names, *map(self.scheme.localised, names))):

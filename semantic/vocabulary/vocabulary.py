@@ -14,7 +14,6 @@ changes the meaning of a term.
 
 import hashlib
 import json
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from kindcast.semantic.model import Note
 from kindcast.semantic.ontology import ConceptRecord, Limits, Ontology, PropertyRecord, Reason
 from kindcast.semantic.ontology.records import local_name
 from kindcast.semantic.shipped_vocabularies import file_or_shipped
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units import Units
 from kindcast.semantic.vocabulary.attributes import AttributeScheme
 from kindcast.semantic.vocabulary.contexts import compact_prefixes, shipped_contexts
@@ -629,13 +629,13 @@ class Vocabulary:
 
     def root_word(self, text: str) -> str:
         """Returns the user's root word for `text`, else `text` itself; in NFC."""
-        text = unicodedata.normalize("NFC", text)
+        text = nfc(text)
         return self._roots.get(text, text)
 
     def texts(self, text: str) -> tuple[str, ...]:
         """Returns the texts that tests of text read if `text` is published (rule 9): `text` in NFC and its root
         words."""
-        return tuple(dict.fromkeys((unicodedata.normalize("NFC", text), *self.words(text))))
+        return tuple(dict.fromkeys((nfc(text), *self.words(text))))
 
     def shared_labels(self) -> set[str]:
         """Returns the labels, exact and folded, that several names have. Linear in the number of labels."""

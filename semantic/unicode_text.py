@@ -46,7 +46,8 @@ _Decomposed = Literal["NFD", "NFKD"]
 
 
 def _sorted(form: _Decomposed, run: re.Match[str]) -> str:
-    marks = "".join(unicodedata.normalize(form, each) for each in run[0])
+    decomposed = {each: unicodedata.normalize(form, each) for each in set(run[0])}
+    marks = run[0].translate(str.maketrans(decomposed))
     return "".join(sorted(marks, key=unicodedata.combining))
 
 

@@ -12,7 +12,7 @@ from kindcast.semantic.unicode_text import END_OF_MARKS, RUN, SHORT, nfc, nfkc
 
 FORMS = pytest.mark.parametrize(("form", "normal"), [("NFC", nfc), ("NFKC", nfkc)])
 MARKS = [each for each in map(chr, range(END_OF_MARKS)) if unicodedata.combining(each)]
-ODD = "aé각ế가ｶﾞﾟﹰ\u0344\u0f73\u0f75\u0f81\u0340\u034f\u0374¨ ﱞ\U0001d15e"
+ODD = "a🎉é각ế가ｶﾞﾟﹰ\u0344\u0f73\u0f75\u0f81\u0340\u034f\u0374¨ ﱞ\U0001d15e"
 """Letters, and marks that are decomposed into several marks, into a blank and a mark, or into marks of other forms."""
 
 

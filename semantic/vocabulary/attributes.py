@@ -535,11 +535,12 @@ class AttributeScheme:
         are the dotted name of a root word (`contact.email`, if `email` stands for it) do not change."""
         if "." not in name:
             return self._segment(name)
-        left, found = list(segments_of(name)), []
-        while left:
-            known = next((each for each in self._dotted.get(left[0], ()) if left[: len(each)] == each), None)
-            found += known or [self._segment(left[0])]
-            del left[: len(known or left[:1])]
+        segments = list(segments_of(name))
+        found: list[str] = []
+        while (at := len(found)) < len(segments):
+            dotted = self._dotted.get(segments[at], ())
+            known = next((each for each in dotted if segments[at : at + len(each)] == each), None)
+            found += known or [self._segment(segments[at])]
         return ".".join(found)
 
     @cached_property

@@ -14,7 +14,6 @@ tenant with due work that no server has open any more, because its server ended,
 import asyncio
 import contextlib
 import logging
-import secrets
 import shutil
 import time
 from collections import Counter
@@ -271,14 +270,8 @@ class Tenants:
         async with self._locks.setdefault(name, asyncio.Lock()):
             await anyio.to_thread.run_sync(self._store.check_unused, name)
             await self._close_deleted(name)
-            gone = self.folder(f"{name}{DELETED}{secrets.token_hex(8)}")
-
-            def remove() -> None:
-                with contextlib.suppress(FileNotFoundError):
-                    self.folder(name).rename(gone)
-
-            await anyio.to_thread.run_sync(self._store.delete_tenant, name, remove)
-            await anyio.to_thread.run_sync(partial(shutil.rmtree, gone, ignore_errors=True))
+            deleted = await anyio.to_thread.run_sync(self._store.delete_tenant, name, self._set_aside)
+            await anyio.to_thread.run_sync(partial(shutil.rmtree, self._aside(deleted), ignore_errors=True))
         if self.on_postgresql:
             deadline = time.monotonic() + PATIENCE_SECONDS
             with contextlib.suppress(StoreUnavailable):  # `look` tries again, at this server or another one
@@ -311,13 +304,36 @@ class Tenants:
                 with contextlib.suppress(OSError):  # a SQLite database of a tenant, from before PostgreSQL, stays
                     each.parent.rmdir()
 
+    def _aside(self, tenant: Tenant) -> Path:
+        """Returns the name of the folder of a tenant while it is deleted. A later tenant with its name has another."""
+        return self.folder(f"{tenant.name}{DELETED}{tenant.created_at!r}")
+
+    def _set_aside(self, tenant: Tenant) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.folder(tenant.name).rename(self._aside(tenant))
+
+    def _put_back(self, tenant: Tenant) -> None:
+        """Gives a tenant whose deletion was not committed its folder again."""
+        if self._aside(tenant).exists() and not self.folder(tenant.name).exists():
+            self._aside(tenant).rename(self.folder(tenant.name))
+
+    def put_back(self) -> None:
+        """Gives all tenants their files again whose deletion a killed process did not commit. SQLite only. Raises
+        `StoreUnavailable`, OSError."""
+        for each in self._store.tenants():
+            self._put_back(each)
+
     def _remove_deleted(self) -> None:
         """Removes the files of deleted tenants that a killed process left."""
-        for each in self.folder("").glob(f"*{DELETED}*"):
-            shutil.rmtree(each, ignore_errors=True)
+        there = list(self.folder("").glob(f"*{DELETED}*"))
+        kept = {self._aside(each) for each in self._store.tenants()}  # later: these were not deleted
+        for each in there:
+            if each not in kept:
+                shutil.rmtree(each, ignore_errors=True)
 
     async def _begin(self, name: str) -> None:
         tenant = await anyio.to_thread.run_sync(self._store.wake, name)
+        await anyio.to_thread.run_sync(self._put_back, tenant)
         stack = AsyncExitStack()
         services = await stack.enter_async_context(
             running_services(self._settings_of(tenant), self._roles_of, first=self.default.broker)
@@ -406,7 +422,8 @@ class Tenants:
 
     async def run(self) -> None:
         """Closes idle tenants and opens waiting ones, until it is cancelled."""
-        await anyio.to_thread.run_sync(self._remove_deleted)
+        with contextlib.suppress(StoreUnavailable):  # the next start removes them
+            await anyio.to_thread.run_sync(self._remove_deleted)
         is_compared = not self.on_postgresql or await self._compare_with_connections()
         are_awake = await self.wake()
         while True:
@@ -488,6 +505,8 @@ async def running_tenants(
     tenant, as requests know it."""
     async with running_services(settings, roles_of) as default:
         tenants = Tenants(settings, store, default, roles_of, known)
+        if not tenants.on_postgresql:
+            await anyio.to_thread.run_sync(tenants.put_back)
         running = asyncio.create_task(tenants.run(), name="tenants")
         try:
             yield tenants

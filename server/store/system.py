@@ -370,18 +370,20 @@ class SystemStore:
 
         self.run(write)
 
-    def delete_tenant(self, name: str, remove: Callable[[], None]) -> None:
-        """Deletes a tenant and its usage. Calls `remove`, which deletes its data, before the commit: if that fails or
-        the process ends, the tenant still exists. Raises `UnknownTenant`, `TenantInUse`."""
+    def delete_tenant(self, name: str, set_aside: Callable[[Tenant], None]) -> Tenant:
+        """Deletes a tenant and its usage, and returns it. Calls `set_aside`, which takes its data away, before the
+        commit: if that fails or the process ends, the tenant still exists. Raises `UnknownTenant`, `TenantInUse`."""
 
-        def write(connection: Connection) -> None:
+        def write(connection: Connection) -> Tenant:
             _check_unused(connection, name)
+            deleted = _tenant(connection.execute(select(tenants).where(tenants.c.name == name)).one())
             connection.execute(delete(usage).where(usage.c.tenant == name))
             connection.execute(delete(tenants).where(tenants.c.name == name))
             _changed(connection)
-            remove()
+            set_aside(deleted)
+            return deleted
 
-        self.run(write)
+        return self.run(write)
 
     def check_unused(self, name: str) -> None:
         """Checks that a tenant can be deleted. Raises `UnknownTenant`, `TenantInUse`."""

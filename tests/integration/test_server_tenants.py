@@ -1,10 +1,12 @@
 """Tenants share a server and nothing else: what one has, the other cannot see, change, receive or guess."""
 
 import asyncio
+import errno
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +172,34 @@ def test_tenants_are_made_limited_and_deleted(tmp_path: Path, where: dict[str, A
         (tmp_path / "tenants" / "shop.deleted-0").mkdir()
     with running_application(tmp_path, **where):
         until(lambda: not (tmp_path / "tenants" / "shop.deleted-0").exists())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_tenant_whose_deletion_breaks_off_keeps_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    """As when the process dies, or the disk is full, after the files were renamed and before the commit."""
+    rename = Path.rename
+
+    def break_off(path: Path, target: Path) -> None:
+        rename(path, target)
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with ExitStack() as stack:
+        keyed = Keyed(stack.enter_context(running_application(tmp_path)))
+        shop = keyed.admin | {"Kindcast-Tenant": "shop"}
+        keyed.client.post("/v1/tenants", json={"name": "shop"}, headers=keyed.admin).raise_for_status()
+        keyed.client.post("/v1/events", json={"a": 1}, headers=shop).raise_for_status()
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", break_off)
+            assert keyed.client.delete("/v1/tenants/shop", headers=keyed.admin).status_code == 500
+        client = keyed.client
+        if restarts:
+            stack.close()
+            client = stack.enter_context(running_application(tmp_path))
+        assert len(client.get("/v1/events", headers=shop).json()["events"]) == 1
+        assert client.delete("/v1/tenants/shop", headers=keyed.admin).status_code == 200
+        assert list((tmp_path / "tenants").iterdir()) == []
 
 
 def test_what_is_used_of_limits_is_shown(tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def test_a_tenant_has_no_usage_of_a_deleted_one_that_a_server_stored_late(databa
     store.open()
     used = {"requests": 1, "refused": 0, "events": 2, "bytes": 3}
     store.add_tenant("shop", {}, 1.0)
-    store.delete_tenant("shop", lambda: None)
+    store.delete_tenant("shop", lambda _: None)
     store.add_usage("2026-11-29", [("key 1", "shop", used), ("key 1", "default", used)])
     store.add_tenant("shop", {}, 2.0)
     store.set_tenant_limits("default", {"subscriptions": 1.0}, 2.0)

@@ -2,12 +2,14 @@
 confidential detail.
 """
 
+import asyncio
 import shutil
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -32,6 +34,10 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["health"])
 
+T = TypeVar("T")
+
+ANSWER_SECONDS = 10.0
+"""How long the routes of the server's state wait for the database."""
 FULL = 1 << 20
 """A disk with less free space than this, in bytes, counts as full. SQLite may still store small changes on it."""
 
@@ -51,7 +57,7 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     is behind. `check` is the progress of the check of all stored data, which begins at every start."""
     if broker.trouble is not None and broker.damage.of_file is None:
         try:
-            await broker.execute(_touch)
+            await _in_time(broker.execute(_touch))
         except StoreUnavailable:
             raise Problem("not-ready", "the database does not accept changes") from None
     if broker.trouble is not None:
@@ -60,7 +66,7 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
         raise Problem("not-ready", "the disk of the database is full")
     if (waited := broker.oldest_wait) > settings.max_command_seconds:
         raise Problem("not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
-    behind = [each for each in await _lags(broker) if _seconds(each) > settings.max_shard_lag_seconds]
+    behind = [each for each in await _in_time(_lags(broker)) if _seconds(each) > settings.max_shard_lag_seconds]
     for each in behind:
         if each.server == broker.name:
             raise Problem("not-ready", f"shard {each.shard} is {each.events:,} events, {_seconds(each):.0f} s behind")
@@ -83,7 +89,8 @@ def _disk_is_full(settings: Settings) -> bool:
 async def status(broker: AppBroker) -> dict[str, Any]:
     """Returns the state of this server and its database: `commits`; the `ledger`, whose totals add up; what waits in
     the `queue` of this server; `lag_seconds`, how long the oldest message to a sink has waited; on PostgreSQL all live
-    servers, with the number of subscriptions for which each delivers, and the shards if matching is sharded."""
+    servers, with the number of subscriptions for which each delivers, and the shards if matching is sharded. If the
+    database does not answer, the answer is 503 within seconds."""
 
     def read(connection: Connection) -> dict[str, Any]:
         layout, commits = connection.execute(select(ledger.c.layout, ledger.c.commits)).one()
@@ -98,7 +105,7 @@ async def status(broker: AppBroker) -> dict[str, Any]:
             "servers": [each._asdict() for each in members(connection)] if several else [],
         }
 
-    told = await broker.read(read)
+    told = await _in_time(broker.read(read))
     since = told.pop("waits_since")
     shards = [
         {
@@ -108,7 +115,7 @@ async def status(broker: AppBroker) -> dict[str, Any]:
             "events": each.events,
             "lag_seconds": round(_seconds(each), 3),
         }
-        for each in await _lags(broker)
+        for each in await _in_time(_lags(broker))
     ]
     return {
         "server": broker.name,
@@ -152,9 +159,9 @@ async def metrics(broker: AppBroker) -> Response:
     stored = index_bytes = None
     if broker.is_current:
         with suppress(StoreUnavailable):
-            stored = await broker.read(read)
+            stored = await _in_time(broker.read(read))
         with suppress(StoreUnavailable):
-            index_bytes = await broker.index_bytes()
+            index_bytes = await _in_time(broker.index_bytes())
     vocabulary = broker.vocabulary
     text = broker.metrics.text(
         stored,
@@ -186,6 +193,16 @@ async def series(
     operators = reader_of(caller, broker).view is None
     told = history.encoded(points, whole_process=caller.of_all, operators=operators)
     return Response(told, media_type=JSON)
+
+
+async def _in_time(work: Coroutine[Any, Any, T]) -> T:
+    """Returns what `work` returns. If the database does not answer in time, raises `StoreUnavailable`, and `work` goes
+    on: a thread that waits for the database cannot be interrupted."""
+    running = asyncio.create_task(work)
+    running.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits for it any more
+    if not (await asyncio.wait({running}, timeout=ANSWER_SECONDS))[0]:
+        raise StoreUnavailable(f"the database has not answered for {ANSWER_SECONDS:g} s")
+    return running.result()
 
 
 async def _lags(broker: Broker) -> list[Lag]:

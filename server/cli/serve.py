@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,6 +45,8 @@ _log = logging.getLogger("kindcast.server")
 
 STOP_SECONDS = 5
 """How long running requests may continue after the server was told to stop."""
+HANGS_SECONDS = 5
+"""If PostgreSQL takes no new connection for this time, a server that stops ends without waiting for it."""
 BACKLOG = 2_048
 
 
@@ -247,9 +250,13 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
         else:
             _log.info("stopped")
 
+    def ending() -> None:
+        arguments = (settings.database_url,)
+        threading.Thread(target=_end_if_database_hangs, args=arguments, name="kindcast-end", daemon=True).start()
+
     app = create_app(settings)
     shown = running(settings.data, address)
-    app.router.lifespan_context = _watched(app.router.lifespan_context, announce, farewell, shown, failures)
+    app.router.lifespan_context = _watched(app.router.lifespan_context, announce, ending, farewell, shown, failures)
     logging.getLogger("uvicorn.error").addFilter(lambda record: not failures)  # reported below
     try:
         config = uvicorn_config(app, settings, timeout_graceful_shutdown=STOP_SECONDS, log_config=None)
@@ -271,12 +278,13 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
 def _watched(
     lifespan: Any,
     announce: Callable[[], None],
+    ending: Callable[[], None],
     farewell: Callable[[], None],
     shown: contextlib.AbstractContextManager[None],
     failures: list[Exception],
 ) -> Any:
-    """Returns `lifespan` with `shown` entered and `announce` called after its beginning, and `farewell` after its end.
-    If it does not begin, or `shown` cannot be entered, the reason is kept in `failures`."""
+    """Returns `lifespan` with `shown` entered and `announce` called after its beginning, and `ending` and `farewell`
+    before and after its end. If it does not begin, or `shown` cannot be entered, the reason is kept in `failures`."""
 
     @contextlib.asynccontextmanager
     async def watched(app: Any) -> AsyncIterator[Any]:
@@ -297,10 +305,22 @@ def _watched(
             try:
                 yield state
             finally:
+                ending()
                 await running.__aexit__(None, None, None)
                 farewell()
 
     return watched
+
+
+def _end_if_database_hangs(database: str) -> None:
+    """Ends the process if PostgreSQL hangs, as a kill does: threads that wait for it cannot be interrupted. Runs in a
+    thread while the server stops."""
+    from kindcast.server.store.database import hangs
+
+    while not hangs(database, HANGS_SECONDS):
+        time.sleep(HANGS_SECONDS)
+    _log.critical("PostgreSQL does not answer: the server ends without waiting for it. What it accepted is stored")
+    os._exit(1)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -45,6 +45,7 @@ __all__ = [
     "Database",
     "connect_arguments",
     "enter_schema",
+    "hangs",
     "in_schema",
     "max_connections",
     "normalised",
@@ -455,6 +456,25 @@ def connect_arguments(url: URL) -> dict[str, Any]:
     if url.get_backend_name() == "sqlite":
         return {"check_same_thread": False}  # opened in one thread, used in another
     return {name: value for name, value in SILENCE.items() if name not in url.query}
+
+
+def hangs(database: str, seconds: int) -> bool:
+    """Returns whether the PostgreSQL with this URL takes no new connection and does not refuse one either, for this
+    time. SQLite never does."""
+    url = normalised(database)
+    if url.get_backend_name() == "sqlite":
+        return False
+    from psycopg.errors import ConnectionTimeout
+
+    engine = create_engine(url, poolclass=NullPool)
+    positional, named = engine.dialect.create_connect_args(url)
+    try:
+        engine.dialect.connect(*positional, **{**named, "connect_timeout": seconds}).close()
+    except ConnectionTimeout:
+        return True
+    except engine.dialect.loaded_dbapi.Error:
+        return False
+    return False
 
 
 def shown(url: URL) -> str:

@@ -4,6 +4,7 @@ import getpass
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,6 +29,20 @@ class PostgreSQL:
     def restart(self) -> None:
         """Breaks off whatever it does, as when the power fails, and starts it again."""
         self._control("restart")
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """All its processes stop until the end of the block. The system goes on accepting connections for it."""
+        first = (self._folder / "data" / "postmaster.pid").read_text(encoding="ascii").split()[0]
+        others = Path(f"/proc/{first}/task/{first}/children").read_text(encoding="ascii").split()
+        numbers = [int(first), *map(int, others)]
+        for number in numbers:
+            os.kill(number, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                os.kill(number, signal.SIGCONT)
 
     def new_database(self) -> str:
         """The URL of an empty database."""

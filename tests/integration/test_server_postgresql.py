@@ -33,6 +33,7 @@ from kindcast.server.store import deliveries, event_days, matches, older_matches
 from tests.harness.application import problem_code, running_application, subscribe, waiting
 from tests.harness.older_layouts import make_layout_1, make_layout_2
 from tests.harness.postgresql import PostgreSQL, driver_url
+from tests.harness.server_process import running_server
 from tests.harness.waiting import until
 from tests.integration.conftest import Kindcast
 
@@ -99,6 +100,27 @@ def test_postgresql_that_does_not_answer_ends_the_start(tmp_path: Path, monkeypa
             pass
     named = database_module.normalised(f"{url}?connect_timeout=30")
     assert "connect_timeout" not in database_module.connect_arguments(named)
+
+
+@pytest.mark.slow
+def test_postgresql_that_hangs_keeps_neither_the_status_nor_a_stop_waiting(
+    postgresql: PostgreSQL, database: str, tmp_path: Path
+) -> None:
+    """What was accepted before is there after the next start."""
+    with running_server(tmp_path, {"KINDCAST_DATABASE": database}) as server:
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client:
+            publish(client, {"id": "1", "data": {}})
+            with postgresql.hanging():
+                told = client.get("/v1/status")
+                assert (told.status_code, problem_code(told)) == (503, "store-unavailable")
+                assert "has not answered" in told.json()["detail"]
+                assert problem_code(client.get("/readyz")) == "not-ready"
+                assert server.stop() == 1
+        assert "PostgreSQL does not answer" in server.log.read_text(encoding="utf-8")
+        server.start()
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client:
+            assert client.get("/v1/status").json()["ledger"]["accepted"] == 1
+        assert server.stop() == -signal.SIGTERM
 
 
 def test_postgresql_server_that_does_not_share_is_refused(

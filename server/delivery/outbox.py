@@ -278,6 +278,8 @@ class Courier:
     progress: WriteQueue[Progress]
     schedule: RetrySchedule
     stopping: bool = False
+    changed: set[int] = field(default_factory=set)
+    """Subscriptions whose messages are being delivered, and that changed meanwhile: not only matches were added."""
     _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
     _reading_for_slow: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     _failed_group: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -327,10 +329,15 @@ class Courier:
                         if announced.is_set() or self.stopping:
                             announced.clear()
                             whole = False  # the announcement may be about a message after the page
-                            before = subscriber
+                            before, start = subscriber, subscriber.start
+                            if number in self.changed:
+                                self.changed.discard(number)
+                                if written is not None:
+                                    await written
+                                start = after  # what is on disk, unless a replay began
                             if (subscriber := await self._called(number)) is None:
                                 return None
-                            if _batch(subscriber) != _batch(before) or subscriber.start < before.start:
+                            if _batch(subscriber) != _batch(before) or subscriber.start < start:
                                 return CLOCK.now()  # the page must be grouped differently, or a replay began
                         if not (group := [match for match in group if match.position > subscriber.start]):
                             continue
@@ -705,6 +712,7 @@ class Outbox:
         if self._under_way:
             for number in [each for each in self._under_way if each in touched]:
                 self._under_way[number].set()
+            self._courier.changed |= self._under_way.keys() & touched.changed
         self._sinks.add(touched.changed)
         if self._announced is not None:
             self._announced.update(touched.changed)
@@ -831,6 +839,7 @@ class Outbox:
             again = CLOCK.now() + pause
         finally:
             del self._under_way[number]
+            self._courier.changed.discard(number)
         if again is not None and not self._stopping:
             seconds = min(max(0.0, again - CLOCK.now()), LONGEST_TIMER_SECONDS)
             self._timers[number] = asyncio.get_running_loop().call_later(seconds, self._start, number, group)

@@ -326,6 +326,28 @@ def test_outbox_replay_under_way_begins_at_once(client: Client, receiver: Receiv
     assert numbers_in(receiver.requests("/hook")) == [1, 2, 3, 1, 2, 3, 4, 5]
 
 
+def test_outbox_replay_to_a_place_within_the_page_that_is_sent_begins_at_once(
+    client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of the page comes once, after the messages that are wanted again."""
+    id = client.subscribe("number exists", sink=f"{receiver.url}/hook")["id"]
+    answer = receiver.answer
+
+    def replay_during_the_fourth(*arguments: Any) -> Answer:
+        answered = answer(*arguments)
+        cursors = [each.message["cursor"] for each in receiver.requests("/hook")]
+        if len(cursors) == 4:
+            wait_for(client, id, lambda shown: shown["cursor"] == cursors[2])
+            client.replay(id, after=cursors[1])
+        return answered
+
+    monkeypatch.setattr(receiver, "answer", replay_during_the_fourth)
+    client.publish([{"number": number} for number in range(1, 7)])
+    receiver.wait_for("/hook", 8)
+    wait_for(client, id, lambda shown: shown["pending"] == 0)
+    assert numbers_in(receiver.requests("/hook")) == [1, 2, 3, 4, 3, 4, 5, 6]
+
+
 def test_outbox_retry_after_is_obeyed(client: Client, receiver: Receiver) -> None:
     """A sink that names a time is not asked before it, whatever the schedule says."""
     busy = Answer(429, (("Retry-After", "1800"),))

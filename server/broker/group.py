@@ -131,15 +131,15 @@ class Group:
 
     @property
     def connection(self) -> Connection:
-        """The writing connection, inside the transaction, which begins now if necessary. Raises `GroupBroken`, and the
-        errors of `lock`."""
+        """The writing connection, inside the transaction, which begins now if necessary. Raises `GroupBroken`, and
+        `StateOutdated`."""
         if self._transaction is None:
-            self._transaction = self._connection.begin()
-            if self._others is not None:
-                try:
+            try:
+                self._transaction = self._connection.begin()
+                if self._others is not None:
                     self._others.lock(self._connection)
-                except (SQLAlchemyError, StoreUnreadable) as error:
-                    raise GroupBroken from error
+            except (SQLAlchemyError, StoreUnreadable) as error:
+                raise GroupBroken from error
             self.state.live_subscriptions.reads(self._connection)
         return self._connection
 

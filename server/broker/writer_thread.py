@@ -390,7 +390,8 @@ class BrokerThread:
                 _log.info("the tables of %s are gone: another server has deleted this tenant", self._database.schema)
             self._told_gone = True
             return
-        _log.error("%s: %s", what, getattr(error, "orig", None) or error.__cause__ or error)
+        cause = error.__cause__ if isinstance(error.__cause__, SQLAlchemyError) else error
+        _log.error("%s: %s", what, getattr(cause, "orig", None) or error.__cause__ or error)
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

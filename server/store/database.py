@@ -363,7 +363,13 @@ class Database:
             "compiled_cache": COMPILED,
             "partition": self._partition,
         }
-        return create_engine(self._url, json_serializer=_to_json, json_deserializer=msgspec.json.decode, **options)
+        return create_engine(
+            self._url,
+            json_serializer=_to_json,
+            json_deserializer=msgspec.json.decode,
+            hide_parameters=True,  # errors that are logged must not show data of events or secrets
+            **options,
+        )
 
     def _listen(self) -> None:
         if self.is_sqlite:

@@ -217,6 +217,7 @@ class SystemStore:
             poolclass=NullPool,
             json_serializer=lambda value: msgspec.json.encode(value).decode(),
             json_deserializer=msgspec.json.decode,
+            hide_parameters=True,
             execution_options={"compiled_cache": COMPILED},
             connect_args=connect_arguments(url),
         )

@@ -121,6 +121,23 @@ def test_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert client.get("/readyz").json() == {"status": "ready"}
 
 
+def test_database_that_another_program_has_locked_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing was done, so the request may be sent again. It was an internal error."""
+    event = {"specversion": "1.0", "source": "s", "id": "1", "type": "t", "data": {"price": 1}}
+    kind = {"Content-Type": "application/cloudevents+json"}
+    with running_application(tmp_path, busy_timeout_seconds=0.1) as client:
+        with closing(sqlite3.connect(tmp_path / "kindcast.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            refused = client.post("/v1/events", json=event, headers=kind)
+            assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
+            assert "Retry-After" in refused.headers
+            assert problem_code(client.get("/readyz")) == "not-ready"
+        assert client.get("/readyz").json() == {"status": "ready"}
+        assert client.post("/v1/events", json=event, headers=kind).json()["accepted"] == 1
+    assert "commands are refused: database is locked" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
 def test_repair_also_looks_at_the_other_tenants(tmp_path: Path, kindcast: Kindcast) -> None:
     """It said that nothing is missing, while a tenant could not be opened."""
     bakery = {"Kindcast-Tenant": "bakery"}

@@ -345,10 +345,15 @@ class Database:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             os.close(lock)
             used = self._url.database if self.is_sqlite else f"the data folder {self._data}"
             raise StoreInUse(f"another server uses {used}: stop it, or choose another data folder") from error
+        except OSError as error:
+            os.close(lock)
+            raise StoreUnreadable(
+                f"{path} cannot be locked: {error.strerror}. Choose a data folder on a disk of this machine"
+            ) from error
         self._lock = lock
         if self.is_sqlite:
             # Created here with access for the owner only: it holds webhook secrets. Its companions get the same rights.

@@ -1,6 +1,9 @@
 """The engines over a database."""
 
 import asyncio
+import errno
+import fcntl
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -12,7 +15,7 @@ from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from kindcast.server.cloudevents import digest_of
-from kindcast.server.errors import StoreUnavailable
+from kindcast.server.errors import StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import integrity, ledger
 from kindcast.server.store.database import COMPILED, Database
@@ -36,6 +39,18 @@ def test_statements_are_compiled_once_for_all_databases(tmp_path: Path) -> None:
             seen += [compiled, len(COMPILED)]
     assert seen[0] > 0
     assert len(set(seen)) == 1
+
+
+def test_folder_that_cannot_be_locked_is_not_called_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network share without locks: there is no other server that somebody could stop."""
+
+    def refuse(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    refused = pytest.raises(StoreUnreadable, match="cannot be locked: No locks available")
+    with closing(Database(Settings(data=tmp_path))) as database, refused:
+        database.open()
 
 
 def test_check_of_all_data_goes_on_when_the_database_can_be_reached_again(

@@ -22,7 +22,6 @@ from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.metrics import History, Stored
-from kindcast.server.settings import Settings
 from kindcast.server.store.deliveries import webhooks_wait_since
 from kindcast.server.store.ledger import read_totals
 from kindcast.server.store.servers import members
@@ -51,10 +50,11 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", summary="Is the server ready for requests?")
 async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     """Returns `ready`, or 503 if the broker does not run, the queue is too long, the store did not accept the last
-    change (and does not accept one now), the disk of a SQLite database is full, the database is damaged, a command has
-    waited longer than `max_command_seconds`, or a shard of this server is behind by more than `max_shard_lag_seconds`.
-    A `warning` reports that the clock jumped ahead, that stored records are damaged, or that a shard at another server
-    is behind. `check` is the progress of the check of all stored data, which begins at every start."""
+    change (and does not accept one now), the disk of a SQLite database is full, its file is gone, the database is
+    damaged, a command has waited longer than `max_command_seconds`, or a shard of this server is behind by more than
+    `max_shard_lag_seconds`. A `warning` reports that the clock jumped ahead, that stored records are damaged, or that a
+    shard at another server is behind. `check` is the progress of the check of all stored data, which begins at every
+    start."""
     if broker.trouble is not None and broker.damage.of_file is None:
         try:
             await _in_time(broker.execute(_touch))
@@ -62,8 +62,8 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
             raise Problem("not-ready", "the database does not accept changes") from None
     if broker.trouble is not None:
         raise Problem("not-ready", broker.trouble)
-    if _disk_is_full(settings):
-        raise Problem("not-ready", "the disk of the database is full")
+    if settings.is_sqlite and (wrong := _wrong_with_file(Path(make_url(settings.database_url).database or ""))):
+        raise Problem("not-ready", wrong)
     if (waited := broker.oldest_wait) > settings.max_command_seconds:
         raise Problem("not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
     behind = [each for each in await _in_time(_lags(broker)) if _seconds(each) > settings.max_shard_lag_seconds]
@@ -79,10 +79,12 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     return told
 
 
-def _disk_is_full(settings: Settings) -> bool:
-    """Whether the disk of a SQLite database is full."""
-    database = make_url(settings.database_url).database if settings.is_sqlite else None
-    return bool(database) and shutil.disk_usage(Path(database or "").parent).free < FULL
+def _wrong_with_file(database: Path) -> str | None:
+    """Returns why the file of a SQLite database cannot be used; None if it can. A deleted file is still written until
+    the server stops, and is lost then."""
+    if not database.exists():
+        return f"the database {database} was deleted or moved away: stop the server, and restore a backup"
+    return "the disk of the database is full" if shutil.disk_usage(database.parent).free < FULL else None
 
 
 @router.get("/v1/status", summary="Servers, queue, lag and ledger")

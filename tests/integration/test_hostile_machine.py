@@ -121,6 +121,17 @@ def test_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert client.get("/readyz").json() == {"status": "ready"}
 
 
+def test_server_whose_database_was_deleted_is_not_ready(tmp_path: Path) -> None:
+    """It still writes the deleted file, of which nothing is left when it stops. The answer was an internal error."""
+    with running_application(tmp_path / "data") as client:
+        (tmp_path / "data").rename(tmp_path / "moved")
+        told = client.get("/readyz")
+        assert (told.status_code, problem_code(told)) == (503, "not-ready")
+        assert "was deleted or moved away" in told.json()["detail"]
+        (tmp_path / "moved").rename(tmp_path / "data")
+        assert client.get("/readyz").json() == {"status": "ready"}
+
+
 def test_database_that_another_program_has_locked_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing was done, so the request may be sent again. It was an internal error."""
     event = {"specversion": "1.0", "source": "s", "id": "1", "type": "t", "data": {"price": 1}}

@@ -12,6 +12,7 @@ import re
 import shutil
 import socket
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from errno import EADDRINUSE
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 from rich.text import Text
@@ -47,6 +49,8 @@ JUMP_SECONDS = 60.0
 OLDEST = 1_767_225_600.0
 """The first second of 2026. No correct clock is before it."""
 TIMEOUT_SECONDS = 5.0
+RENEWAL_SECONDS = 7 * 86_400.0
+"""A certificate that ends sooner should have been renewed. Clients for renewal, such as certbot, do it weeks before."""
 LARGE_DATABASE = 4 << 30
 
 
@@ -113,6 +117,7 @@ def _all(config: Path | None, data: Path | None) -> Findings:
         return
     running = serve.found_server(settings.data)
     yield from _guarded("port", lambda: port(settings.host, settings.port, running))
+    yield from _guarded("certificate", lambda: certificate(settings.tls_certificate, running))
     yield from _guarded("disk", lambda: disk(settings.data))
     yield from _guarded("data", lambda: stored(settings, running))
 
@@ -304,6 +309,28 @@ def _asked(address: str, path: str) -> dict[str, Any]:
         raise RuntimeError(str(error) or type(error).__name__) from error
     told: dict[str, Any] = answer.json()
     return told | {"status_code": answer.status_code}
+
+
+def certificate(file: Path | None, running: Mapping[str, Any] | None) -> Findings:
+    """Checks when the certificate ends: that of the server that runs, else that of the settings, if there is any."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    address = urlsplit("" if running is None else running["listening"])
+    if address.scheme == "https" and address.hostname is not None and address.port is not None:
+        shown = ssl.get_server_certificate((address.hostname, address.port), timeout=TIMEOUT_SECONDS).encode()
+    elif file is not None and running is None:
+        shown = file.read_bytes()
+    else:
+        return
+    ends = load_pem_x509_certificate(shown).not_valid_after_utc
+    left, detail = ends.timestamp() - time.time(), f"it is valid until {ends:%Y-%m-%d %H:%M:%S} UTC"
+    advice = "Renew it. The server uses the new files without a restart."
+    if left <= 0:
+        yield Finding("certificate", PROBLEM, f"it was valid until {ends:%Y-%m-%d %H:%M:%S} UTC", advice)
+    elif left < RENEWAL_SECONDS:
+        yield Finding("certificate", WARNING, detail, advice)
+    else:
+        yield Finding("certificate", OK, detail)
 
 
 def disk(data: Path) -> Findings:

@@ -33,19 +33,26 @@ class Authority:
         self.file.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
 
     def issue(
-        self, folder: Path, *, passphrase: bytes | None = None, names: Sequence[x509.GeneralName] = LOCAL
+        self,
+        folder: Path,
+        *,
+        passphrase: bytes | None = None,
+        names: Sequence[x509.GeneralName] = LOCAL,
+        left: datetime.timedelta = LIFE,
     ) -> tuple[Path, Path]:
-        """The files of a certificate and its key, in place of those that are there."""
+        """The files of a certificate and its key, in place of those that are there. It ends after the time `left`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a server of tests")])
-        made = self._builder(subject, key).add_extension(x509.SubjectAlternativeName(names), False)
+        made = self._builder(subject, key, left).add_extension(x509.SubjectAlternativeName(names), False)
         certificate, secret = folder / "server.pem", folder / "server.key"
         certificate.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM))
         encryption = NoEncryption() if passphrase is None else BestAvailableEncryption(passphrase)
         secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
         return certificate, secret
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, left: datetime.timedelta = LIFE
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
@@ -54,7 +61,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - LIFE)
-            .not_valid_after(now + LIFE)
+            .not_valid_after(now + left)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False)
         )

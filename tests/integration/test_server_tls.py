@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,7 @@ from websockets.sync.client import connect
 
 from kindcast.server.api import http_protocol
 from kindcast.server.api.http_protocol import ServerCertificate
+from kindcast.server.cli import serve
 from kindcast.server.client import Client, ServerUnreachable
 from kindcast.server.errors import CertificateUnusable
 from tests.harness.certificates import Authority
@@ -98,6 +100,24 @@ def test_sessions_are_for_https_only_there(server: str, authority: Authority) ->
         assert told.headers["set-cookie"].startswith("__Host-kindcast-")
         assert "Secure" in told.headers["set-cookie"]
         assert browser.get(f"{server}/v1/subscriptions").status_code == 200
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize(("days", "state"), [(-0.1, "problem"), (1, "warning"), (30, "ok")])
+def test_doctor_says_until_when_the_certificate_is_valid(
+    days: float, state: str, runs: bool, authority: Authority, tmp_path: Path, kindcast: Kindcast
+) -> None:
+    """That of the server that runs, or of the settings."""
+    certificate, key = authority.issue(tmp_path, left=timedelta(days=days))
+    (tmp_path / "settings.toml").write_text(f'tls_certificate = "{certificate}"\ntls_key = "{key}"\nport = 0\n')
+    given = ("--config", str(tmp_path / "settings.toml"), "--data", str(tmp_path / "data"))
+    with contextlib.ExitStack() as stack:
+        if runs:
+            url = stack.enter_context(running_app(tmp_path / "data", tls_certificate=certificate, tls_key=key))
+            stack.enter_context(serve.running(tmp_path / "data", url))
+        told = kindcast("doctor", *given, "--json")
+    found = [each for each in told.json["checks"] if each["check"] == "certificate"]
+    assert [each["state"] for each in found] == [state]
 
 
 def test_new_certificate_without_a_restart(server: str, authority: Authority, files: tuple[Path, Path]) -> None:

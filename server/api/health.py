@@ -83,7 +83,7 @@ def _wrong_with_file(database: Path) -> str | None:
     """Returns why the file of a SQLite database cannot be used; None if it can. A deleted file is still written until
     the server stops, and is lost then."""
     if not database.exists():
-        return f"the database {database} was deleted or moved away: stop the server, and restore a backup"
+        return "the file of the database was deleted or moved away: stop the server, and restore a backup"
     return "the disk of the database is full" if shutil.disk_usage(database.parent).free < FULL else None
 
 

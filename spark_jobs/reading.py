@@ -753,6 +753,9 @@ def _says_times(table: pa.Table, options: ReadOptions) -> bool:
         return True
     if _holds_numbers(column.type):
         return bool(pc.max(pc.abs(pc.cast(column, pa.float64()))).as_py() < LATEST)
+    if pa.types.is_timestamp(column.type):
+        bounds = pc.min_max(pc.cast(column, pa.int64()))
+        return bool(bounds["min"].as_py() > -EXACT and bounds["max"].as_py() < EXACT)
     return _holds_text(column.type) and _times(column).null_count == column.null_count
 
 
@@ -999,7 +1002,7 @@ def _of_rows(
 
 
 def _is_json(cells: Any) -> bool:
-    """Whether JSON has every value of a column as it is, except NaN."""
+    """Whether JSON has every value of a column, except NaN."""
     kind = cells.type
     if pa.types.is_struct(kind):
         return all(map(_is_json, cells.flatten()))
@@ -1007,7 +1010,8 @@ def _is_json(cells: Any) -> bool:
         return _is_json(pc.list_flatten(cells))
     if pa.types.is_floating(kind):
         return not pc.any(pc.is_inf(cells)).as_py()
-    return bool(_holds_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+    is_one = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_null, pa.types.is_timestamp)
+    return bool(_holds_text(kind) or any(each(kind) for each in is_one))
 
 
 def _flat(table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: ReadOptions) -> EventBatch:
@@ -1022,9 +1026,9 @@ def _flat(table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: 
 
 
 def _as_json_has_it(table: pa.Table) -> pa.Table:
-    """Converts columns to JSON types: times and dates become texts in RFC 3339, and dictionaries become their values.
-    Dictionaries of texts stay as they are, and so do decimals: Arrow would not cast them to the nearest double. Bytes
-    are left out, at any depth."""
+    """Converts columns to types whose values `as_json` knows: dates become texts, times have microseconds in UTC, and
+    dictionaries become their values. Dictionaries of texts stay as they are, and so do decimals: Arrow would not cast
+    them to the nearest double. Bytes are left out, at any depth."""
     kinds = {column.name: _without_bytes(column.type) for column in table.schema}
     table = table.select([name for name, kind in kinds.items() if kind is not None])
     for place, column in enumerate(table.schema):
@@ -1036,8 +1040,7 @@ def _as_json_has_it(table: pa.Table) -> pa.Table:
                 continue
             cells = pc.cast(cells, kind.value_type)
         elif pa.types.is_timestamp(kind):
-            utc = _times(cells)
-            cells = pc.strftime(utc, format="%Y-%m-%dT%H:%M:%SZ")
+            cells = _times(cells)
         elif pa.types.is_date(kind):
             cells = pc.cast(cells, pa.string())
         else:

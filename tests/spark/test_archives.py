@@ -248,6 +248,29 @@ def test_columns_of_parquet_match_as_json_does(tmp_path: Path) -> None:
     assert found == [["at", "tags"]]
 
 
+def test_times_of_parquet_are_the_texts_of_the_matcher(tmp_path: Path) -> None:
+    """A column of times had other texts than `match` and `match_table` give them: with six decimals, also for whole
+    seconds, and with a wrong year after 9999."""
+    times = pa.array([1_769_862_600_000_000, 1_769_862_600_250_000], pa.int64()).cast(pa.timestamp("us"))
+    far = pa.array([0, 569_700_000_000], pa.int64()).cast(pa.timestamp("s"))
+    zoned = times.cast(pa.timestamp("ns")).cast(pa.timestamp("ns", tz="+05:30"))
+    table = pa.table({"at": times, "zoned": zoned, "far": far, "box": pa.StructArray.from_arrays([times], ["at"])})
+    pq.write_table(table, tmp_path / "x.parquet")
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    asked = ('at = "2026-01-31T12:30:00Z"', 'zoned endswith "12:30:00.250000Z"', "at = 2026-01-31T12:30:00.25Z")
+    for text in (*asked, 'far startswith "20023-"'):
+        matcher.add(text, text)
+    (split,) = splits_of(str(tmp_path))
+    for bodies in (False, True):
+        (batch,) = read_split(split, ReadOptions(bodies=bodies))
+        assert isinstance(batch, EventBatch)
+        found = ShardMatcher([matcher], False).match(batch).table
+        ends = found.offsets.tolist()
+        assert [sorted(found.slots[start:end].tolist()) for start, end in pairwise(ends)] == [[0], [1, 2, 3]]
+        data = [event.data for event in batch.each()]
+        assert [each["at"] for each in data] == [each["box"]["at"] for each in data]
+
+
 def test_old_timestamps_of_parquet_keep_their_year(tmp_path: Path) -> None:
     """Those of 96 bits, which Arrow reads as nanoseconds unless told otherwise: the year 9999 became 1816."""
     times = pa.array(

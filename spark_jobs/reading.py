@@ -930,10 +930,41 @@ def _of_table(table: pa.Table, first: int, split: Split, options: ReadOptions) -
     for name, value in () if "specversion" in names else split.parts:
         if name not in names:
             table = table.append_column(name, pa.repeat(value, len(table)))
-    if options.bodies or not _are_plain(table.column_names) or not _says_times(table, options):
+    as_columns = table.num_columns and not options.bodies and _are_plain(table.column_names)
+    if as_columns and _is_valid(table) and _says_times(table, options):
+        yield _flat(table, lines, split, options)
+    else:
         yield from _of_rows(table, lines, split, options)
-        return
-    yield _flat(table, lines, split, options)
+
+
+def _is_valid(table: pa.Table) -> bool:
+    """Whether all texts of a table are UTF-8. Parquet does not promise it."""
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _rows_of(table: pa.Table) -> Iterator[dict[str, Any] | str]:
+    """Yields the rows of a table; for a row with a text that is not UTF-8, the reason why it cannot be read."""
+    try:
+        yield from cells_of(table)
+    except UnicodeDecodeError:
+        half = len(table) // 2
+        if half:
+            yield from _rows_of(table.slice(0, half))
+            yield from _rows_of(table.slice(half))
+        else:
+            yield f"{next(filter(partial(_is_undecodable, table), table.column_names))}: the text is not UTF-8"
+
+
+def _is_undecodable(table: pa.Table, name: str) -> bool:
+    try:
+        cells_of(table[name])
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _is_ours(schema: pa.Schema) -> bool:
@@ -978,7 +1009,10 @@ def _of_rows(
     found: list[ArchivedEvent] = []
     kept, bodies = [], []
     written = options.bodies and all(map(_is_json, table.columns))
-    for line, row in zip(lines.tolist(), cells_of(table), strict=True):
+    for line, row in zip(lines.tolist(), _rows_of(table), strict=True):
+        if isinstance(row, str):
+            yield Rejected(split.name, line, row)
+            continue
         value = without_nothing(row)
         try:
             event = event_of(value, f"{split.name}:{line}", options.time_from)
@@ -1039,6 +1073,8 @@ def _as_json_has_it(table: pa.Table) -> pa.Table:
             if _holds_text(kind):
                 continue
             cells = pc.cast(cells, kind.value_type)
+        elif pa.types.is_string_view(kind):
+            cells = pc.cast(cells, pa.large_string())
         elif pa.types.is_timestamp(kind):
             cells = _times(cells)
         elif pa.types.is_date(kind):
@@ -1054,6 +1090,7 @@ def _is_bytes(kind: Any) -> bool:
     return bool(
         pa.types.is_binary(bare)
         or pa.types.is_large_binary(bare)
+        or pa.types.is_binary_view(bare)
         or pa.types.is_fixed_size_binary(bare)
         or (pa.types.is_map(bare) and any(map(_is_bytes, (bare.key_type, bare.item_type))))
     )
@@ -1097,7 +1134,7 @@ def _without_bytes(kind: Any) -> Any:
 
 def _holds_text(kind: Any) -> bool:
     text = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(text) or pa.types.is_large_string(text))
+    return bool(pa.types.is_string(text) or pa.types.is_large_string(text) or pa.types.is_string_view(text))
 
 
 def _holds_numbers(kind: Any) -> bool:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -470,6 +471,54 @@ def test_json_that_is_not_one_event_per_line_says_what_to_write(tmp_path: Path, 
     events, bad = read_all(tmp_path)
     ((reason, _),) = Counter(reason for _, _, reason in bad).most_common(1)
     assert (events, reason.partition(": ")[2]) == ([], "write each event as one line, for example with jq -c")
+
+
+def test_text_of_parquet_that_is_not_utf_8_is_told_with_its_row(tmp_path: Path) -> None:
+    """Parquet does not check texts. One ended the job with `UnicodeDecodeError`, and named no file."""
+    texts = pa.array([b"x", b"\xfcber", b"x", b"y"] * 3).view(pa.string())
+    columns = {
+        "text": texts,
+        "code": texts.dictionary_encode(),
+        "box": pa.StructArray.from_arrays([texts], ["text"]),
+        "tags": pa.ListArray.from_arrays(pa.array(range(13), pa.int32()), texts),
+    }
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("x", 'text = "x" or code = "x" or box.text = "x" or tags = "x"')
+    for name, cells in columns.items():
+        pq.write_table(pa.table({"k": range(12), name: cells}), tmp_path / "x.parquet")
+        (split,) = splits_of(str(tmp_path))
+        for bodies in (False, True):
+            found = list(read_split(split, ReadOptions(bodies=bodies)))
+            told = [(each.line, each.reason) for each in found if isinstance(each, Rejected)]
+            assert told == [(line, f"{name}: the text is not UTF-8") for line in (2, 6, 10)]
+            (batch,) = (each for each in found if isinstance(each, EventBatch))
+            matched = ShardMatcher([matcher], False).match(batch)
+            assert np.diff(matched.table.offsets).tolist() == [1, 1, 0] * 3
+
+
+def test_rows_of_bytes_alone_are_events(tmp_path: Path) -> None:
+    """Without values: a table without columns has no rows in the matcher."""
+    pq.write_table(pa.table({"photo": [b"a", b"b"]}), tmp_path / "x.parquet")
+    (split,) = splits_of(str(tmp_path))
+    _, batch = read_split(split, ReadOptions())
+    assert isinstance(batch, EventBatch)
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("every", "photo missing")
+    assert ShardMatcher([matcher], False).match(batch).table.offsets.tolist() == [0, 1, 2]
+
+
+def test_views_of_texts_and_bytes_in_parquet_are_texts_and_bytes(tmp_path: Path) -> None:
+    """As some programs write them: a view of bytes ended the reading of the file."""
+    views = {"text": pa.array(["1970-01-02"], pa.string_view()), "photo": pa.array([b"a"], pa.binary_view())}
+    pq.write_table(pa.table(views), tmp_path / "x.parquet")
+    (split,) = splits_of(str(tmp_path))
+    for bodies in (False, True):
+        left_out, batch = read_split(split, ReadOptions(bodies=bodies, time_from="text"))
+        assert isinstance(left_out, Rejected)
+        assert left_out.reason == "columns of bytes are left out: photo"
+        assert isinstance(batch, EventBatch)
+        assert batch.keys["day"].to_pylist() == ["1970-01-02"]
+        assert [event.data for event in batch.each()] == [{"text": "1970-01-02"}]
 
 
 def test_file_whose_name_is_not_utf_8_is_named(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ MATCHES = _schema(*_KEY, ("subscriptions", pa.list_(pa.string())), ("vocabulary_
 """One row per event, with the subscriptions that match it."""
 
 EXPLODED = _schema(*_KEY, ("subscription", pa.string()), ("bindings", pa.string()), ("vocabulary_version", pa.string()))
-"""A match a row; `bindings` is JSON, null where the subscription has no variables."""
+"""A match a row; `bindings` is the JSON of a server, `[{"n": 3}]`, null where the subscription has no variables."""
 
 QUARANTINE = _schema(("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string()))
 """What could not be read: where it stands, why, and how it begins. Without `line` it is the whole file."""

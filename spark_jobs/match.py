@@ -25,6 +25,7 @@ from pyspark.sql import functions as sql
 from kindcast.semantic import Event
 from kindcast.semantic.backtest import Backtest, Counts, PastEvent
 from kindcast.semantic.errors import InvalidEvent
+from kindcast.semantic.explanations import as_json
 from kindcast.semantic.matching import MatchTable
 from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,
@@ -71,6 +72,7 @@ __all__ = [
     "PLACE",
     "Chosen",
     "backtest_archive",
+    "bindings_of",
     "decoded",
     "in_pieces",
     "match",
@@ -355,8 +357,13 @@ def decoded(batch: pa.RecordBatch) -> tuple[EventBatch, list[Rejected]]:
 def _bindings(table: MatchTable) -> pa.Array:
     if table.bindings is None:
         return pa.nulls(len(table.slots), pa.string())
-    texts = [None if not each else msgspec.json.encode(each).decode() for each in table.bindings]
+    texts = [None if not each else msgspec.json.encode(bindings_of(each)).decode() for each in table.bindings]
     return pa.array(texts, pa.string())
+
+
+def bindings_of(found: Any) -> list[dict[str, Any]]:
+    """Returns the bindings of a match in the types of JSON, as a server gives them: variable → value."""
+    return [{name: as_json(value) for name, value in each} for each in found]
 
 
 # ── matching units ────────────────────────────────────────────────────────────────────────────────────────────────────

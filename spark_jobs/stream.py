@@ -33,7 +33,6 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kindcast.semantic import Event
-from kindcast.semantic.explanations import as_json
 from kindcast.spark_jobs.event_batch import (
     BOM,
     EVENTS,
@@ -47,7 +46,7 @@ from kindcast.spark_jobs.event_batch import (
     json_of,
     spark_schema,
 )
-from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, decoded, matched_rows
+from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, bindings_of, decoded, matched_rows
 from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync, tasks_for
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, file_split, read_split, splits_of
 from kindcast.spark_jobs.report import UnusableOutput, silent
@@ -367,8 +366,7 @@ def _outgoing(matcher: ShardMatcher, matched: Matched) -> Iterator[bytes]:
             yield _line(event, subscriptions=plain[start : start + IDS_A_LINE])
         for place in sorted(bound):
             assert table.bindings is not None
-            told = [{name: as_json(value) for name, value in each} for each in table.bindings[place]]
-            yield _line(event, subscription=ids[place], bindings=told)
+            yield _line(event, subscription=ids[place], bindings=bindings_of(table.bindings[place]))
 
 
 def _line(event: msgspec.Raw, **more: Any) -> bytes:

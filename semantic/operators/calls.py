@@ -22,6 +22,8 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from kindcast.semantic.errors import InvalidQuantity, UnknownUnit
 from kindcast.semantic.model import (
     Arithmetic,
@@ -340,7 +342,7 @@ def _answer(call: Call, operator: Operator, returned: object, units: Units) -> A
     for number, binding in enumerate(returned):
         if number == MOST_BINDINGS:
             raise OperatorFailed(f"returned more than {MOST_BINDINGS:,} bindings")
-        values = binding if isinstance(binding, tuple) else (binding,)
+        values = tuple(map(_scalar, binding if isinstance(binding, tuple) else (binding,)))
         if len(values) != call.variables:
             raise OperatorFailed(f"returned a binding of {len(values)} values for {call.variables} variables")
         for place, value in enumerate(values if operator.binds else ()):
@@ -349,6 +351,11 @@ def _answer(call: Call, operator: Operator, returned: object, units: Units) -> A
                 raise OperatorFailed(f"bound a {type(value).__name__}, {declared.__name__} is declared")
         found.setdefault(tuple(reading(value, units) for value in values), values)
     return Answer(bool(found), tuple(found.values()))
+
+
+def _scalar(value: object) -> object:
+    """Returns a number, text or boolean of numpy as that of Python, because JSON has no other."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _argument(argument: Constant | AttributeRef, event: EventView) -> object:

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -18,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kindcast import Matcher, Vocabulary
+from kindcast import Matcher, Vocabulary, operator
 from kindcast.spark_jobs.event_batch import EVENTS as EVENTS_SCHEMA
 from kindcast.spark_jobs.event_batch import NO_DAY, EventBatch, Rejected
-from kindcast.spark_jobs.match import PLACE, decoded, in_pieces, side_by_side
+from kindcast.spark_jobs.match import PLACE, decoded, exploded_rows, in_pieces, side_by_side
 from kindcast.spark_jobs.normalise import Normaliser
 from kindcast.spark_jobs.reading import (
     AS_IT_STANDS,
@@ -716,3 +717,22 @@ def test_unknown_format_is_an_error_and_not_another_format(tmp_path: Path) -> No
     strange = replace(split, format="avro")  # type: ignore[arg-type]
     with pytest.raises(JobFailed, match=r"events\.jsonl: the format 'avro' is not supported; use lines, csv, parquet"):
         list(read_split(strange, AS_IT_STANDS))
+
+
+def test_bindings_are_the_json_of_a_server(tmp_path: Path) -> None:
+    """Objects, not lists of pairs. A number of numpy from an operator ended the job."""
+
+    @operator("sizes", cost=0.01, selectivity=0.5)
+    def sizes(event: Mapping[str, Any]) -> list[tuple[Any]]:
+        return [(np.float64(2.5),), (3,)]
+
+    (tmp_path / "x.ndjson").write_text('{"a": 1}\n', encoding="utf-8")
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=[sizes])
+    matcher.add("sizes", "sizes(?n)")
+    matcher.add("a", "a = 1")
+    (split,) = splits_of(str(tmp_path))
+    (batch,) = read_split(split, ReadOptions())
+    assert isinstance(batch, EventBatch)
+    shards = ShardMatcher([matcher], False)
+    rows = exploded_rows(shards, shards.match(batch), "1").to_pylist()
+    assert [(row["subscription"], row["bindings"]) for row in rows] == [("sizes", '[{"n":2.5},{"n":3}]'), ("a", None)]

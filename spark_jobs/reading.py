@@ -187,8 +187,6 @@ def splits_of(place: str, *, split_bytes: int = SPLIT_BYTES, split_rows: int = S
     it. Raises `NoArchive`, and `OSError` if a file cannot be opened.
     """
     root, files = _files_of(place)
-    if "://" not in place:
-        _check_links(root)
     sizes = SplitSizes(split_bytes, split_rows)
     splits = [split for file in files for split in _of_file(place, root, file, sizes)]
     if any(split.problem != UNKNOWN_PROBLEM for split in splits):
@@ -227,6 +225,8 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
         raise NoArchive(f"{_shown(place)} does not exist")
     if found.is_file:
         return root, [found]
+    if isinstance(system, pa.fs.LocalFileSystem):
+        _check_links(root)  # before Arrow follows them
     try:
         below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
         _check_tables(place, root, below)
@@ -257,11 +257,30 @@ def _format_of(path: str) -> Format | None:
 
 
 def _check_links(root: str) -> None:
-    """Raises `NoArchive` for a broken link, because Arrow silently skips broken links."""
-    for folder, _, names in os.walk(root):
-        for path in (posixpath.join(folder, name) for name in names):
-            if os.path.islink(path) and not os.path.exists(path):
+    """Raises `NoArchive` for a broken link, because Arrow silently skips broken links, and for a link to what the
+    archive has anyway: its events would be read twice, or without end."""
+    for folder, folders, names in os.walk(root):
+        for path in (posixpath.join(folder, name) for name in [*folders, *names]):
+            if not os.path.islink(path):
+                continue
+            if not os.path.exists(path):
                 raise NoArchive(UNOPENABLE.format(path))
+            target = os.path.realpath(path)
+            if not _is_left_out(posixpath.relpath(path, root)) and _is_in(os.path.realpath(root), target):
+                raise NoArchive(f"{path} is a link to {target}, whose events would be read twice: remove the link")
+
+
+def _is_in(root: str, path: str) -> bool:
+    """Whether the archive in `root` has `path` itself, or is in it."""
+    name = posixpath.relpath(path, root)
+    if set(name.split("/")) <= {".", ".."}:
+        return True
+    return not _is_left_out(name) and (os.path.isdir(path) or _format_of(path) is not None)
+
+
+def _is_left_out(name: str) -> bool:
+    """Whether a name in an archive says that the file or folder is not a part of it."""
+    return any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
 def numbered(splits: Sequence[Split], counts: Sequence[int]) -> list[Split]:
@@ -306,7 +325,7 @@ def _whole(root: str, file: Any, path: str) -> Split | None:
     name = posixpath.relpath(file.path, root) if file.path != root else posixpath.basename(file.path)
     extension = posixpath.splitext(file.path)[1]
     format, problem = _format_of(file.path), ""
-    if any(part.startswith(("_", ".")) for part in name.split("/")):
+    if _is_left_out(name):
         return None
     if format is None:
         if not file.is_file or not file.size or _is_beside(posixpath.basename(name).lower()):

@@ -639,6 +639,27 @@ def test_files_that_are_not_read_are_told(tmp_path: Path) -> None:
     assert file_split(str(tmp_path), (tmp_path / "notes.md").as_uri()) is None
 
 
+@pytest.mark.parametrize("link", ["archive/latest", "archive/day=2/loop", "archive/up", "archive/copy.ndjson"])
+def test_link_to_what_the_archive_has_is_refused(tmp_path: Path, link: str) -> None:
+    """The events of `latest` were matched twice, and those of a folder with a link to itself forty times."""
+    targets = {
+        "archive/latest": "day=1",
+        "archive/day=2/loop": "../day=2",
+        "archive/up": "../..",
+        "archive/copy.ndjson": "day=1/a.ndjson",
+    }
+    for folder in ("archive/day=1", "archive/day=2", "archive/.versions", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.ndjson").write_text('{"a": 1}\n', encoding="utf-8")
+    (tmp_path / "archive" / "more").symlink_to("../elsewhere")
+    (tmp_path / "archive" / "b.ndjson").symlink_to(".versions/a.ndjson")
+    (tmp_path / "archive" / "_previous").symlink_to("day=1")
+    assert len(splits_of(str(tmp_path / "archive"))) == 4
+    (tmp_path / link).symlink_to(targets[link])
+    with pytest.raises(NoArchive, match=f"{link} is a link to .* read twice: remove the link"):
+        splits_of(str(tmp_path / "archive"))
+
+
 def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine(tmp_path: Path) -> None:
     """A link that leads nowhere, and a file that is gone when its split is read: the error names it."""
     (tmp_path / "good.ndjson").write_text('{"a": 1}\n', encoding="utf-8")

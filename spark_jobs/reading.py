@@ -389,7 +389,7 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
         except (pa.ArrowException, OSError) as error:
             yield replace(whole, problem=f"this is not readable Parquet: {error}")
             return
-    if problem := _twice(footer.schema.to_arrow_schema().names):
+    if problem := _twice_in(footer.schema.to_arrow_schema()):
         yield replace(whole, problem=problem)
         return
     lost = [each for column in footer.schema.to_arrow_schema() for each in _bytes_in(column)]
@@ -451,6 +451,13 @@ def _twice(names: Iterable[str]) -> str:
     """Returns which columns have one name, as the problem of a file; empty if each has its own."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     return f"several columns have the name {', '.join(twice)}" if twice else ""
+
+
+def _twice_in(fields: Iterable[Any]) -> str:
+    """Like `_twice`, for the columns of Parquet and the parts of each struct."""
+    some = list(fields)
+    problems = (_twice_in(_children(each.type)) for each in some)
+    return _twice(each.name for each in some) or next(filter(None, problems), "")
 
 
 SPLITTERS: Mapping[Format, Callable[[Split, int, SplitSizes], Iterator[Split]]] = {

@@ -429,6 +429,18 @@ def test_columns_of_a_user_are_data_whatever_their_names(tmp_path: Path) -> None
     assert bad == [("twice.parquet", None, "several columns have the name a")]
 
 
+def test_parts_of_a_struct_with_one_name_are_told_with_the_file(tmp_path: Path) -> None:
+    """As columns are: only the last of the values was read."""
+    numbers = pa.array([1, 2])
+    box = pa.StructArray.from_arrays([numbers, pa.array(["a", "b"]).dictionary_encode(), numbers], ["x", "y", "x"])
+    pq.write_table(pa.table({"a": numbers, "a.x": numbers, "boxes": box}), tmp_path / "twice.parquet")
+    one = pa.StructArray.from_arrays([numbers], ["x"])
+    pq.write_table(pa.table({"x": numbers, "a.x": numbers, "a": one}), tmp_path / "y.parquet")
+    events, bad = read_all(tmp_path)
+    assert len(events) == 2
+    assert bad == [("twice.parquet", None, "several columns have the name x")]
+
+
 def test_names_in_csv_differ_by_case_and_only_empty_columns_lack_them(tmp_path: Path) -> None:
     """No value is lost: a file with one name twice is told, also zipped, and so is a value that has no name."""
     (tmp_path / "case.csv").write_text("a,A,,\n1,2,,\n3,4,,5\n", encoding="utf-8")

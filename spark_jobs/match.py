@@ -52,7 +52,15 @@ from kindcast.spark_jobs.output import (
     tasks_for,
     unit_name,
 )
-from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, ReadOptions, Split, read_split, splits_of
+from kindcast.spark_jobs.reading import (
+    AS_IT_STANDS,
+    SPLIT_BYTES,
+    ReadOptions,
+    Split,
+    columns_of,
+    read_split,
+    splits_of,
+)
 from kindcast.spark_jobs.report import Progress, silent
 from kindcast.spark_jobs.snapshot import (
     SHARD_SUBSCRIPTIONS,
@@ -87,7 +95,7 @@ __all__ = [
 #     splits ─▶ (digest of the name, split, line) ─shuffled by digest─▶ all but the first ─▶ FOLDER/split=<n>/
 #
 # Only this step needs a shuffle: 32 bytes per event, and only for events that have names. Plain data is named by its
-# place, so a split of CSV, or of columns without names, is not read for this. The numbers of repeated lines are stored
+# place, so a split of columns without names is not read for this. The numbers of repeated lines are stored
 # in files, and each task reads those of its split.
 
 NAMED = pa.schema([("name", pa.binary()), ("split", pa.int32()), ("line", pa.int64())])
@@ -173,10 +181,12 @@ def without_repeated(batches: Iterable[EventBatch | Rejected], repeated: Repeate
 
 def _has_names(split: Split) -> bool:
     """Returns whether events of a split may have a source and an id."""
-    if split.problem or split.format == "csv":
+    if split.problem:
         return False
     if split.format == "lines":
         return True
+    if split.format == "csv":
+        return set(columns_of(split)) >= NAMES
     with split.open() as file:
         return set(pq.read_schema(file).names) >= NAMES
 

@@ -44,7 +44,6 @@ from kindcast.spark_jobs.event_batch import (
     from_events,
     instant_of,
     json_of,
-    keyed,
     reason_of,
     without_nothing,
 )
@@ -57,6 +56,7 @@ __all__ = [
     "ReadOptions",
     "Split",
     "check_archive",
+    "columns_of",
     "file_split",
     "file_system",
     "lines_in",
@@ -403,7 +403,7 @@ def _of_parquet(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
 
 
 def _of_csv(whole: Split, size: int, sizes: SplitSizes) -> Iterator[Split]:
-    names = _columns(whole)
+    names = columns_of(whole)
     if any(map(_lacks_utf8, names)):
         yield replace(whole, problem="the names of the columns are not UTF-8: write the file in UTF-8")
         return
@@ -421,7 +421,7 @@ def _lacks_utf8(text: str) -> bool:
     return any("\udc80" <= letter <= "\udcff" for letter in text)
 
 
-def _columns(whole: Split) -> list[str]:
+def columns_of(whole: Split) -> list[str]:
     """Returns the names of the columns of a CSV file."""
     try:
         with _opened(whole) as file:
@@ -441,7 +441,7 @@ def unknown_columns(place: str, names: Iterable[str]) -> list[str]:
     found = (_whole(root, file, _path_of(place, root, file.path)) for file in files)
     tables = [whole for whole in found if whole is not None and whole.format == "csv" and not whole.problem]
     for whole in tables[:MOST_HEADERS]:
-        left.difference_update(_columns(whole))
+        left.difference_update(columns_of(whole))
         if not left:
             break
     return sorted(left) if len(tables) <= MOST_HEADERS else []
@@ -863,14 +863,19 @@ def _csv(split: Split, options: ReadOptions) -> Iterator[_Read]:
                 row = reader.line_num
                 if fields:
                     event = _of_fields(names, fields, row, split, options)
-                    body = "" if isinstance(event, Rejected) else msgspec.json.encode(event.event.data).decode()
-                    yield row, event, body
+                    yield row, event, "" if isinstance(event, Rejected) else _body_of(event)
     except csv.Error as error:
         yield row + 1, Rejected(split.name, row + 1, f"this is not CSV from here on: {error}"), ""
     except DAMAGED as error:
         yield row + 1, Rejected(split.name, row + 1, f"the file cannot be read from here on: {error}"), ""
     finally:
         csv.field_size_limit(usual)
+
+
+def _body_of(read: ArchivedEvent) -> str:
+    """Returns an event as a line would have it."""
+    event = read.event
+    return msgspec.json.encode(event.data if read.plain else {**event.context, "data": event.data}).decode()
 
 
 def _csv_rows(file: io.BufferedReader) -> Any:
@@ -885,7 +890,7 @@ def _of_fields(
     try:
         if len(fields) != len(names):
             raise Unreadable(f"{len(fields)} fields under {len(names)} names")
-        data: dict[str, Any] = dict(split.parts)
+        data: dict[str, Any] = {}
         for name, field in zip(names, fields, strict=True):
             if field == "":
                 continue
@@ -899,7 +904,8 @@ def _of_fields(
                 data[name] = _number(field)
             else:
                 data[name] = field
-        return keyed(data, f"{split.name}:{row}", options.time_from)
+        value = data if "specversion" in data else {**dict(split.parts), **data}
+        return event_of(value, f"{split.name}:{row}", options.time_from)
     except Unreadable as error:
         return Rejected(split.name, row, str(error), shown)
 

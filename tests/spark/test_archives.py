@@ -453,6 +453,28 @@ def test_names_in_csv_differ_by_case_and_only_empty_columns_lack_them(tmp_path: 
     ]
 
 
+def test_row_of_csv_with_specversion_is_a_cloudevent(tmp_path: Path) -> None:
+    """As a line is, and as streams and DataFrames read it from its body. `match` read it as plain data."""
+    (tmp_path / "room=Hall").mkdir()
+    rows = "specversion,id,source,type,time,unit\n1.0,1,/s,offer,2026-01-31T12:00:00Z,kg\n1.0,2,/s,,,\n,3,/s,,,g\n"
+    (tmp_path / "room=Hall" / "x.csv").write_text(rows, encoding="utf-8")
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("context", 'ce.type = "offer" and ce.unit = "kg"')
+    matcher.add("data", 'unit = "g" and room = "Hall"')
+    (split,) = splits_of(str(tmp_path))
+    for bodies in (False, True):
+        bad, batch = read_split(split, ReadOptions(bodies=bodies))
+        assert isinstance(bad, Rejected)
+        assert (bad.line, bad.reason) == (3, "the CloudEvents attribute type is missing")
+        assert isinstance(batch, EventBatch)
+        assert batch.keys["id"].to_pylist() == ["1", "room=Hall/x.csv:4"]
+        assert batch.keys["day"].to_pylist() == ["2026-01-31", NO_DAY]
+        found = ShardMatcher([matcher], True).match(batch)
+        assert [matcher.name(slot) for slot in found.table.slots] == ["context", "data"]
+    context, data = map(json.loads, batch.bodies)
+    assert (context["type"], data["unit"]) == ("offer", "g")
+
+
 def test_csv_with_names_that_are_not_utf_8_is_told_and_the_other_files_are_read(tmp_path: Path) -> None:
     """As programs for tables on Windows write it. It was an error that ended the job and named no file."""
     for name, encoding in (("a.csv", "utf-8"), ("b.csv", "latin-1"), ("c.csv", "utf-16")):

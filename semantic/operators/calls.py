@@ -84,6 +84,10 @@ def reading(value: object, units: Units) -> Reading:
             raise ValueError(f"{value} is not a number to compare")
         return "number", value
     if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text has half of a surrogate pair, which is no character") from None
         return "text", nfc(value)
     if isinstance(value, Quantity):
         try:

@@ -235,8 +235,11 @@ class Operator:
 
     def unreadable(self, arguments: Sequence[Constant | AttributeRef | Variable]) -> str | None:
         """Returns the problem that `check` reports for these arguments, which fit the signature; None if there is
-        none."""
-        return None if self.check is None else self.check(*map(_plain, arguments))
+        none. A check that raises is a problem, too."""
+        try:
+            return None if self.check is None else self.check(*map(_plain, arguments))
+        except Exception as error:  # a plug-in may raise anything
+            return f"its check of this constant raised {type(error).__name__}: {error}"
 
     def key(self, event: Mapping[str, tuple[Any, ...]], arguments: Sequence[Any]) -> Hashable | None:
         """Returns what the answer depends on besides the constants of the call; None if it must not be reused."""
@@ -369,7 +372,9 @@ def load_plugins(entry_points: Iterable[importlib.metadata.EntryPoint] | None = 
                 if operator.name in found.operators:
                     reason = f"the operator {operator.name!r} exists already, from {found.packages[operator.name]!r}"
                     raise InvalidDeclaration(reason)
-        except (Exception, SystemExit) as error:  # importing a package may raise anything, and may even exit
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # importing a package may exit, or panic in Rust
             reason = str(error) if isinstance(error, InvalidDeclaration) else f"{type(error).__name__}: {error}"
             if isinstance(error, ModuleNotFoundError) and error.name in BARE_NAMES:
                 reason += f": import kindcast.{error.name} instead, or its names from kindcast"

@@ -79,6 +79,18 @@ def _foremost(failures: Iterable[Failure], *, default: FailureKind) -> FailureKi
     return "waiting" if "waiting" in kinds else "busy" if "busy" in kinds else default
 
 
+MOST_REASON = 4_000
+"""The maximum number of characters in a reason. Beginning and end of a longer one are kept."""
+
+
+def _storable(reason: str) -> str:
+    """Returns a reason that every database can store, because an operator may fail with any text: "?" stands for null
+    characters and halves of surrogate pairs."""
+    if len(reason) > MOST_REASON:
+        reason = f"{reason[: MOST_REASON // 2]} … {reason[-MOST_REASON // 2 :]}"
+    return reason.replace("\0", "?").encode("utf-8", "replace").decode()
+
+
 class OperatorFailed(Exception):
     """A call without an answer; it decides nothing. `for_good`: the same call on the same event will fail again.
     `after`: seconds to wait before the next call; None if the operator does not say. `told`: this failure was reported
@@ -97,7 +109,7 @@ class OperatorFailed(Exception):
         after: float | None = None,
         told: bool = False,
     ) -> None:
-        super().__init__(reason)
+        super().__init__(_storable(reason))
         self.kind = kind
         self.told = told
         if for_good is not None:

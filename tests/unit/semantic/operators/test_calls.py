@@ -81,6 +81,8 @@ def test_ask_what_an_operator_may_return(value: Any, variables: int, answer: Ans
         ([1], 2, "1 values for 2 variables"),
         ([float("nan")], 1, "not a number to compare"),
         ([object()], 1, "not a bool, int"),
+        (["\ud800"], 1, "half of a surrogate pair"),
+        ([10**400], 1, "too large"),
         ([Quantity(1, "apples")], 1, "apples"),
         (range(MOST_BINDINGS + 1), 1, "more than 1,000 bindings"),
     ],

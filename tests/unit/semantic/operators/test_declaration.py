@@ -131,6 +131,33 @@ def test_failures_that_an_operator_tells_name_the_call() -> None:
     assert reasons == ["later('C1'): it is booting", "broken(): raised KeyError: 'x'"]
 
 
+def test_failures_have_a_reason_that_every_database_can_store() -> None:
+    """An exception may have any text: characters that are none, null characters, megabytes."""
+
+    @operator("odd")
+    def odd(event: object, region: str) -> bool:
+        raise ValueError(f"at \ud800\0: {'x' * 5_000_000}, the end")
+
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=[odd])
+    matcher.add("a", 'odd("r")')
+    (undecided,) = matcher.decide({}).undecided
+    assert undecided.reason.startswith("odd('r'): raised ValueError: at ??: xxx")
+    assert undecided.reason.endswith("x, the end")
+    assert len(undecided.reason) < 10_000
+
+
+def test_check_that_raises_refuses_the_subscription() -> None:
+    """The subscriber cannot repair the operator, but sees which one it is."""
+
+    @operator("odd", check=lambda place: str(1 / 0))
+    def odd(event: object, place: str) -> bool:
+        return True
+
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=[odd])
+    with pytest.raises(InvalidSubscription, match="odd: its check of this constant raised ZeroDivisionError"):
+        matcher.add("a", 'odd("here")')
+
+
 def test_time_left_is_told_to_an_operator_that_has_a_timeout() -> None:
     """In the matcher's process nobody can stop a function but itself."""
     seen: list[float | None] = []

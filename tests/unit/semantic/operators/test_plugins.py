@@ -67,6 +67,7 @@ def test_load_operators_installed_package_brings_its_operators(installed: Path) 
         ("def x(event): return True", "x = plug_bad:x", "TypeError"),
         ("x = [1]", "x = plug_bad:x", "1 is not an operator: decorate the function"),
         ("import sys; sys.exit(1)", "x = plug_bad:x", "SystemExit"),
+        ("class Panic(BaseException): ...\nraise Panic('in Rust')", "x = plug_bad:x", "Panic: in Rust"),
         (
             GOOD,
             "a = plug_bad:plugged\nb = plug_bad:all_of_them",

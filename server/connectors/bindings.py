@@ -117,6 +117,8 @@ class Binding:
 
     def _binary(self, content: Content, prefix: str, more: Mapping[str, str | int]) -> msgspec.Raw:
         names = {name: value for name, value in content.headers.items() if name.startswith(prefix)}
+        if not prefix:  # other properties than attributes may be there, too
+            names = {name: value for name, value in names.items() if _ATTRIBUTE.fullmatch(name)}
         context: dict[str, Any] = {name[len(prefix) :]: self._read(value) for name, value in names.items()}
         if content.content_type:
             context.setdefault("datacontenttype", content.content_type)
@@ -158,6 +160,7 @@ def header_text(value: str) -> str:
 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
+_ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 MQTT = Binding(("",))

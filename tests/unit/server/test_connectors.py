@@ -17,7 +17,18 @@ from kindcast.server.client import ProblemError, UnexpectedAnswer
 from kindcast.server.client.calls import read_answer
 from kindcast.server.connectors import bindings, broker_url
 from kindcast.server.connectors.amqp import broken_is_lost, connect
-from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, BadMessage, Binding, Content, Plain
+from kindcast.server.connectors.bindings import (
+    AMQP,
+    KAFKA,
+    MQTT,
+    NATS,
+    REDIS,
+    STRUCTURED,
+    BadMessage,
+    Binding,
+    Content,
+    Plain,
+)
 from kindcast.server.connectors.broker_url import parse_topic, parse_url
 from kindcast.server.connectors.source import (
     REDELIVERY_SECONDS,
@@ -79,6 +90,15 @@ def test_content_type_that_is_empty_is_none() -> None:
         event = msgspec.json.decode(MQTT.event(Content(b'{"a": 1}', "", headers), PLAIN))
         assert event["data"] == {"a": 1}
         assert "datacontenttype" not in event
+
+
+@pytest.mark.parametrize("binding", [MQTT, REDIS])
+def test_properties_that_cannot_be_attributes_are_left_out(binding: Binding) -> None:
+    """Publishers and gateways add properties of their own, which have no prefix that tells them from attributes."""
+    context = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "note": "n"}
+    content = Content(b'{"a": 1}', "", context | {"X-Trace-Id": "7", "retry_count": "2"})
+    event = msgspec.json.decode(binding.event(content, Plain(id="7", source="s")))
+    assert event == context | {"data": {"a": 1}}
 
 
 @pytest.mark.parametrize(

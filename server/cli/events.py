@@ -36,6 +36,8 @@ BATCH = 500
 progress."""
 SHOWN_EVENTS = 10
 """The maximum number of events that are reported one by one. For more, only the totals are shown."""
+TOO_LARGE = 413
+"""The status of an answer to a request that is too large."""
 LIVE_LINES = 1
 """From standard input, each line is published when it arrives, because somebody may be typing."""
 
@@ -140,20 +142,43 @@ def _send(client: "Client", lines: list[Line], context: dict[str, str], tally: T
     good: list[tuple[int, dict[str, Any]]] = []
     for line in lines:
         if line.event is None:
-            tally.refused += 1
-            output.show(CommandFailed(f"event {line.number}: {line.problem}"))
+            _refuse(tally, line.number, line.problem)
         else:
             good.append((line.number, line.event))
-    if not good:
+    if good:
+        _send_good(client, good, context, tally, json)
+        tally.last = lines[-1].number
+
+
+def _send_good(
+    client: "Client", events: list[tuple[int, dict[str, Any]]], context: dict[str, str], tally: Tally, json: bool
+) -> None:
+    """Publishes events in one request or, if it is too large for the server or a proxy, in halves."""
+    try:
+        answer = _answer(client, [event for _, event in events], context)
+    except ProblemError as error:
+        if error.status != TOO_LARGE:
+            raise
+        if len(events) == 1:
+            _refuse(tally, events[0][0], error.detail or error.title)
+            return
+        half = len(events) // 2
+    else:
+        tally.take(answer)
+        tally.last = events[-1][0]
+        tally.refused += len(events) - int(answer["accepted"] or 0) - _count_of_published(answer["duplicates"])
+        for refusal in answer["rejected"]:
+            output.show(ProblemError.of(refusal["problem"]), f"event {events[refusal['index']][0]}")
+        if json:
+            output.print_json(answer)
         return
-    answer = _answer(client, [event for _, event in good], context)
-    tally.take(answer)
-    tally.last = lines[-1].number
-    tally.refused += len(good) - int(answer["accepted"] or 0) - _count_of_published(answer["duplicates"])
-    for refusal in answer["rejected"]:
-        output.show(ProblemError.of(refusal["problem"]), f"event {good[refusal['index']][0]}")
-    if json:
-        output.print_json(answer)
+    _send_good(client, events[:half], context, tally, json)
+    _send_good(client, events[half:], context, tally, json)
+
+
+def _refuse(tally: Tally, number: int, reason: str) -> None:
+    tally.refused += 1
+    output.show(CommandFailed(f"event {number}: {reason}"))
 
 
 def _answer(client: "Client", events: list[dict[str, Any]], context: dict[str, str]) -> Mapping[str, Any]:

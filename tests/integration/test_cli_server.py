@@ -412,6 +412,20 @@ def test_each_bad_line_of_a_table_is_told(kindcast: Kindcast, shop_server: str, 
     assert "see errors" not in ran.err
 
 
+def test_publish_sends_smaller_requests_if_one_is_too_large(kindcast: Kindcast, tmp_path: Path) -> None:
+    """A server or a proxy may take less at once than a batch has. An event that is too large alone is named."""
+    file = tmp_path / "offers.ndjson"
+    sizes = [200] * 30 + [5_000] + [200] * 20
+    file.write_text("".join(json.dumps({"n": n, "text": "x" * size}) + "\n" for n, size in enumerate(sizes)))
+    with running_process(tmp_path / "data", {"KINDCAST_MAX_BODY_BYTES": "3000"}) as server:
+        ran = kindcast("publish", str(file), "--server", server.url)
+        exported = kindcast("archive", "export", "--server", server.url).out
+    assert ran.out.startswith("accepted 50 events")
+    assert "event 31: the body has more than 3,000 bytes" in ran.err
+    assert "1 event was not accepted; the others were" in ran.err
+    assert [json.loads(line)["data"]["n"] for line in exported.splitlines()] == [n for n in range(51) if n != 30]
+
+
 def test_publish_tells_what_is_undecided(kindcast: Kindcast, tmp_path: Path) -> None:
     """An operator that does not answer decides nothing yet: the publisher is told how many wait for it."""
     here = {"KINDCAST_ALLOW_PRIVATE_SINKS": "true"}  # the operator's service is on this machine

@@ -301,12 +301,18 @@ def _item(number: int, value: Any) -> Line:
 
 
 def _json(text: str) -> Any:
-    """Parses strict JSON. Raises ValueError with the place, also for NaN and Infinity, which Python would accept."""
+    """Parses strict JSON. Raises ValueError with the place, also for NaN and Infinity, and without the place for half
+    of a surrogate pair, which Python would accept."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except json.JSONDecodeError as error:
         said = error.msg.removesuffix(" at")
         raise ValueError(f"not JSON: {said} at line {error.lineno}, column {error.colno}") from error
+    except UnicodeEncodeError as error:
+        raise ValueError("not JSON: half of a surrogate pair is no character") from error
     except RecursionError as error:
         raise ValueError("not JSON: it is nested too deeply") from error
 

@@ -10,7 +10,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from ssl import SSLContext, create_default_context
@@ -189,7 +189,7 @@ class Client(Calls):
         self._retry_seconds = retry_seconds
         self.server = _checked(server)
         self.headers = _credentials(key, tenant)
-        self._http = http or httpx.Client(**_connecting(server, ca))
+        self._http = http or _made(httpx.Client, server, ca)
         self._closed = threading.Event()
         self._listening: set[httpx.Response] = set()
 
@@ -295,7 +295,7 @@ class AsyncClient(Calls):
         self._retry_seconds = retry_seconds
         self.server = _checked(server)
         self.headers = _credentials(key, tenant)
-        self._http = http or httpx.AsyncClient(**_connecting(server, ca))
+        self._http = http or _made(httpx.AsyncClient, server, ca)
         self._closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -400,12 +400,16 @@ def _is_here(server: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _connecting(server: str, ca: str | None) -> dict[str, Any]:
-    """Returns the arguments of an `httpx` client for the server. Raises OSError if the authorities cannot be read."""
+def _made(kind: Callable[..., T], server: str, ca: str | None) -> T:
+    """Returns an `httpx` client of this kind for the server. Raises OSError if the authorities cannot be read, and
+    `UnusableArgument` for a proxy that it cannot use."""
     trust_env = not _is_here(server)
     ca = ca or os.environ.get("KINDCAST_CA")
     verify = _authorities(trust_env) if ca is None else _authorities_of(ca)
-    return {"trust_env": trust_env, "verify": verify, "limits": LIMITS}
+    try:
+        return kind(trust_env=trust_env, verify=verify, limits=LIMITS)
+    except (ImportError, ValueError) as error:  # SOCKS needs another library
+        raise UnusableArgument(f"the proxy of the environment cannot be used: {error}") from error
 
 
 @cache

@@ -323,6 +323,16 @@ def test_match_bad_line_is_named_and_the_others_are_matched(kindcast: Kindcast, 
     assert "3 of 4 events" in ran.err
 
 
+def test_match_half_of_a_surrogate_pair_is_a_bad_line(kindcast: Kindcast, tmp_path: Path) -> None:
+    """As for the server: it stands for no character, and could not be written anywhere."""
+    events = tmp_path / "events.ndjson"
+    events.write_text('{"a": 1}\n{"a": "\\ud83d"}\n{"a": "\\ud83d\\ude00", "b": "\\\\ud83d"}\n', encoding="utf-8")
+    ran = kindcast("match", "--subscription", "a exists", "--event", str(events))
+    assert ran.status == 1
+    assert "event 2: not JSON: half of a surrogate pair" in ran.err
+    assert ran.out.count("matches") == 2
+
+
 def test_match_unknown_concept_puts_a_caret_under_it_and_suggests(kindcast: Kindcast) -> None:
     """An error in the expression is shown in the expression, with the nearest known word."""
     text = "price <= 400 and target isa Lapptop"

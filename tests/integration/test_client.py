@@ -627,3 +627,14 @@ def test_client_goes_to_this_machine_past_the_proxy_of_the_environment(
     monkeypatch.delenv("no_proxy", raising=False)
     with running_server(tmp_path / "data") as process, Client(process.url) as client:
         client.ready()
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "gopher://127.0.0.1:9"])
+def test_client_says_that_it_cannot_use_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    """Its library needs another one for SOCKS. The command line shows this error as a message."""
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    for client in (Client, AsyncClient):
+        with pytest.raises(UnusableArgument, match="the proxy of the environment cannot be used"):
+            client("http://kindcast.example")

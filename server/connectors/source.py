@@ -74,6 +74,10 @@ TOLD_MESSAGES = 10
 counted."""
 
 
+MOST_REASON = 1_000
+"""The maximum number of characters of the reason why a message is bad."""
+
+
 class BrokerLost(ConnectionError):
     """The connection to the broker is broken or cannot be made now. It will be tried again."""
 
@@ -395,6 +399,7 @@ class Connector:
         return None if first is None or second is None else first + second
 
     async def _put_aside(self, source: Source, message: Received, reason: str) -> None:
+        reason = _shortened(reason)
         self.tally.bad += 1
         self._told += 1
         if self._told <= TOLD_MESSAGES:
@@ -470,6 +475,13 @@ def _is_temporary(status: int) -> bool:
 
 def _reason(problem: Mapping[str, Any]) -> str:
     return str(problem.get("detail") or problem.get("title") or problem)
+
+
+def _shortened(reason: str) -> str:
+    """Returns the beginning and the end of a long reason. It becomes a header of a dead letter, and protocols limit
+    their size."""
+    half = MOST_REASON // 2
+    return reason if len(reason) <= MOST_REASON else f"{reason[:half]} … {reason[-half:]}"
 
 
 def _member(body: bytes, name: str) -> str | None:

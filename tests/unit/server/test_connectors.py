@@ -287,6 +287,21 @@ def test_events_that_the_server_could_not_store_are_published_again() -> None:
     assert "2 events (the disk is full); trying again" in told[0]
 
 
+def test_reason_of_a_bad_message_is_short() -> None:
+    """The server names the place, which the publisher chose. In MQTT a property has at most 65,535 bytes, and a message
+    that cannot be put aside would end each connector that reads it."""
+    wrong = {"status": 422, "title": "wrong", "detail": f"/{'n' * 100_000}: the number is too large"}
+    source = Batch(message(b"1", identity="1"))
+    _, told = connected(
+        source, Answering({"accepted": 0, "duplicates": 0, "rejected": [{"index": 0, "problem": wrong}]})
+    )
+    ((_, reason),) = source.aside
+    assert reason.startswith("/nnn")
+    assert reason.endswith("nnn: the number is too large")
+    assert len(reason) < 2_000
+    assert reason in told[0]
+
+
 def test_large_batch_is_sent_in_several_requests() -> None:
     """Servers limit the size of requests. Each message is sent once, in order."""
     answer = {"accepted": 1, "duplicates": 0, "rejected": []}

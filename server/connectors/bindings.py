@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 STRUCTURED = "application/cloudevents+json"
+MOST_HEADER_BYTES = 60_000
+"""The maximum size of the headers of a message that we send. MQTT allows 65,535 bytes for each, and RabbitMQ by default
+131,072 for all."""
 DEFAULT_TYPE = "kindcast.event"
 """The type of events without one, the same as the default of the server."""
 
@@ -102,7 +105,8 @@ class Binding:
         return _encoded(filled | dict(plain.more), msgspec.Raw(content.body))
 
     def binary(self, event: bytes) -> Content:
-        """Returns the message of an event in binary mode."""
+        """Returns the message of an event in binary mode, or in structured mode if its attributes are too large for
+        headers."""
         attributes: dict[str, Any] = msgspec.json.decode(event, type=dict[str, msgspec.Raw])
         data, encoded = attributes.pop("data", None), attributes.pop("data_base64", None)
         context = {name: msgspec.json.decode(value) for name, value in attributes.items()}
@@ -113,6 +117,8 @@ class Binding:
         if self.content_type_is_data:
             context.pop("datacontenttype", None)
         headers = {self.prefixes[0] + name: self._written(value) for name, value in context.items()}
+        if sum(len(name) + len(value.encode()) for name, value in headers.items()) > MOST_HEADER_BYTES:
+            return Content(event, STRUCTURED)
         return Content(body, kind if self.content_type_is_data else None, headers)
 
     def _binary(self, content: Content, prefix: str, more: Mapping[str, str | int]) -> msgspec.Raw:

@@ -75,6 +75,20 @@ def test_binary_mode_carries_text_and_bytes(binding: Binding) -> None:
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
+def test_attributes_too_large_for_headers_are_sent_in_structured_mode(binding: Binding) -> None:
+    """As of a retraction, which has the withdrawn event as an attribute: MQTT has properties of at most 65,535 bytes,
+    and RabbitMQ headers of at most a frame. A message that no broker takes would stop its subscription."""
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"a": 1}}
+    for size, mode in ((50_000, None), (70_000, STRUCTURED)):
+        sent = binding.binary(msgspec.json.encode(event | {"kindcastretracted": "a" * size}))
+        assert (sent.content_type == STRUCTURED) == (mode == STRUCTURED)
+        assert (not sent.headers) == (mode == STRUCTURED)
+        back = msgspec.json.decode(binding.event(sent, Plain(id="7", source="s")))
+        assert back["kindcastretracted"] == "a" * size
+        assert back["data"] == {"a": 1}
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
 def test_structured_mode_stays_as_it_came(binding: Binding) -> None:
     """Byte for byte, behind the attributes that it does not have."""
     body = b'{ "specversion": "1.0", "id": "1", "source": "/s", "type": "t", "topic": "mine", "data": 1.50 }'

@@ -22,6 +22,7 @@ __all__ = [
     "KAFKA",
     "MQTT",
     "NATS",
+    "NO_HEADER",
     "REDIS",
     "STRUCTURED",
     "BadMessage",
@@ -35,6 +36,13 @@ STRUCTURED = "application/cloudevents+json"
 MOST_HEADER_BYTES = 60_000
 """The maximum size of the headers of a message that we send. MQTT allows 65,535 bytes for each, and RabbitMQ by default
 131,072 for all."""
+NO_HEADER = re.compile(
+    "[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef"
+    + "".join(f"{chr(end - 1)}{chr(end)}" for end in range(0xFFFF, 0x110000, 1 << 16))
+    + "]"
+)
+"""Control characters and noncharacters of Unicode. A broker of MQTT may close the connection of a client that sends one
+in a property."""
 DEFAULT_TYPE = "kindcast.event"
 """The type of events without one, the same as the default of the server."""
 
@@ -105,8 +113,8 @@ class Binding:
         return _encoded(filled | dict(plain.more), msgspec.Raw(content.body))
 
     def binary(self, event: bytes) -> Content:
-        """Returns the message of an event in binary mode, or in structured mode if its attributes are too large for
-        headers."""
+        """Returns the message of an event in binary mode, or in structured mode if headers cannot hold its
+        attributes."""
         attributes: dict[str, Any] = msgspec.json.decode(event, type=dict[str, msgspec.Raw])
         data, encoded = attributes.pop("data", None), attributes.pop("data_base64", None)
         context = {name: msgspec.json.decode(value) for name, value in attributes.items()}
@@ -117,7 +125,8 @@ class Binding:
         if self.content_type_is_data:
             context.pop("datacontenttype", None)
         headers = {self.prefixes[0] + name: self._written(value) for name, value in context.items()}
-        if sum(len(name) + len(value.encode()) for name, value in headers.items()) > MOST_HEADER_BYTES:
+        size = sum(len(name) + len(value.encode()) for name, value in headers.items())
+        if size > MOST_HEADER_BYTES or any(map(NO_HEADER.search, (kind, *headers.values()))):
             return Content(event, STRUCTURED)
         return Content(body, kind if self.content_type_is_data else None, headers)
 

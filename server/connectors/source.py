@@ -31,7 +31,7 @@ import msgspec
 
 from kindcast.server.client import AsyncClient, NoAnswerInTime, ProblemError, ServerUnreachable
 from kindcast.server.client.calls import Call, path_of
-from kindcast.server.connectors.bindings import DEFAULT_TYPE, BadMessage, Binding, Content, Plain
+from kindcast.server.connectors.bindings import DEFAULT_TYPE, NO_HEADER, BadMessage, Binding, Content, Plain
 from kindcast.server.connectors.broker_url import BrokerUrl, Topic, in_source
 
 __all__ = [
@@ -399,7 +399,7 @@ class Connector:
         return None if first is None or second is None else first + second
 
     async def _put_aside(self, source: Source, message: Received, reason: str) -> None:
-        reason = _shortened(reason)
+        reason = _as_header(reason)
         self.tally.bad += 1
         self._told += 1
         if self._told <= TOLD_MESSAGES:
@@ -477,11 +477,12 @@ def _reason(problem: Mapping[str, Any]) -> str:
     return str(problem.get("detail") or problem.get("title") or problem)
 
 
-def _shortened(reason: str) -> str:
-    """Returns the beginning and the end of a long reason. It becomes a header of a dead letter, and protocols limit
-    their size."""
+def _as_header(reason: str) -> str:
+    """Returns a reason that every protocol can send as a header of a dead letter: only the beginning and the end of a
+    long one, and "?" in place of some characters. Reasons repeat names that the publisher chose."""
     half = MOST_REASON // 2
-    return reason if len(reason) <= MOST_REASON else f"{reason[:half]} … {reason[-half:]}"
+    short = reason if len(reason) <= MOST_REASON else f"{reason[:half]} … {reason[-half:]}"
+    return NO_HEADER.sub("?", short)
 
 
 def _member(body: bytes, name: str) -> str | None:

@@ -88,6 +88,15 @@ def test_attributes_too_large_for_headers_are_sent_in_structured_mode(binding: B
         assert back["data"] == {"a": 1}
 
 
+@pytest.mark.parametrize("end", ["\uffff", "\ufdd0", "\U0001fffe"])
+def test_attributes_that_mosquitto_refuses_are_sent_in_structured_mode(end: str) -> None:
+    """It closes the connection if a property has a noncharacter of Unicode, at each attempt."""
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": f"a{end}"}
+    sent = MQTT.binary(msgspec.json.encode(event))
+    assert (sent.content_type, sent.headers) == (STRUCTURED, {})
+    assert not NATS.binary(msgspec.json.encode(event)).content_type  # its values are percent-encoded
+
+
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_structured_mode_stays_as_it_came(binding: Binding) -> None:
     """Byte for byte, behind the attributes that it does not have."""
@@ -301,17 +310,17 @@ def test_events_that_the_server_could_not_store_are_published_again() -> None:
     assert "2 events (the disk is full); trying again" in told[0]
 
 
-def test_reason_of_a_bad_message_is_short() -> None:
-    """The server names the place, which the publisher chose. In MQTT a property has at most 65,535 bytes, and a message
-    that cannot be put aside would end each connector that reads it."""
-    wrong = {"status": 422, "title": "wrong", "detail": f"/{'n' * 100_000}: the number is too large"}
+def test_reason_of_a_bad_message_can_be_a_header() -> None:
+    """The server names the place, which the publisher chose. In MQTT a property has at most 65,535 bytes, and some
+    characters end the connection. A message that cannot be put aside would end each connector that reads it."""
+    wrong = {"status": 422, "title": "wrong", "detail": f"/{'n' * 100_000}\0\uffff: the number is too large"}
     source = Batch(message(b"1", identity="1"))
     _, told = connected(
         source, Answering({"accepted": 0, "duplicates": 0, "rejected": [{"index": 0, "problem": wrong}]})
     )
     ((_, reason),) = source.aside
     assert reason.startswith("/nnn")
-    assert reason.endswith("nnn: the number is too large")
+    assert reason.endswith("nnn??: the number is too large")
     assert len(reason) < 2_000
     assert reason in told[0]
 

@@ -34,16 +34,39 @@ for _name in ("aio_pika", "aiormq"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # they also log what they raise
 
 
+# An error in a decoder of pamqp closes the connection, and the message would come again on the next one, without end.
+# So these decoders take what any publisher may send.
+
+
 def _moment(value: bytes) -> tuple[int, datetime | None]:
-    """Decodes a time as pamqp does; None for one after the year 9999, for example because it is in microseconds. The
-    error that pamqp raises closes the connection, and the message would come again on the next one, without end."""
+    """Decodes a time as pamqp does; None for one after the year 9999, for example because it is in microseconds."""
     try:
         return decode.timestamp(value)
     except (ValueError, OverflowError):
         return 8, None
 
 
+def _short(value: bytes) -> tuple[int, str]:
+    """Decodes a short text. Bytes that are not UTF-8 become `\\xf6`, so that different ids stay different."""
+    end = 1 + value[0]
+    return end, value[1:end].decode("utf-8", "backslashreplace")
+
+
+def _table(value: bytes) -> tuple[int, dict[str, Any]]:
+    """Decodes a table, the names as `_short`."""
+    place, end = 4, 4 + int.from_bytes(value[:4])
+    found: dict[str, Any] = {}
+    while place < end:
+        size, name = _short(value[place:end])
+        place += size
+        size, found[name] = decode.embedded_value(value[place:end])
+        place += size
+    return end, found
+
+
 decode.METHODS["timestamp"] = decode.TABLE_MAPPING[b"T"] = _moment
+decode.METHODS["shortstr"] = _short
+decode.METHODS["table"] = decode.TABLE_MAPPING[b"F"] = _table
 
 CONNECT_SECONDS = 10.0
 HEARTBEAT_SECONDS = 20

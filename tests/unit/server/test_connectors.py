@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pamqp import decode
 
 from kindcast.server.client import ProblemError, UnexpectedAnswer
 from kindcast.server.client.calls import read_answer
@@ -391,6 +392,18 @@ def test_id_member_of_a_message_that_is_nested_too_deeply() -> None:
     source = Batch(message(b"[" * 100_000, identity="a"), message(b'{"n": 1}', identity="b"))
     tally, _ = connected(source, Answering({"accepted": 1, "duplicates": 0, "rejected": []}), id_member="n")
     assert (tally.accepted, tally.bad, tally.acknowledged) == (1, 1, 2)
+
+
+def test_amqp_properties_that_are_not_utf8_are_read() -> None:
+    """As from a publisher with Latin-1. An error would break the connection, and each next one."""
+    texts = {"schön": "größe", "n": "1"}
+    fields = b"".join(
+        bytes([len(name)]) + name.encode("latin-1") + b"S" + len(text).to_bytes(4) + text.encode("latin-1")
+        for name, text in texts.items()
+    )
+    table = len(fields).to_bytes(4) + fields
+    assert decode.by_type(b"\x03gr\xf6 and more", "shortstr") == (4, r"gr\xf6")
+    assert decode.by_type(table + b" and more", "table") == (len(table), {r"sch\xf6n": b"gr\xf6\xdfe", "n": "1"})
 
 
 @pytest.mark.parametrize(

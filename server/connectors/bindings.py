@@ -9,6 +9,7 @@ This module uses no client library and no connection. `Content` represents the m
 
 import re
 from base64 import b64decode, b64encode
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,24 +94,25 @@ class Binding:
         if content.problem:
             raise BadMessage(content.problem)
         kind = (content.content_type or "").partition(";")[0].strip().lower()
+        body = content.body.removeprefix(BOM_UTF8)
         if kind == STRUCTURED:
-            return _with(content.body, _object(content.body), plain.more)
+            return _with(body, _object(body), plain.more)
         if kind.startswith("application/cloudevents"):
             raise BadMessage(f"{kind} cannot be read; a message must have one event, as {STRUCTURED} or in binary mode")
         for prefix in self.prefixes:
             if f"{prefix}specversion" in content.headers:
                 return self._binary(content, prefix, plain.more)
-        if not content.body:
+        if not body:
             raise BadMessage("the message is empty")
-        data = _json(content.body)
+        data = _json(body)
         if isinstance(data, dict) and "specversion" in data:
-            return _with(content.body, data, plain.more)
+            return _with(body, data, plain.more)
         filled = {"specversion": "1.0", "id": plain.id, "source": plain.source, "type": plain.type}
         if plain.time is not None:
             filled["time"] = plain.time
         if content.content_type is not None and kind.endswith("+json"):
             filled["datacontenttype"] = content.content_type
-        return _encoded(filled | dict(plain.more), msgspec.Raw(content.body))
+        return _encoded(filled | dict(plain.more), msgspec.Raw(body))
 
     def binary(self, event: bytes) -> Content:
         """Returns the message of an event in binary mode, or in structured mode if headers cannot hold its
@@ -142,8 +144,9 @@ class Binding:
         if not content.body:
             return msgspec.Raw(msgspec.json.encode(context))
         if _is_json(kind):
-            _json(content.body)
-            return _encoded(context, msgspec.Raw(content.body))
+            body = content.body.removeprefix(BOM_UTF8)
+            _json(body)
+            return _encoded(context, msgspec.Raw(body))
         try:
             return _encoded(context, content.body.decode())
         except UnicodeDecodeError:

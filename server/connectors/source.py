@@ -21,6 +21,7 @@ import logging
 import os
 import secrets
 import time
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -488,7 +489,7 @@ def _as_header(reason: str) -> str:
 def _member(body: bytes, name: str) -> str | None:
     """Returns the id in a member of a plain JSON object; None if there is none."""
     try:
-        found = msgspec.json.decode(body)
+        found = msgspec.json.decode(body.removeprefix(BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     value = found.get(name) if isinstance(found, dict) else None

@@ -107,6 +107,20 @@ def test_structured_mode_stays_as_it_came(binding: Binding) -> None:
     assert bytes(binding.event(Content(body), more)) == b'{"room":"bath",' + body[1:]
 
 
+def test_byte_order_mark_before_json_is_left_out() -> None:
+    """As over HTTP. In other data it may be content."""
+    mark = b"\xef\xbb\xbf"
+    context = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    for content in (
+        Content(mark + b'{"a": 1}'),
+        Content(mark + b'{"a": 1}', "application/json", context),
+        Content(mark + msgspec.json.encode(context | {"data": {"a": 1}}), STRUCTURED),
+    ):
+        assert msgspec.json.decode(MQTT.event(content, PLAIN))["data"] == {"a": 1}
+    other = MQTT.event(Content(mark + b"\xff", "application/octet-stream", context), PLAIN)
+    assert msgspec.json.decode(other)["data_base64"] == "77u//w=="
+
+
 def test_content_type_that_is_empty_is_none() -> None:
     """Some publishers always send one. The body is JSON, as without it."""
     context = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}

@@ -15,9 +15,11 @@ import importlib.metadata
 import inspect
 import logging
 import re
+import threading
 import types
 import typing
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Literal
@@ -143,6 +145,8 @@ def _words(kinds: typing.AbstractSet[str]) -> str:
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 MOST_AT_ONCE: Final = 64
 """Maximum number of concurrent calls of one operator: each may be a process."""
+SLOW_SECONDS = 10.0
+"""After this time the log says which plug-in is being imported."""
 CacheKey = Callable[..., Hashable] | Literal["arguments"]
 
 
@@ -367,7 +371,8 @@ def load_plugins(entry_points: Iterable[importlib.metadata.EntryPoint] | None = 
     for point in sorted(points, key=lambda each: (each.name, each.value)):
         package = point.dist.name if point.dist is not None else point.value.partition(":")[0]
         try:
-            brought = _brought(point.load())
+            with _told_if_slow(point.name, package):
+                brought = _brought(point.load())
             for operator in brought:
                 if operator.name in found.operators:
                     reason = f"the operator {operator.name!r} exists already, from {found.packages[operator.name]!r}"
@@ -384,6 +389,19 @@ def load_plugins(entry_points: Iterable[importlib.metadata.EntryPoint] | None = 
             found.operators[operator.name] = operator
             found.packages[operator.name] = package
     return found
+
+
+@contextmanager
+def _told_if_slow(name: str, package: str) -> Iterator[None]:
+    """A context manager that writes into the log that a plug-in is still being imported: a server waits for it."""
+    words = "the plug-in %r of package %r is still being imported"
+    timer = threading.Timer(SLOW_SECONDS, log.warning, (words, name, package))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _brought(loaded: Any) -> list[Operator]:

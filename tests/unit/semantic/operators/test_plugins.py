@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kindcast import Matcher, Vocabulary
+from kindcast.semantic.operators import declaration
 from kindcast.semantic.operators.declaration import GROUP, load_operators, load_plugins
 
 GOOD = """
@@ -97,3 +98,16 @@ def test_load_plugins_broken_one_is_named_and_does_not_stop_the_rest(
     with caplog.at_level(logging.WARNING):
         assert "fine" in load_operators()
     assert str(broken) in caplog.text
+
+
+def test_load_plugins_slow_import_is_told_while_it_lasts(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server answers nothing until its plug-ins are imported. Otherwise nobody would know for which it waits."""
+    monkeypatch.setattr(declaration, "SLOW_SECONDS", 0.0)
+    module = f"import time\n{GOOD}\nwhile 'still' not in heard(): time.sleep(0.01)\n"
+    monkeypatch.setattr("builtins.heard", lambda: caplog.text, raising=False)
+    install(installed, "plug_slow", module, "slow = plug_slow:plugged")
+    load_plugins()
+    assert "the plug-in 'slow' of package 'plug" in caplog.text
+    assert "is still being imported" in caplog.text

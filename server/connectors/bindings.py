@@ -43,7 +43,7 @@ NO_HEADER = re.compile(
     + "]"
 )
 """Control characters and noncharacters of Unicode. A broker of MQTT may close the connection of a client that sends one
-in a property."""
+in a property or a topic."""
 DEFAULT_TYPE = "kindcast.event"
 """The type of events without one, the same as the default of the server."""
 

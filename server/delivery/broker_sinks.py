@@ -30,7 +30,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from kindcast.server.clock import CLOCK
-from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, STRUCTURED, Binding, Content
+from kindcast.server.connectors.bindings import AMQP, KAFKA, MQTT, NATS, NO_HEADER, STRUCTURED, Binding, Content
 from kindcast.server.connectors.broker_url import SCHEMES, BrokerUrl, WrongUrl, parse_url
 from kindcast.server.connectors.broker_url import Protocol as Name
 from kindcast.server.connectors.source import MISSING, BrokerLost, BrokerRefused
@@ -99,6 +99,8 @@ def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredenti
         raise SinkRefused(
             f"{name} needs protocolsettings.{protocol.place}, a text of at most {MAX_NAME_LENGTH} characters"
         )
+    if NO_HEADER.search(place):
+        raise SinkRefused(f"protocolsettings.{protocol.place} must not have control characters or noncharacters")
     if set(place) & set(protocol.forbidden):
         raise SinkRefused(f"protocolsettings.{protocol.place} must not contain {' or '.join(protocol.forbidden)}")
     if place.startswith(protocol.reserved):

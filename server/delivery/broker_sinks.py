@@ -105,6 +105,8 @@ def check_settings(name: Name, protocolsettings: Mapping[str, Any], sinkcredenti
         raise SinkRefused(f"protocolsettings.{protocol.place} must not contain {' or '.join(protocol.forbidden)}")
     if place.startswith(protocol.reserved):
         raise SinkRefused(f"protocolsettings.{protocol.place} must not begin with {' or '.join(protocol.reserved)}")
+    if name == "AMQP" and len(place.encode()) > MAX_NAME_LENGTH:
+        raise SinkRefused(f"protocolsettings.address must have at most {MAX_NAME_LENGTH} bytes in UTF-8")
     if name == "NATS" and not all(place.split(".")):
         raise SinkRefused("protocolsettings.subject needs a name before, between and after its dots")
     if protocolsettings.get("mode", MODES[0]) not in MODES:

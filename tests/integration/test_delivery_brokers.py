@@ -576,6 +576,7 @@ def test_url_of_another_protocol_says_which(name: str, url: str, says: str) -> N
         ("NATS", {"subject": "_INBOX.a"}, {}),
         ("MQTT", {"topicname": "a\uffff"}, {}),
         ("NATS", {"subject": "a\x85"}, {}),
+        ("AMQP", {"address": "ä" * 128}, {}),
         ("MQTT", {"topicname": "$SYS/broker"}, {}),
         ("AMQP", {"address": 7}, {}),
         ("KAFKA", {"topicname": "a", "mode": "batch"}, {}),

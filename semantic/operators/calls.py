@@ -39,7 +39,7 @@ from kindcast.semantic.model import (
     Variable,
 )
 from kindcast.semantic.operators.declaration import KINDS, Operator, constant_given
-from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.failures import OperatorFailed, in_words
 from kindcast.semantic.operators.isolation import Cancellation, Workers
 from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units import Units
@@ -208,7 +208,7 @@ def _outcome(called: Callable[[], Any]) -> Any:
 
 
 def _failure(error: Exception) -> OperatorFailed:
-    return error if isinstance(error, OperatorFailed) else OperatorFailed(f"raised {type(error).__name__}: {error}")
+    return error if isinstance(error, OperatorFailed) else OperatorFailed(f"raised {in_words(error)}")
 
 
 def _slot_of(operator: Operator) -> threading.BoundedSemaphore:
@@ -328,7 +328,7 @@ def _told(call: Call, operator: Operator, outcome: Any, units: Units) -> Answer 
     except OperatorFailed as failure:
         return failure.of(call)
     except Exception as error:  # an iterable of bindings, or its items, may raise any exception
-        return OperatorFailed(f"raised {type(error).__name__}: {error}").of(call)
+        return OperatorFailed(f"raised {in_words(error)}").of(call)
 
 
 def _answer(call: Call, operator: Operator, returned: object, units: Units) -> Answer:

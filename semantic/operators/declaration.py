@@ -26,6 +26,7 @@ from typing import Any, Final, Literal
 
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.model import AttributeRef, Constant, Instant, Quantity, Term, Variable
+from kindcast.semantic.operators.failures import in_words
 
 __all__ = [
     "GROUP",
@@ -243,7 +244,7 @@ class Operator:
         try:
             return None if self.check is None else self.check(*map(_plain, arguments))
         except Exception as error:  # a plug-in may raise anything
-            return f"its check of this constant raised {type(error).__name__}: {error}"
+            return f"its check of this constant raised {in_words(error)}"
 
     def key(self, event: Mapping[str, tuple[Any, ...]], arguments: Sequence[Any]) -> Hashable | None:
         """Returns what the answer depends on besides the constants of the call; None if it must not be reused."""
@@ -380,7 +381,7 @@ def load_plugins(entry_points: Iterable[importlib.metadata.EntryPoint] | None = 
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # importing a package may exit, or panic in Rust
-            reason = str(error) if isinstance(error, InvalidDeclaration) else f"{type(error).__name__}: {error}"
+            reason = str(error) if isinstance(error, InvalidDeclaration) else in_words(error)
             if isinstance(error, ModuleNotFoundError) and error.name in BARE_NAMES:
                 reason += f": import kindcast.{error.name} instead, or its names from kindcast"
             found.broken.append(BrokenPlugin(point.name, package, reason))

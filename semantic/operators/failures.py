@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-__all__ = ["KINDS", "FailedForGood", "Failure", "FailureKind", "NotAnswered", "OperatorFailed", "TryLater", "needed"]
+__all__ = [
+    "KINDS",
+    "FailedForGood",
+    "Failure",
+    "FailureKind",
+    "NotAnswered",
+    "OperatorFailed",
+    "TryLater",
+    "in_words",
+    "needed",
+]
 
 FailureKind = Literal["failed", "timed_out", "circuit_open", "busy", "missing", "waiting"]
 """failed: the operator raised, or returned an invalid answer; timed_out: it did not answer within its timeout;
@@ -89,6 +99,15 @@ def _storable(reason: str) -> str:
     if len(reason) > MOST_REASON:
         reason = f"{reason[: MOST_REASON // 2]} … {reason[-MOST_REASON // 2 :]}"
     return reason.replace("\0", "?").encode("utf-8", "replace").decode()
+
+
+def in_words(error: BaseException) -> str:
+    """Returns the class and the text of an exception; only its class if its text cannot be had."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # from `__str__` of another library
+        return name
 
 
 class OperatorFailed(Exception):

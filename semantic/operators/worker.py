@@ -19,7 +19,7 @@ from typing import Any
 
 from kindcast.semantic.operators.calls import MOST_BINDINGS, EventCopy, outcomes
 from kindcast.semantic.operators.declaration import Operator
-from kindcast.semantic.operators.failures import OperatorFailed
+from kindcast.semantic.operators.failures import OperatorFailed, in_words
 from kindcast.semantic.operators.isolation import HEADER, read, to_wire
 
 __all__ = ["function_of", "main"]
@@ -38,7 +38,7 @@ def main() -> None:
     try:
         function = function_of(first["target"])
     except Exception as error:
-        _send(target, {"failed": f"{type(error).__name__}: {error}"})
+        _send(target, {"failed": in_words(error)})
         return
     _send(target, {"ready": True})
     while True:
@@ -69,7 +69,7 @@ def _told(outcome: object) -> dict[str, Any]:
     try:
         return {"value": to_wire(_bounded(outcome))}
     except Exception as error:  # a generator may raise anything
-        return {"failed": f"{type(error).__name__}: {error}", "for_good": False, "after": None}
+        return {"failed": in_words(error), "for_good": False, "after": None}
 
 
 def _bounded(value: object) -> object:

@@ -146,6 +146,34 @@ def test_failures_have_a_reason_that_every_database_can_store() -> None:
     assert len(undecided.reason) < 10_000
 
 
+def test_failure_of_an_exception_without_a_text_is_that_of_its_operator() -> None:
+    """An exception of a library may raise another one when it is asked for its text."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    @operator("mute", check=lambda *place: _raise(Mute()) if place else None)
+    def mute(event: object, *place: str) -> bool:
+        raise Mute
+
+    @operator("begins")
+    def begins(event: object) -> Any:
+        yield 1
+        raise Mute
+
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=[mute, begins])
+    matcher.add("a", "mute()")
+    matcher.add("b", "begins(?x)")
+    assert [each.reason for each in matcher.decide({}).undecided] == ["mute(): raised Mute", "begins(?1): raised Mute"]
+    with pytest.raises(InvalidSubscription, match="raised Mute"):
+        matcher.add("c", 'mute("here")')
+
+
+def _raise(error: Exception) -> str:
+    raise error
+
+
 def test_check_that_raises_refuses_the_subscription() -> None:
     """The subscriber cannot repair the operator, but sees which one it is."""
 

@@ -205,8 +205,7 @@ class AccessControl:
         """Returns the caller for whom a stream token was made; None if the key or the identity provider is gone."""
         caller: Caller | None = None
         if claims.key is not None:
-            if claims.key not in self.ring.keys:  # another server may have made it a moment ago
-                await self.refresh()
+            await self._look_for(lambda: claims.key in self.ring.keys)
             key = self.ring.keys.get(claims.key)
             caller = None if key is None else self.ring.caller(key, claims.tenant, claims.session)
         elif claims.subject is not None and claims.expires_at is not None and self.provider is not None:
@@ -488,20 +487,14 @@ class Gate:
             return
         access: AccessControl | None = scope["app"].state.access
         token = take_token(scope)
-        if access is not None and not access.ring.required and (sent_key := _bearer(scope)) is not None:
-            await access.look_for_key(sent_key)
         method = scope.get("method", "WEBSOCKET")
         needs = self._routes.needs(method, scope["path"])
-        if access is None or not access.ring.required:
-            try:
-                if access is not None:
-                    _check_open(scope, access, needs)
-            except (Problem, StoreUnavailable) as error:
-                await self._answer(scope, receive, send, problem_of(error))
-                return
-            await self._app(scope, receive, send)
+        try:
+            needs_key = access is not None and await _needs_key(scope, access, needs)
+        except (Problem, StoreUnavailable) as error:
+            await self._answer(scope, receive, send, problem_of(error))
             return
-        if needs is not None and Permission.PUBLIC in needs:
+        if access is None or not needs_key:
             await self._app(scope, receive, send)
             return
         try:
@@ -660,6 +653,17 @@ class _EndsWithKey:
         """Called when the request has ended."""
         if self._pending is not None:
             self._pending.cancel()
+
+
+async def _needs_key(scope: Scope, access: AccessControl, needs: frozenset[Permission] | None) -> bool:
+    """Returns whether a request needs a key. Checks requests to a server without keys. Raises `Problem`,
+    `StoreUnavailable`."""
+    if not access.ring.required:  # the key that is sent may be the first one, made a moment ago
+        await access.look_for_key(_bearer(scope))
+    if not access.ring.required:
+        _check_open(scope, access, needs)
+        return False
+    return needs is None or Permission.PUBLIC not in needs
 
 
 def _check_open(scope: Scope, access: AccessControl, needs: frozenset[Permission] | None) -> None:

@@ -731,6 +731,22 @@ def test_a_key_that_nobody_can_look_for_is_not_a_wrong_one(
         assert (answer.status_code, problem_code(answer)) == (401, "key-wrong")
 
 
+def test_a_server_without_keys_answers_if_nobody_can_look_for_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the first key, which the command line made a moment ago."""
+
+    def away(ring: KeyRing) -> None:
+        raise StoreUnavailable("the database cannot be reached")
+
+    with running_application(tmp_path) as client:
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(KeyRing, "load", away)
+            answer = client.post("/v1/events", json={"a": 1}, headers={"Authorization": f"Bearer {new_key()[1]}"})
+            assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable")
+        assert client.post("/v1/events", json={"a": 1}).status_code == 202
+
+
 def test_requests_with_unknown_keys_look_for_them_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 

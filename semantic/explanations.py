@@ -32,7 +32,7 @@ from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.events.event_plans import advice_on_value, published_in_words
 from kindcast.semantic.language import to_text
 from kindcast.semantic.matching.matcher import Matcher
-from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step
+from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step, Waiting
 from kindcast.semantic.model import (
     AttributeRef,
     Between,
@@ -439,7 +439,7 @@ class OperatorTeller:
         if part is None or not part.possible:
             return {"verdict": False, "reason": f"{text}: one of its operators or concepts no longer exists"}
         layer.add(0, part)
-        decision = layer.decide([0], self._event)
+        (decision,) = layer.decide_several([Waiting([0], self._event)])
         if decision.undecided:
             return {"verdict": None, "reason": f"{text}: undecided, {decision.undecided[0].reason}"}
         holds = 0 in decision.matched

@@ -214,7 +214,7 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The candidates of one event. `subscriptions` holds the subscription of each, if one matching clause per
-    subscription is enough."""
+    subscription is enough (unless one of its clauses has variables): its others are not in the result."""
 
     candidates: Sequence[int]
     event: CanonicalEvent
@@ -234,7 +234,13 @@ class Deciding:
     """
 
     def __init__(
-        self, layer: "OperatorLayer", waiting: Waiting, *, steps: bool, patient: bool = False, learns: bool = True
+        self,
+        layer: "OperatorLayer",
+        waiting: Waiting,
+        *,
+        steps: bool = False,
+        patient: bool = False,
+        learns: bool = True,
     ) -> None:
         self._layer = layer
         self._candidates = waiting.candidates
@@ -706,22 +712,10 @@ class OperatorLayer:
             undecided.settle(predicate, wanted[call])
         return found
 
-    def decide(
-        self,
-        candidates: Sequence[int],
-        event: CanonicalEvent,
-        subscriptions: Sequence[int] | None = None,
-        *,
-        steps: bool = False,
-    ) -> Decision:
-        """Returns which of these clauses `event` matches. Their cheap atoms must hold already. `subscriptions[c]` is
-        the subscription of candidate `c`. If no clause of a subscription has variables, one matching clause is enough,
-        and its others are not in the result. With `steps`, the result includes the plan."""
-        return self.decide_several([Waiting(candidates, event, subscriptions)], steps=steps)[0]
-
-    def decide_several(self, waiting: Sequence[Waiting], *, steps: bool = False) -> list[Decision]:
-        """Decides several events. An operator that answers in batches is called for all of them together."""
-        deciding = [Deciding(self, each, steps=steps) for each in waiting]
+    def decide_several(self, waiting: Sequence[Waiting]) -> list[Decision]:
+        """Returns for each event which of its candidate clauses match. Their cheap atoms must hold already. An operator
+        that answers in batches is called for all events together."""
+        deciding = [Deciding(self, each) for each in waiting]
         if self._threads == 1 and not (len(waiting) > 1 and any(each.batch for each in self._operators.values())):
             for each in deciding:
                 each.run()

@@ -48,12 +48,11 @@ Statement = tuple[str, str, "str | RdfLiteral", str]
 """(subject, property, object, name of the graph). The name of the default graph is empty. Blank nodes are `_:label`."""
 
 
-def statements(data: bytes, syntax: str, limits: Limits | None = None) -> Iterator[Statement]:
+def statements(data: bytes, syntax: str) -> Iterator[Statement]:
     """Yields every statement of `data`, in order. Raises `OntologyError` for syntax errors and invalid IRIs, with the
     line, and for triples as subjects or objects."""
-    limits = limits or Limits()
     data = data.removeprefix(b"\xef\xbb\xbf")
-    inspect_turtle(data, limits)
+    inspect_turtle(data, Limits())
     labels: dict[str, str] = {}
     numbers = count(1)
 

@@ -630,10 +630,10 @@ class AttributeScheme:
             told["path"] = [*before, label or self._local(segments[-1])]
         return told or None
 
-    def in_words(self, name: str, language: str = "en") -> str:
+    def in_words(self, name: str) -> str:
         """Returns `name` with the label and the IRIs of its property: `grossWeight ("gross weight",
         <http://…#grossWeight>)`. Returns `name` alone if neither is known."""
-        return property_in_words(name, self.described(name, language))
+        return property_in_words(name, self.described(name))
 
     def sharing(self, segment: str) -> tuple[str, ...]:
         """Returns the IRIs of the properties that have this local name. Aliases (rule 24) are one property."""

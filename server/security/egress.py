@@ -358,8 +358,8 @@ class Connections:
     """Connection pools by endpoint, on one event loop. `to` may be used concurrently. There is no limit here; the
     caller sets it."""
 
-    def __init__(self, *, allow_private: bool, resolver: Resolver | None = None) -> None:
-        self._resolver = resolver if resolver is not None else SystemResolver()
+    def __init__(self, *, allow_private: bool) -> None:
+        self._resolver = SystemResolver()
         self._network = GuardedBackend(allow_private=allow_private, resolver=self._resolver)
         self._tls = _authorities()
         self._pools: OrderedDict[str, _Pool] = OrderedDict()  # least recently used first
@@ -400,8 +400,7 @@ class Connections:
         """Closes all pools. No request may be running."""
         for pool in self._pools.values():
             await pool.connections.aclose()
-        if isinstance(self._resolver, SystemResolver):
-            self._resolver.close()
+        self._resolver.close()
 
     async def _close_unused(self) -> None:
         """Closes unused pools. Cost: one step for each pool in use and for each closed pool."""

@@ -580,9 +580,9 @@ class Block:
     pages: tuple[tuple[int, int, int, bytes], ...]
 
     @classmethod
-    def of(cls, postings: Postings, *, level: int = 0) -> "Block":
+    def of(cls, postings: Postings) -> "Block":
         """Makes a block from postings."""
-        return cls(postings.first, postings.last, level, tuple(_encoded(page) for page in postings.pages()))
+        return cls(postings.first, postings.last, 0, tuple(_encoded(page) for page in postings.pages()))
 
 
 def _encoded(page: Postings) -> tuple[int, int, int, bytes]:

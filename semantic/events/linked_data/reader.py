@@ -258,10 +258,10 @@ def _value(item: Any, property: str, node: Description, graph: Graph, labels: _L
 # ── trees ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unfolded(graph: Graph, root: str, limits: EventLimits, roots: Mapping[str, None] | None = None) -> Node:
+def unfolded(graph: Graph, root: str, limits: EventLimits) -> Node:
     """Returns the tree of the event with this root. A reference is replaced by the description of its node, except
-    within that node itself, and except if the node is another one of `roots`. Raises `InvalidEvent` beyond `limits`."""
-    return _Unfolding(limits, graph.roots if roots is None else roots).node(graph, root, ())
+    within that node itself, and except if the node is another root. Raises `InvalidEvent` beyond `limits`."""
+    return _Unfolding(limits, graph.roots).node(graph, root, ())
 
 
 class _Unfolding:

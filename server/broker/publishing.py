@@ -291,92 +291,133 @@ def _published(
 ) -> list[Outcome | Refused | None]:
     """Publishes some events. Returns the result of each event, or None if its publication, whose index is in
     `asked_by`, has no more seconds `left`. If `given` has the matches, the events are not matched."""
-    state = group.state
-    said = _corrections(state, events)
-    keys = [
-        each.id if told is None else correction_key(each.id, told.revision)
-        for each, told in zip(events, said, strict=True)
-    ]
-    asked = [(each.source, key) for each, key in zip(events, keys, strict=True) if not each.id_is_ours]
-    known = find_known(group.connection, asked)
-    results: list[Outcome | Refused | None] = [None] * len(events)
-    fresh: list[tuple[int, DecodedEvent, ReadEvent, Sequence[Note]]] = []
-    repeated: list[tuple[int, int]] = []  # (index, index of the first event with this key)
-    first: dict[tuple[str, str], int] = {}
-    began = started = time.perf_counter()
-    if ahead is not None and not ahead.reads_hold(state):
+    if ahead is not None and not ahead.reads_hold(group.state):
         ahead = None
-    reads = _Reading(state, group.now)
-    for index, (each, number) in enumerate(zip(events, asked_by, strict=True)):
-        if left[number] <= 0:
-            continue
-        key = (each.source, keys[index])
-        if key in known:
-            results[index] = _duplicate(each, known[key], state)
-        elif key in first:
-            repeated.append((index, first[key]))
-        else:
-            read = None if ahead is None else ahead.read(each)
-            if read is None:
-                read = reads.event(each.event, each.graph)
-            if isinstance(read, InvalidEvent):
-                results[index] = read if len(publications[number].events) == 1 else read.first(MOST_OF_ONE)
-            else:
-                first[key] = index
-                made = None if ahead is None else ahead.notes(read)
-                if made is None:
-                    made = _notes_about(each.event, read) if publications[number].verbose else ()
-                fresh.append((index, each, read, made))
-        now = time.perf_counter()
-        left[number] -= now - began
-        began = now
+    part = _Part(group, events, asked_by, publications, left)
+    seconds = part.read(ahead)
     if given is not None:
-        found = _as_given([given[index] for index, *_ in fresh])
+        found = _as_given([given[index] for index, *_ in part.fresh])
     else:
-        matching = [read for _, _, read, _ in fresh]
-        known_table = ahead.table(matching) if ahead is not None and ahead.matches_hold(state) else None
-        table = known_table
+        table, more = part.match(ahead)
+        observe(seconds + more, len(part.fresh))
+        found = in_order(group.state, table, group.now)
+    part.store(found)
+    part.tell_corrections()
+    part.tell_repeated()
+    return part.results
+
+
+class _Part:
+    """Some events of a command, on their way into the store. The methods are called in their order here. See
+    `_published`."""
+
+    def __init__(
+        self,
+        group: Group,
+        events: Sequence[DecodedEvent],
+        asked_by: Sequence[int],
+        publications: Sequence[Publication],
+        left: list[float],
+    ) -> None:
+        self._group, self._state = group, group.state
+        self._events, self._asked_by, self._publications, self._left = events, asked_by, publications, left
+        self._corrections = _corrections(group.state, events)
+        self._keys = [
+            each.id if told is None else correction_key(each.id, told.revision)
+            for each, told in zip(events, self._corrections, strict=True)
+        ]
+        self.results: list[Outcome | Refused | None] = [None] * len(events)
+        self.fresh: list[tuple[int, DecodedEvent, ReadEvent, Sequence[Note]]] = []
+        """The events that are not known yet, each with its index and the notes about it."""
+        self._repeated: list[tuple[int, int]] = []  # (index, index of the first event with this key)
+
+    def read(self, ahead: Ahead | None) -> float:
+        """Reads the events that are not known. Returns the seconds that it took."""
+        pairs = zip(self._events, self._keys, strict=True)
+        known = find_known(self._group.connection, [(each.source, key) for each, key in pairs if not each.id_is_ours])
+        results, left, first = self.results, self._left, dict[tuple[str, str], int]()
+        began = started = time.perf_counter()
+        reads = _Reading(self._state, self._group.now)
+        for index, (each, number) in enumerate(zip(self._events, self._asked_by, strict=True)):
+            if left[number] <= 0:
+                continue
+            key = (each.source, self._keys[index])
+            if key in known:
+                results[index] = _duplicate(each, known[key], self._state)
+            elif key in first:
+                self._repeated.append((index, first[key]))
+            else:
+                read = None if ahead is None else ahead.read(each)
+                if read is None:
+                    read = reads.event(each.event, each.graph)
+                if isinstance(read, InvalidEvent):
+                    several = len(self._publications[number].events) > 1
+                    results[index] = read.first(MOST_OF_ONE) if several else read
+                else:
+                    first[key] = index
+                    notes = None if ahead is None else ahead.notes(read)
+                    if notes is None:
+                        notes = _notes_about(each.event, read) if self._publications[number].verbose else ()
+                    self.fresh.append((index, each, read, notes))
+            now = time.perf_counter()
+            left[number] -= now - began
+            began = now
+        return began - started
+
+    def match(self, ahead: Ahead | None) -> tuple[MatchTable, float]:
+        """Returns the matches of the events that are not known, and the seconds that it took to find them, now or
+        before."""
+        began = time.perf_counter()
+        reads = [read for _, _, read, _ in self.fresh]
+        table = ahead.table(reads) if ahead is not None and ahead.matches_hold(self._state) else None
         if table is None:
-            table = state.matcher.match_read(matching)
-            share = (time.perf_counter() - began) / max(1, len(fresh))
-            for index, *_ in fresh:
-                left[asked_by[index]] -= share
-        seconds = time.perf_counter() - started
+            table = self._state.matcher.match_read(reads)
+            share = (time.perf_counter() - began) / max(1, len(reads))
+            for index, *_ in self.fresh:
+                self._left[self._asked_by[index]] -= share
+        seconds = time.perf_counter() - began
         if ahead is not None:
             seconds, ahead.seconds = seconds + ahead.seconds, 0.0
-        observe(seconds, len(fresh))
-        found = in_order(state, table, group.now)
-    rows = _Rows(group, found)
-    for number, (index, each, _, noted) in enumerate(fresh):
-        publication = publications[asked_by[index]]
-        limit = publication.max_matches
-        if limit is not None and rows.matched(number) > limit:
-            results[index] = TooManyMatches(
-                f"the event matches {rows.matched(number):,} subscriptions, but an event may match at most {limit:,}"
-            )
-            continue
-        notes = (*each.notes, *noted) if publication.verbose else ()
-        results[index] = rows.add(number, each, notes[:MAX_NOTES], key=keys[index])
-    rows.store()
-    if any(said):
-        stored = ((index, results[index]) for index, *_ in fresh)
+        return table, seconds
+
+    def store(self, found: "Found") -> None:
+        """Stores the events with their matches, except those that match too many subscriptions."""
+        rows = _Rows(self._group, found)
+        for number, (index, each, _, noted) in enumerate(self.fresh):
+            publication, matched = self._publications[self._asked_by[index]], rows.matched(number)
+            limit = publication.max_matches
+            if limit is not None and matched > limit:
+                self.results[index] = TooManyMatches(
+                    f"the event matches {matched:,} subscriptions, but an event may match at most {limit:,}"
+                )
+                continue
+            notes = (*each.notes, *noted) if publication.verbose else ()
+            self.results[index] = rows.add(number, each, notes[:MAX_NOTES], key=self._keys[index])
+        rows.store()
+
+    def tell_corrections(self) -> None:
+        """Handles the corrections among the stored events."""
+        stored = ((self.results[index], self._corrections[index]) for index, *_ in self.fresh)
         tell_corrections(
-            group,
+            self._group,
             [
                 (outcome.sequence, outcome.source, told)
-                for index, outcome in stored
-                if isinstance(outcome, Outcome) and (told := said[index]) is not None
+                for outcome, told in stored
+                if isinstance(outcome, Outcome) and told is not None
             ],
         )
-    for index, original in repeated:
-        outcome = results[original]
-        if not isinstance(outcome, Outcome):
-            results[index] = outcome
-            continue
-        before = outcome.sequence, events[original].digest, outcome.matched or 0
-        results[index] = _duplicate(events[index], before, state)
-    group.totals["duplicates"] += sum(isinstance(each, Outcome) and each.duplicate for each in results)
-    return results
+
+    def tell_repeated(self) -> None:
+        """Sets the results of the events that occur again among these, and counts all that were known."""
+        for index, original in self._repeated:
+            outcome = self.results[original]
+            if isinstance(outcome, Outcome):
+                before = outcome.sequence, self._events[original].digest, outcome.matched or 0
+                self.results[index] = _duplicate(self._events[index], before, self._state)
+            else:
+                self.results[index] = outcome
+        told = (each for each in self.results if isinstance(each, Outcome))
+        self._group.totals["duplicates"] += sum(each.duplicate for each in told)
 
 
 def publish_together(

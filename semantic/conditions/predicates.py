@@ -212,46 +212,10 @@ def checks_of(
             return _equal(attribute, (operand.value,), vocabulary)
         case Membership(attribute, constants):
             return _equal(attribute, tuple(constant.value for constant in constants), vocabulary)
-        case Comparison(attribute, order, Constant(value=str(bound))) if listed := enumeration_of(
-            attribute, vocabulary
-        ):
-            return _members(listed, ((order, bound),), vocabulary)
-        case Between(attribute, Constant(value=str(least)), Constant(value=str(most)), closed) if listed := (
-            enumeration_of(attribute, vocabulary)
-        ):
-            ends = (">" if closed[0] == "(" else ">=", least), ("<" if closed[1] == ")" else "<=", most)
-            return _members(listed, ends, vocabulary)
-        case Comparison(attribute, order, Constant(value=value)) if span := _span(attribute, value, vocabulary):
-            if order in ("<", "<="):
-                end = span[0] if order == "<" else span[1]
-                return (("until", _interval(-math.inf, end, open_low=False, open_high=order == "<")),)
-            start = span[1] if order == ">" else span[0]
-            return (("since", _interval(start, math.inf, open_low=order == ">", open_high=False)),)
-        case Between(attribute, lower, upper, closed) if (first := _span(attribute, lower.value, vocabulary)) and (
-            last := _span(attribute, upper.value, vocabulary)
-        ):
-            begin = first[1] + 1 if closed[0] == "(" else first[0]
-            return _within(begin, last[0] - 1 if closed[1] == ")" else last[1])
-        case Comparison(attribute, order, Constant() as operand):
-            point = _point(attribute, operand.value, vocabulary)
-            if point is None:
-                return None
-            reading, number = point
-            low, high = (-math.inf, number) if order in ("<", "<=") else (number, math.inf)
-            interval = _interval(low, high, open_low=order == ">", open_high=order == "<")
-            if reading.startswith(AMOUNT) and vocabulary.attributes.takes_comparators(attribute):
-                side = UNDER if order in ("<", "<=") else ABOVE
-                return (reading, interval), (side + reading.removeprefix(AMOUNT), interval)
-            return ((reading, interval),)
-        case Between(attribute, lower, upper, closed):
-            lowest = _point(attribute, lower.value, vocabulary)
-            highest = _point(attribute, upper.value, vocabulary)
-            if lowest is None or highest is None:
-                return None
-            if lowest[0] != highest[0]:
-                return ()
-            interval = _interval(lowest[1], highest[1], open_low=closed[0] == "(", open_high=closed[1] == ")")
-            return ((lowest[0], interval),)
+        case Comparison(attribute, order, Constant(value=bound)):
+            return _order_checks(attribute, order, bound, vocabulary)
+        case Between(attribute, Constant(value=lower), Constant(value=upper), closed):
+            return _between_checks(attribute, lower, upper, closed, vocabulary)
         case _:
             return None
 
@@ -386,12 +350,8 @@ def _version_checks(predicate: Comparison | Membership | Between) -> tuple[Check
     if isinstance(predicate, Membership) or (isinstance(predicate, Comparison) and predicate.order == "="):
         return (("version", KeyTest(frozenset(numbers))),)
     if isinstance(predicate, Between):
-        closed = predicate.closed
-        interval = _interval(numbers[0], numbers[1], open_low=closed[0] == "(", open_high=closed[1] == ")")
-        return (("version", interval),)
-    order = predicate.order
-    low, high = (-math.inf, numbers[0]) if order in ("<", "<=") else (numbers[0], math.inf)
-    return (("version", _interval(low, high, open_low=order == ">", open_high=order == "<")),)
+        return (("version", _enclosed(numbers[0], numbers[1], predicate.closed)),)
+    return (("version", _beyond(predicate.order, numbers[0])),)
 
 
 def _address_checks(predicate: Comparison | Membership | Between) -> tuple[Check, ...] | None:
@@ -462,6 +422,44 @@ def _within(low: int, high: int) -> tuple[Check, ...]:
         starts = ((period, last_start(period, high)) for period in PERIODS)
         checks += [(period, IntervalTest(low, last)) for period, last in starts if low <= last]
     return tuple(checks)
+
+
+def _order_checks(attribute: str, order: str, bound: ConstantValue, vocabulary: Vocabulary) -> tuple[Check, ...] | None:
+    """Returns the checks of a comparison by order; None if no column can decide it."""
+    if isinstance(bound, str) and (listed := enumeration_of(attribute, vocabulary)):
+        return _members(listed, ((order, bound),), vocabulary)
+    if span := _span(attribute, bound, vocabulary):
+        if order in ("<", "<="):
+            return (("until", _beyond(order, span[0] if order == "<" else span[1])),)
+        return (("since", _beyond(order, span[1] if order == ">" else span[0])),)
+    point = _point(attribute, bound, vocabulary)
+    if point is None:
+        return None
+    reading, number = point
+    interval = _beyond(order, number)
+    if reading.startswith(AMOUNT) and vocabulary.attributes.takes_comparators(attribute):
+        side = UNDER if order in ("<", "<=") else ABOVE
+        return (reading, interval), (side + reading.removeprefix(AMOUNT), interval)
+    return ((reading, interval),)
+
+
+def _between_checks(
+    attribute: str, lower: ConstantValue, upper: ConstantValue, closed: str, vocabulary: Vocabulary
+) -> tuple[Check, ...] | None:
+    """Returns the checks of `between`; None if no column can decide it."""
+    if isinstance(lower, str) and isinstance(upper, str) and (listed := enumeration_of(attribute, vocabulary)):
+        ends = (">" if closed[0] == "(" else ">=", lower), ("<" if closed[1] == ")" else "<=", upper)
+        return _members(listed, ends, vocabulary)
+    first, last = _span(attribute, lower, vocabulary), _span(attribute, upper, vocabulary)
+    if first is not None and last is not None:
+        begin = first[1] + 1 if closed[0] == "(" else first[0]
+        return _within(begin, last[0] - 1 if closed[1] == ")" else last[1])
+    lowest, highest = _point(attribute, lower, vocabulary), _point(attribute, upper, vocabulary)
+    if lowest is None or highest is None:
+        return None
+    if lowest[0] != highest[0]:
+        return ()
+    return ((lowest[0], _enclosed(lowest[1], highest[1], closed)),)
 
 
 def _members(listed: Enumeration, ends: tuple[tuple[str, str], ...], vocabulary: Vocabulary) -> tuple[Check, ...]:
@@ -560,6 +558,18 @@ def _point(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> t
                 measure = vocabulary.units.measure(constant, declaration.unit)
                 return f"amount:{measure.dimension}", measure.amount
             return "number", float(constant)
+
+
+def _beyond(order: str, bound: float) -> IntervalTest:
+    """Returns the interval of the numbers that have this order (`<`, `<=`, `>` or `>=`) to `bound`."""
+    if order in ("<", "<="):
+        return _interval(-math.inf, bound, open_low=False, open_high=order == "<")
+    return _interval(bound, math.inf, open_low=order == ">", open_high=False)
+
+
+def _enclosed(low: float, high: float, closed: str) -> IntervalTest:
+    """Returns the interval between two numbers. `closed` are its brackets, such as `[)`."""
+    return _interval(low, high, open_low=closed[0] == "(", open_high=closed[1] == ")")
 
 
 def _interval(low: float, high: float, *, open_low: bool, open_high: bool) -> IntervalTest:

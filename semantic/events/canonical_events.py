@@ -950,35 +950,14 @@ class Canonicaliser:
         return Value(scalar.published, dimension=dimension, amounts=ends)
 
     def _read_string(self, name: str, published: str, unit: str | None, notes: list[Note]) -> Value:
-        vocabulary = self._vocabulary
         declaration = self._declaration(name)
-        text, root = nfc(published), vocabulary.root_word(published)
+        text, root = nfc(published), self._vocabulary.root_word(published)
         if is_number_in_text(declaration, published):
             number = float(published)
             if math.isfinite(number) and is_exact(published, number):
                 value = self._read_number(name, published, number, unit, notes)
                 return Value(published, text, root, number, amount=value.amount, dimension=value.dimension)
-        scope = range_of(declaration, vocabulary)
-        found = vocabulary.resolve(text, within=scope) if scope else vocabulary.reading(text)
-        holds_concepts = declaration is not None and declaration.kind == "concept"
-        of_term = notes_on_event_term(name, published, found, vocabulary, holds_concepts=holds_concepts)
-        concepts = found.candidates
-        if declaration is not None and declaration.code is not None and declaration.code.within is not None:
-            coded = self._coded(name, declaration.code.within, text, [] if concepts else notes)
-            concepts = tuple(dict.fromkeys((*concepts, *coded)))
-        also = tuple(each for each in vocabulary.words(text) if each != root)
-        if vocabulary.aliases and concepts:
-            concepts = tuple(dict.fromkeys((*concepts, *vocabulary.aliased(text).candidates)))
-        if declaration is not None and declaration.reads:
-            others = readings_of_identifier(declaration.reads, text)
-            for other in others:
-                meant = vocabulary.resolve(other, within=scope).candidates
-                if declaration.code is not None and declaration.code.within is not None:
-                    meant += vocabulary.coded(declaration.code.within, other).candidates
-                concepts = tuple(dict.fromkeys((*concepts, *meant)))
-            also = tuple(dict.fromkeys((*also, *(vocabulary.root_word(other) for other in others))))
-        # A text that was read by a code or a pattern is not an unknown term.
-        notes.extend(note for note in of_term if note.code != "unknown-term" or not concepts)
+        concepts, also = self._read_term(name, published, text, root, notes)
         quantity = self._units.parse(published)
         dimension, amount = self._measure(name, quantity.value, quantity.unit, notes) if quantity else (None, None)
         seconds = parse_duration(published)
@@ -1014,6 +993,35 @@ class Canonicaliser:
             keys=keys,
             also=also,
         )
+
+    def _read_term(
+        self, name: str, published: str, text: str, root: str, notes: list[Note]
+    ) -> tuple[tuple[ConceptId, ...], tuple[str, ...]]:
+        """Returns the concepts that a text may mean, and the root words of its other forms. `root` is its own."""
+        vocabulary, declaration = self._vocabulary, self._declaration(name)
+        scope = range_of(declaration, vocabulary)
+        found = vocabulary.resolve(text, within=scope) if scope else vocabulary.reading(text)
+        holds_concepts = declaration is not None and declaration.kind == "concept"
+        of_term = notes_on_event_term(name, published, found, vocabulary, holds_concepts=holds_concepts)
+        concepts = found.candidates
+        system = None if declaration is None or declaration.code is None else declaration.code.within
+        if system is not None:
+            coded = self._coded(name, system, text, [] if concepts else notes)
+            concepts = tuple(dict.fromkeys((*concepts, *coded)))
+        also = tuple(each for each in vocabulary.words(text) if each != root)
+        if vocabulary.aliases and concepts:
+            concepts = tuple(dict.fromkeys((*concepts, *vocabulary.aliased(text).candidates)))
+        if declaration is not None and declaration.reads:
+            others = readings_of_identifier(declaration.reads, text)
+            for other in others:
+                meant = vocabulary.resolve(other, within=scope).candidates
+                if system is not None:
+                    meant += vocabulary.coded(system, other).candidates
+                concepts = tuple(dict.fromkeys((*concepts, *meant)))
+            also = tuple(dict.fromkeys((*also, *(vocabulary.root_word(other) for other in others))))
+        # A text that was read by a code or a pattern is not an unknown term.
+        notes.extend(note for note in of_term if note.code != "unknown-term" or not concepts)
+        return concepts, also
 
     def _measure(self, name: str, number: int | float, unit: str, notes: list[Note]) -> tuple[str | None, float | None]:
         try:

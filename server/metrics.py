@@ -244,6 +244,8 @@ class History:
                 await self.sample()
             except ServerError as error:
                 _log.warning("no sample for the history: %s", error)
+            except Exception:  # the next one may succeed
+                _log.exception("no sample for the history")
             await asyncio.sleep(STEP_SECONDS)
 
     async def sample(self) -> None:

@@ -510,6 +510,7 @@ async def decide_event(
     except RecordDamaged:
         damaged = Verdicts(undecided=dict.fromkeys(open.numbers, DAMAGED))
         _queue_decisions(parked.event, damaged, open, queue, schedule)
+        await asyncio.gather(*open.written)
         return
     if row is None:
         return  # the event was deleted because of its age, with its candidates

@@ -345,19 +345,7 @@ class Courier:
                             return None  # another server delivers
                         if (due := self._due(subscriber, errors)) > CLOCK.now():
                             return due
-                        sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
-                        began = time.monotonic()
-                        delivery = _delivery(subscriber, group, self._reader(subscriber).shown)
-                        with tracing.attempt(
-                            subscriber.id, delivery.message_id, [each.body for each in group]
-                        ) as attempt:
-                            if attempt.traceparent is not None:
-                                delivery = replace(delivery, traceparent=attempt.traceparent)
-                            outcome = await sender.send(delivery)
-                            attempt.ended(outcome)
-                    slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
-                    self.endpoints.note(_endpoint(subscriber), answered=_answered(outcome), slow=slow)
-                    (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(number)
+                        outcome = await self._attempt(subscriber, group)
                     if outcome.kind != "delivered":
                         self._failed_group[number] = group[0].position, group[-1].position
                         step = self._step(subscriber, after, group[0], outcome, errors, fence)
@@ -375,6 +363,21 @@ class Courier:
                     await written  # the next page begins after what is on disk
             if whole and not announced.is_set():
                 return None  # later messages would have been announced
+
+    async def _attempt(self, subscriber: Subscriber, group: Sequence[StoredMatch]) -> Outcome:
+        """Sends one request with these messages. Notes whether the endpoint answered, and how fast."""
+        sender = self.senders[subscriber.protocol or DEFAULT_PROTOCOL]
+        began = time.monotonic()
+        delivery = _delivery(subscriber, group, self._reader(subscriber).shown)
+        with tracing.attempt(subscriber.id, delivery.message_id, [each.body for each in group]) as attempt:
+            if attempt.traceparent is not None:
+                delivery = replace(delivery, traceparent=attempt.traceparent)
+            outcome = await sender.send(delivery)
+            attempt.ended(outcome)
+        slow = outcome.unfinished or time.monotonic() - began > HANGING_SECONDS
+        self.endpoints.note(_endpoint(subscriber), answered=_answered(outcome), slow=slow)
+        (self._slow.add if slow or outcome.kind == "failed" else self._slow.discard)(subscriber.number)
+        return outcome
 
     async def _stopped_by(self, number: int, damaged: RecordDamaged) -> float | None:
         """Handles a damaged next message. It counts as a failed attempt, so that the subscriber sees why nothing comes.

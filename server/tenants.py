@@ -179,7 +179,8 @@ class Tenants:
     @asynccontextmanager
     async def enter(self, name: str) -> AsyncIterator[TenantServices]:
         """A context manager with the services of a tenant, which stays open while the block runs. Raises `BrokerBusy`
-        if too many tenants are open, and the errors of `Broker.start`."""
+        if too many tenants are open, `StoreUnavailable` if its files cannot be opened, and the errors of
+        `Broker.start`."""
         services = await self._find(name)
         services.under_way += 1
         try:
@@ -333,11 +334,14 @@ class Tenants:
 
     async def _begin(self, name: str) -> None:
         tenant = await anyio.to_thread.run_sync(self._store.wake, name)
-        await anyio.to_thread.run_sync(self._put_back, tenant)
         stack = AsyncExitStack()
-        services = await stack.enter_async_context(
-            running_services(self._settings_of(tenant), self._roles_of, first=self.default.broker)
-        )
+        try:
+            await anyio.to_thread.run_sync(self._put_back, tenant)
+            services = await stack.enter_async_context(
+                running_services(self._settings_of(tenant), self._roles_of, first=self.default.broker)
+            )
+        except OSError as error:  # the disk is full, or this process has too many open files
+            raise StoreUnavailable(f"the files of this tenant cannot be opened now: {error.strerror}") from error
         _log.info("opened tenant %s; %d are open", name, len(self) + 1)
         try:
             async with self.shared.opening(name, services.broker):
@@ -416,28 +420,27 @@ class Tenants:
                 await self._find(each.name)
             except BrokerBusy:
                 return False
-            except (ServerError, OSError):
-                continue  # it is in the log
+            except Exception:  # `_opened` has logged it; the others must be opened
+                continue
         return True
 
     async def run(self) -> None:
         """Closes idle tenants and opens waiting ones, until it is cancelled."""
         with contextlib.suppress(StoreUnavailable):  # the next start removes them
             await anyio.to_thread.run_sync(self._remove_deleted)
-        is_compared = not self.on_postgresql or await self._compare_with_connections()
-        are_awake = await self.wake()
+        pause = min(SHARED_LOOK_SECONDS if self.on_postgresql else LOOK_SECONDS, self._settings.tenant_idle_seconds)
+        is_compared, are_awake = not self.on_postgresql, False
         while True:
-            pause = SHARED_LOOK_SECONDS if self.on_postgresql else LOOK_SECONDS
-            await asyncio.sleep(min(pause, self._settings.tenant_idle_seconds))
             try:
                 is_compared = is_compared or await self._compare_with_connections()
+                are_awake = (are_awake and not self.on_postgresql) or await self.wake()
                 await self.look()
                 await self.shared.look()
-                are_awake = (are_awake and not self.on_postgresql) or await self.wake()
             except ServerError as error:
                 _log.error("tenants cannot be looked after now; trying again: %s", error)
             except Exception:
                 _log.exception("idle tenants could not be closed, or waiting tenants could not be opened")
+            await asyncio.sleep(pause)
 
     async def _compare_with_connections(self) -> bool:
         """Lowers the default number of open tenants to what PostgreSQL has connections for. Logs a warning if the
@@ -512,8 +515,7 @@ async def running_tenants(
             yield tenants
         finally:
             running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
+            await asyncio.wait([running])
             await tenants.stop()
 
 

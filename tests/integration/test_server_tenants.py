@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from kindcast.semantic import ontology
+from kindcast.server.errors import StoreUnavailable
 from kindcast.server.settings import Settings
-from kindcast.server.store.system import SystemStore
+from kindcast.server.store.system import SystemStore, Tenant
 from kindcast.server.tenants import running_tenants
 from tests.campaigns.tenants import mixed_requests
 from tests.harness.application import problem_code, running_application
@@ -308,6 +309,34 @@ def test_a_webhook_keeps_its_tenant_awake(tmp_path: Path, where: dict[str, Any])
             assert client.post("/v1/events", json={"a": 1}, headers=headers).json()["matched"] == 1
         with running_application(tmp_path, **delays):
             receiver.wait_for("/hook", 4)
+
+
+def test_tenants_are_awake_although_the_database_was_away_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def awake(store: SystemStore) -> list[Tenant]:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            raise StoreUnavailable("the database cannot be reached")
+        return []
+
+    monkeypatch.setattr(SystemStore, "awake", awake)
+    with running_application(tmp_path, tenant_idle_seconds=0.05):
+        until(lambda: len(asked) == 2)
+
+
+def test_a_tenant_whose_files_cannot_be_opened_is_answered(tmp_path: Path) -> None:
+    """As when the process has too many open files. It opens as soon as that is over."""
+    with running_application(tmp_path) as client:
+        headers = Keyed(client).key("admin", tenant="shop")
+        (tmp_path / "tenants").mkdir(exist_ok=True)
+        (tmp_path / "tenants" / "shop").write_text("no folder")
+        answer = client.post("/v1/events", json={"a": 1}, headers=headers)
+        assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable")
+        (tmp_path / "tenants" / "shop").unlink()
+        assert client.post("/v1/events", json={"a": 1}, headers=headers).status_code == 202
 
 
 def test_generated_requests_of_two_tenants(keyed: Keyed) -> None:

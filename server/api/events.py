@@ -160,6 +160,10 @@ class Rejected(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int | None = None
 
 
+_Refused = tuple[int, Exception, int | None]
+"""An event that was not accepted: its index, why, and its line if the request had lines."""
+
+
 class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer to a publisher. `matched` is the total number of matches of the accepted events; None if shards match
     them later."""
@@ -222,38 +226,7 @@ async def _accepted(
     )
     if prepared:
         return prepared[0]
-    results = iter(published)
-    budget: ReadingBudget | None = None
-    told: list[Outcome] = []
-    refused: list[_Refused] = []
-    for index, each in enumerate(decoded.events):
-        result: Outcome | ServerError | InvalidEvent = each if isinstance(each, InvalidEvent) else next(results)
-        if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent):
-            result = each.as_sent(result)
-        if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent) and says_several(result):
-            budget = budget or broker.reading_budget()
-            try:
-                parts = await reader.take_apart(each, broker.vocabulary, budget)
-                count_events(request, max(0, len(parts) - 1))  # the document was counted as one
-                told.extend(await broker.publish_together(parts, verbose=verbose, max_matches=most, budget=budget))
-                continue
-            except (InvalidEvent, TooManyMatches) as error:
-                result = error
-            except (StoreUnavailable, BrokerBusy, LimitReached) as error:
-                if not told:
-                    raise
-                result = error
-            except TooManyEvents as error:
-                if decoded.single:
-                    raise
-                result = InvalidEvent([Fault("too-many-events", str(error))])
-        if isinstance(result, Outcome):
-            told.append(result)
-        elif decoded.single:
-            broker.metrics.events_rejected.inc()
-            raise result
-        else:
-            refused.append((index, result, None if decoded.lines is None else decoded.lines[index]))
+    told, refused = await _results(request, decoded, published, broker, reader, verbose, most)
     if refused:
         broker.metrics.events_rejected.inc(len(refused))
     if all(each.duplicate for each in told) and any(_reuses_key(decoded.prefix, each) for each in told):
@@ -269,6 +242,54 @@ async def _accepted(
     return _answer_to(told, broker, verbose, await _described(refused))
 
 
+async def _results(
+    request: Request,
+    decoded: Decoded,
+    published: Results,
+    broker: Broker,
+    reader: EventReader,
+    verbose: bool,
+    max_matches: int | None,
+) -> tuple[list[Outcome], list[_Refused]]:
+    """Returns the events of a request that are accepted, and those that are not. A document with several events could
+    not be published as one: its events are published here. Raises the problem of a single event."""
+    results = iter(published)
+    budget: ReadingBudget | None = None
+    told: list[Outcome] = []
+    refused: list[_Refused] = []
+    for index, each in enumerate(decoded.events):
+        result: Outcome | ServerError | InvalidEvent = each if isinstance(each, InvalidEvent) else next(results)
+        if isinstance(each, DecodedEvent) and isinstance(result, InvalidEvent):
+            result = each.as_sent(result)
+            if says_several(result):
+                budget = budget or broker.reading_budget()
+                try:
+                    parts = await reader.take_apart(each, broker.vocabulary, budget)
+                    count_events(request, max(0, len(parts) - 1))  # the document was counted as one
+                    told += await broker.publish_together(
+                        parts, verbose=verbose, max_matches=max_matches, budget=budget
+                    )
+                    continue
+                except (InvalidEvent, TooManyMatches) as error:
+                    result = error
+                except (StoreUnavailable, BrokerBusy, LimitReached) as error:
+                    if not told:
+                        raise
+                    result = error
+                except TooManyEvents as error:
+                    if decoded.single:
+                        raise
+                    result = InvalidEvent([Fault("too-many-events", str(error))])
+        if isinstance(result, Outcome):
+            told.append(result)
+        elif decoded.single:
+            broker.metrics.events_rejected.inc()
+            raise result
+        else:
+            refused.append((index, result, None if decoded.lines is None else decoded.lines[index]))
+    return told, refused
+
+
 def _answer_to(told: Sequence[Outcome], broker: Broker, verbose: bool, rejected: Sequence[Rejected] = ()) -> bytes:
     """Returns the answer to a request as JSON. `told` are the events that were accepted, now or before."""
     duplicates = sum(each.duplicate for each in told)
@@ -280,10 +301,6 @@ def _answer_to(told: Sequence[Outcome], broker: Broker, verbose: bool, rejected:
         events=told if verbose else None,
     )
     return msgspec.json.encode(content)
-
-
-_Refused = tuple[int, Exception, int | None]
-"""An event that was not accepted: its index, why, and its line if the request had lines."""
 
 
 async def _described(refused: Sequence[_Refused]) -> list[Rejected]:

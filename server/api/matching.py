@@ -4,13 +4,14 @@ A backtest evaluates an expression over the stored events. Each backtest is a jo
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy import Row
 from starlette.requests import ClientDisconnect
 
 from kindcast.semantic import InvalidEvent, InvalidSubscription, Note
@@ -189,11 +190,7 @@ async def explain_verdict(
     if not isinstance(asked, str | dict):
         detail = "`subscription` must be the id of a subscription, or an expression as text or tree"
         raise Problem("invalid-request", detail, errors=[{"pointer": "/subscription", "detail": "neither"}])
-    row = None
-    if isinstance(asked, str) and SUBSCRIPTION_ID.fullmatch(asked):
-        row = await broker.read(lambda connection: find_subscription(connection, asked))
-        if row is None:
-            raise UnknownSubscription(asked)
+    row = await _row_of(asked, broker)
     vocabulary, operators = broker.vocabulary, broker.state.operators.known
     with event_at("/event"):
         parts = await reader.take_apart(document, vocabulary, broker.reading_budget())
@@ -227,19 +224,34 @@ async def explain_verdict(
     for said, each in zip(told, published, strict=True):
         if index and view is None and settings.shards is None:  # it reveals other subscriptions
             said["index"] = await broker.explain_index(each)
-    if len(parts) == 1:
-        said = told[0]
-    else:
-        matching, undecided = (sum(each["matches"] is verdict for each in told) for verdict in (True, None))
-        of_them = f"{matching} match, and {undecided} are undecided" if undecided else f"{matching} match"
-        summary = f"The document holds {len(parts)} events, of which {of_them}."
-        each_told = [{"id": each.id} | one for each, one in zip(parts, told, strict=True)]
-        of_all = {"canonical": told[0]["canonical"], "clauses": [], "notes": []}
-        matches = True if matching else None if undecided else False
-        said = {"matches": matches, "summary": summary, **of_all, "events": each_told}
+    said = told[0] if len(parts) == 1 else _of_all(parts, told)
     if row is not None:
         said |= {"subscription": row.id, "status": row.status}
     return answer(said | {"vocabulary_version": vocabulary.version})
+
+
+async def _row_of(asked: str | dict[str, Any], broker: Broker) -> Row[Any] | None:
+    """Returns the row of a subscription; None if `asked` is an expression. Raises `UnknownSubscription`."""
+    if not isinstance(asked, str) or not SUBSCRIPTION_ID.fullmatch(asked):
+        return None
+    row = await broker.read(lambda connection: find_subscription(connection, asked))
+    if row is None:
+        raise UnknownSubscription(asked)
+    return row
+
+
+def _of_all(parts: Sequence[DecodedEvent], told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the explanation of a document with several events: the one of each, under a common result."""
+    matching, undecided = (sum(each["matches"] is verdict for each in told) for verdict in (True, None))
+    of_them = f"{matching} match, and {undecided} are undecided" if undecided else f"{matching} match"
+    return {
+        "matches": True if matching else None if undecided else False,
+        "summary": f"The document holds {len(parts)} events, of which {of_them}.",
+        "canonical": told[0]["canonical"],
+        "clauses": [],
+        "notes": [],
+        "events": [{"id": each.id} | one for each, one in zip(parts, told, strict=True)],
+    }
 
 
 def _operators_until(settings: Settings) -> float:

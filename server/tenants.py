@@ -410,7 +410,8 @@ class Tenants:
 
     async def wake(self) -> bool:
         """Opens the tenants that had due work when their last server ended. Returns False if some must wait because too
-        many are open."""
+        many are open, or because the database or their files cannot be used now."""
+        are_open = True
         waiting = [each for each in await anyio.to_thread.run_sync(self._store.awake) if not self.is_open(each.name)]
         if self.on_postgresql and waiting:
             served = await anyio.to_thread.run_sync(self._store.served, waiting)
@@ -420,9 +421,11 @@ class Tenants:
                 await self._find(each.name)
             except BrokerBusy:
                 return False
+            except StoreUnavailable:
+                are_open = False
             except Exception:  # `_opened` has logged it; the others must be opened
                 continue
-        return True
+        return are_open
 
     async def run(self) -> None:
         """Closes idle tenants and opens waiting ones, until it is cancelled."""

@@ -311,6 +311,28 @@ def test_a_webhook_keeps_its_tenant_awake(tmp_path: Path, where: dict[str, Any])
             receiver.wait_for("/hook", 4)
 
 
+def test_a_tenant_that_cannot_be_opened_at_the_start_is_opened_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when the process has too many open files. Nobody asks, and its webhook is still delivered."""
+    folder, away = tmp_path / "tenants" / "hooks", tmp_path / "away"
+    with running_receiver() as receiver:
+        sink = receiver.script("/hook", 503, 200)
+        options = {"allow_private_sinks": True, "webhook_delays_seconds": (1.0,) * 9, "tenant_idle_seconds": 0.05}
+        with running_application(tmp_path, **options) as client:
+            headers = Keyed(client).key("admin", tenant="hooks")
+            client.post("/v1/subscriptions", json={"expression": "", "sink": sink}, headers=headers)
+            assert client.post("/v1/events", json={"a": 1}, headers=headers).json()["matched"] == 1
+            receiver.wait_for("/hook", 1)
+        folder.rename(away)
+        folder.write_text("no folder")
+        with running_application(tmp_path, **options):
+            until(lambda: "tenant hooks cannot be opened" in caplog.text)
+            folder.unlink()
+            away.rename(folder)
+            receiver.wait_for("/hook", 2)
+
+
 def test_tenants_are_awake_although_the_database_was_away_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,18 +5,24 @@ Outcome`. It draws everything from `options.seed`, so that the same line of comm
 """
 
 import argparse
+import json
 import os
+import shutil
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["STATE", "Campaign", "Outcome", "Told", "another_seed", "bar"]
+__all__ = ["ROOT", "SHOWN", "STATE", "Campaign", "Outcome", "Told", "another_seed", "bar", "part_of_test"]
 
-STATE = Path(__file__).resolve().parents[2] / "build" / "campaigns"
+ROOT = Path(__file__).resolve().parents[2]
+STATE = ROOT / "build" / "campaigns"
 """Where a run that was broken off left what it had, and failures their examples."""
+SHOWN = 4_000
+"""How many characters of what pytest said are shown."""
 
 Told = Callable[[float, float, str], None]
 """Told how much is done, of how much, and a word on it."""
@@ -67,3 +73,19 @@ def bar() -> Told:
 def another_seed() -> int:
     """Of a run that was not told one."""
     return int.from_bytes(os.urandom(4), "big") % 1_000_000
+
+
+def part_of_test(folder: Path, test: str, variables: Mapping[str, str]) -> tuple[str, dict[str, int]]:
+    """Runs a test with these environment variables. Returns the end of what pytest said if it failed, and the counts
+    that the test prints in a line `done: {…}`. The test keeps its files in `folder`, which stays after a failure."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-o", "faulthandler_timeout=0", test]
+    ran = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=False)
+    done = [line for line in ran.stdout.splitlines() if line.startswith("done: ")]
+    counted = json.loads(done[-1].removeprefix("done: ")) if done else {}
+    if ran.returncode == 0 and done:
+        shutil.rmtree(folder, ignore_errors=True)
+        return "", counted
+    (folder / "pytest.log").write_text(ran.stdout + ran.stderr, encoding="utf-8")
+    return f"{ran.stdout[-SHOWN:]}\nlogs: {folder}", counted

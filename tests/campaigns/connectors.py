@@ -7,24 +7,16 @@ part that failed are kept in `build/campaigns/connectors/SEED`.
 """
 
 import argparse
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-from tests.campaigns.campaign import STATE, Outcome, Told
+from tests.campaigns.campaign import STATE, Outcome, Told, part_of_test
 
 __all__ = ["ABOUT", "add_options", "run"]
 
 ABOUT = "brokers, connectors and servers that are killed lose no message, on the way in and on the way out"
-ROOT = Path(__file__).resolve().parents[2]
 BROKERS = ("mosquitto", "nats", "rabbitmq", "redis", "kafka", "mosquitto with ids")
 OF_ONE_PART = 12
-SHOWN = 4_000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,21 +47,10 @@ def run(options: Any, told: Told) -> Outcome:
 def part(seed: int, kills: int, broker: str) -> tuple[str, dict[str, int]]:
     """The end of what pytest said where it failed, and what was done."""
     folder = STATE / "connectors" / str(seed)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    environment = {
-        **os.environ,
+    variables = {
         "KINDCAST_CONNECTOR_FOLDER": str(folder),
         "KINDCAST_CONNECTOR_ROUNDS": str(kills),
         "KINDCAST_CONNECTOR_SEED": str(seed),
     }
     test = f"tests/acceptance/test_connect_kills.py::test_connect_killed_again_and_again_loses_nothing[{broker}]"
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-o", "faulthandler_timeout=0", test]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    done = [line for line in ran.stdout.splitlines() if line.startswith("done: ")]
-    counted = json.loads(done[-1].removeprefix("done: ")) if done else {}
-    if ran.returncode == 0 and done:
-        shutil.rmtree(folder, ignore_errors=True)
-        return "", counted
-    (folder / "pytest.log").write_text(ran.stdout + ran.stderr, encoding="utf-8")
-    return f"{ran.stdout[-SHOWN:]}\nlogs: {folder}", counted
+    return part_of_test(folder, test, variables)

@@ -8,17 +8,14 @@ import argparse
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-from tests.campaigns.campaign import STATE, Outcome, Told
+from tests.campaigns.campaign import ROOT, SHOWN, STATE, Outcome, Told
 
 __all__ = ["ABOUT", "add_options", "run"]
 
 ABOUT = "a server that is killed again and again loses and doubles nothing"
-ROOT = Path(__file__).resolve().parents[2]
 OF_ONE_PART = 20
-SHOWN = 4_000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -6,23 +6,15 @@ the log of each server of a part that failed are kept in `build/campaigns/server
 """
 
 import argparse
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-from tests.campaigns.campaign import STATE, Outcome, Told
+from tests.campaigns.campaign import STATE, Outcome, Told, part_of_test
 
 __all__ = ["ABOUT", "add_options", "run"]
 
 ABOUT = "servers that share a PostgreSQL database lose nothing, and match by the order of commits"
-ROOT = Path(__file__).resolve().parents[2]
 OF_ONE_PART = 20
-SHOWN = 4_000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,9 +50,7 @@ def run(options: Any, told: Told) -> Outcome:
 def part(seed: int, rounds: int, options: Any) -> tuple[str, dict[str, int]]:
     """The end of what pytest said where it failed, and what was done."""
     folder = STATE / "servers" / str(seed)
-    shutil.rmtree(folder, ignore_errors=True)
-    environment = {
-        **os.environ,
+    variables = {
         "KINDCAST_SERVERS_FOLDER": str(folder),
         "KINDCAST_SERVERS_ROUNDS": str(rounds),
         "KINDCAST_SERVERS_SEED": str(seed),
@@ -68,14 +58,4 @@ def part(seed: int, rounds: int, options: Any) -> tuple[str, dict[str, int]]:
         "KINDCAST_SERVERS_LATER": str(options.later),
     }
     test = "tests/acceptance/test_several_servers.py::test_what_one_server_acknowledged_holds_at_the_others"
-    test += f"[{options.shards or None}-{options.tenant}]"
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-o", "faulthandler_timeout=0", test]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    done = [line for line in ran.stdout.splitlines() if line.startswith("done: ")]
-    counted = json.loads(done[-1].removeprefix("done: ")) if done else {}
-    if ran.returncode == 0 and done:
-        shutil.rmtree(folder, ignore_errors=True)
-        return "", counted
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pytest.log").write_text(ran.stdout + ran.stderr, encoding="utf-8")
-    return f"{ran.stdout[-SHOWN:]}\nlogs: {folder}", counted
+    return part_of_test(folder, f"{test}[{options.shards or None}-{options.tenant}]", variables)

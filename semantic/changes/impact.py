@@ -1171,36 +1171,31 @@ def _sentence(impact: Impact, part: Part) -> str:
             subject = name
         case ExcludedPart(iri, within):
             subject = f"not of {within} with {iri}"
-    said = []
-    if "gone" in change.details:
-        said.append("gone")
-    if "back" in change.details:
-        said.append("back")
-    if "replaced" in change.details:
-        said.append(f"read as {change.details['replaced']['to']}")
-    if "declaration" in change.details:
-        said.append("declared otherwise")
-    if "spelt" in change.details:
-        said.append("stands for another property")
-    if "derived" in change.details:
-        said.append("derived from what changes")
-    if "context" in change.details:
-        said.append("read otherwise by a context")
-    if "measure" in change.details:
-        said.append("measured otherwise")
-    if "written" in change.details:
-        said.append(f"is written {change.details['written']}")
-    if "compared" in change.details:
-        said.append(f"compares {change.details['compared']}")
-    for what, words in (
-        ("gains", "gains {}"),
-        ("loses", "loses {}"),
-        ("gains_words", "gains {} words"),
-        ("loses_words", "loses {} words"),
-    ):
-        if change.counts[what]:  # type: ignore[index]
-            said.append(words.format(change.counts[what]))  # type: ignore[index]
+    said = [words.format(change.details[name]) for name, words in _SAID.items() if name in change.details]
+    said += [words.format(change.counts[what]) for what, words in _COUNTED.items() if change.counts[what]]
     return f"{subject}: {', '.join(said)}"
+
+
+_SAID: Final = {
+    "gone": "gone",
+    "back": "back",
+    "replaced": "read as {0[to]}",
+    "declaration": "declared otherwise",
+    "spelt": "stands for another property",
+    "derived": "derived from what changes",
+    "context": "read otherwise by a context",
+    "measure": "measured otherwise",
+    "written": "is written {}",
+    "compared": "compares {}",
+}
+"""How a sentence says each member of `Change.details`."""
+_COUNTED: Final[Mapping[What, str]] = {
+    "gains": "gains {}",
+    "loses": "loses {}",
+    "gains_words": "gains {} words",
+    "loses_words": "loses {} words",
+}
+"""How a sentence says each of `Change.counts`."""
 
 
 def _relation(impact: Impact, iri: str) -> str:

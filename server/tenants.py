@@ -401,7 +401,7 @@ class Tenants:
         if services.under_way or services.broker.waiting or services.jobs.running:
             return False
         async with self._locks[name]:
-            if name not in self._open or await services.broker.read(_is_due) or services.under_way:
+            if name not in self._open or await _may_be_due(services) or services.under_way:
                 return False
             closed = self._open.pop(name)
             await closed.stack.aclose()
@@ -481,11 +481,9 @@ class Tenants:
 
     async def _close_open(self, closed: _Open) -> None:
         """Closes a tenant when the server stops. It is opened again by the next server if it has due work."""
-        due = True
-        with contextlib.suppress(ServerError):
-            due = await closed.services.broker.read(_is_due)
+        is_due = await _may_be_due(closed.services)
         await closed.stack.aclose()
-        if not due:
+        if not is_due:
             with contextlib.suppress(ServerError):
                 await anyio.to_thread.run_sync(self._store.rest, closed.tenant)
 
@@ -493,6 +491,15 @@ class Tenants:
         """Called when the process must stop."""
         for each in list(self._open.values()):
             each.services.delivery.wakeups.close()
+
+
+async def _may_be_due(services: TenantServices) -> bool:
+    """Whether a tenant has due work, or cannot be read now. That must not keep other tenants from being closed or
+    opened."""
+    try:
+        return await services.broker.read(_is_due)
+    except ServerError:
+        return True
 
 
 def _is_due(connection: Connection) -> bool:

@@ -12,9 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import Connection
 
 from kindcast.semantic import ontology
-from kindcast.server.errors import StoreUnavailable
+from kindcast.server import tenants
+from kindcast.server.errors import StoreDamaged, StoreUnavailable
 from kindcast.server.settings import Settings
 from kindcast.server.store.system import SystemStore, Tenant
 from kindcast.server.tenants import running_tenants
@@ -359,6 +361,27 @@ def test_a_tenant_whose_files_cannot_be_opened_is_answered(tmp_path: Path) -> No
         assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable")
         (tmp_path / "tenants" / "shop").unlink()
         assert client.post("/v1/events", json={"a": 1}, headers=headers).status_code == 202
+
+
+def test_a_tenant_that_cannot_be_read_keeps_no_other_one_from_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has been idle for the longest time, so it would be closed first. Another one is closed instead."""
+    is_due = tenants._is_due
+
+    def is_due_or_damaged(connection: Connection) -> bool:
+        if "tenants/damaged/" in str(connection.engine.url.database):
+            raise StoreDamaged("the database is damaged")
+        return is_due(connection)
+
+    monkeypatch.setattr(tenants, "_is_due", is_due_or_damaged)
+    with running_application(tmp_path, max_open_tenants=3) as client:
+        keyed = Keyed(client)
+        for name in ("damaged", "second", "third"):
+            answer = client.post("/v1/events", json={"a": 1}, headers=keyed.key("admin", tenant=name))
+            assert answer.status_code == 202, answer.text
+        listed = client.get("/v1/tenants", headers=keyed.admin).json()["tenants"]
+        assert {each["name"] for each in listed if each["open"]} == {"default", "damaged", "third"}
 
 
 def test_generated_requests_of_two_tenants(keyed: Keyed) -> None:

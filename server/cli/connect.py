@@ -5,17 +5,21 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kindcast.server.cli import output
 from kindcast.server.cli.connection import DEFAULT_SERVER, JsonOption, ServerOption, new_client
 from kindcast.server.cli.output import CommandFailed
+
+if TYPE_CHECKING:
+    from kindcast.server.connectors.broker_url import BrokerUrl, Topic
+    from kindcast.server.connectors.source import Options, Tally
 
 __all__ = ["connect"]
 
@@ -74,21 +78,9 @@ def connect(
 ) -> None:
     """Publish the messages of MQTT, NATS, RabbitMQ, Kafka or Redis to a server, until SIGTERM or Ctrl-C. A message is
     acknowledged only after the server has stored it."""
-    import asyncio
-
     from kindcast.server.connectors.bindings import DEFAULT_TYPE
-    from kindcast.server.connectors.broker_url import WrongUrl, check_place, parse_topic, parse_url
-    from kindcast.server.connectors.source import (
-        MISSING,
-        BrokerLost,
-        BrokerRefused,
-        Connector,
-        Journal,
-        JournalDamaged,
-        Options,
-        Tally,
-        open_source,
-    )
+    from kindcast.server.connectors.broker_url import WrongUrl, parse_topic, parse_url
+    from kindcast.server.connectors.source import Options
 
     try:
         broker = parse_url(url)
@@ -98,15 +90,7 @@ def connect(
     if not group:
         raise typer.BadParameter("the name of a group must not be empty", param_hint="--group")
     if dead_letters is not None:
-        try:
-            check_place(dead_letters, broker.protocol)
-        except WrongUrl as error:
-            raise typer.BadParameter(str(error), param_hint="--dead-letters") from None
-    if dead_letters is not None and any(each.holds(dead_letters) for each in topics):
-        raise typer.BadParameter(
-            f"this connector reads {dead_letters}, so bad messages would come again and again",
-            param_hint="--dead-letters",
-        )
+        _check_dead_letters(dead_letters, broker, topics)
     options = Options(
         topics=topics,
         source=source or broker.shown,
@@ -117,42 +101,68 @@ def connect(
         idle_seconds=wait,
     )
     reader = hashlib.sha256("\n".join([broker.shown, group, *topic]).encode()).hexdigest()[:16]
+    journal = None
+    if broker.protocol in ("MQTT", "AMQP"):  # the others give each message an id
+        journal = (state or _state_folder()) / f"{broker.protocol.lower()}-{reader}.json"
+    begun = f"reading {', '.join(topic)} of {broker.shown}"
+    _run(server, broker, options, group=group, create=create, journal=journal, json=json, begun=begun)
 
-    def show(tally: Tally, per_second: float) -> None:
-        if json:
-            output.print_json(
-                {
-                    "read": tally.read,
-                    "accepted": tally.accepted,
-                    "known": tally.known,
-                    "bad": tally.bad,
-                    "acknowledged": tally.acknowledged,
-                    "connections": tally.connections,
-                    "per_second": round(per_second, 1),
-                }
-            )
-        else:
-            output.hint(tally.line(per_second))
+
+def _check_dead_letters(dead_letters: str, broker: "BrokerUrl", topics: "Sequence[Topic]") -> None:
+    """Raises typer.BadParameter if bad messages cannot be published to this topic."""
+    from kindcast.server.connectors.broker_url import WrongUrl, check_place
+
+    try:
+        check_place(dead_letters, broker.protocol)
+    except WrongUrl as error:
+        raise typer.BadParameter(str(error), param_hint="--dead-letters") from None
+    if any(each.holds(dead_letters) for each in topics):
+        raise typer.BadParameter(
+            f"this connector reads {dead_letters}, so bad messages would come again and again",
+            param_hint="--dead-letters",
+        )
+
+
+def _run(
+    server: str,
+    broker: "BrokerUrl",
+    options: "Options",
+    *,
+    group: str,
+    create: bool,
+    journal: Path | None,
+    json: bool,
+    begun: str,
+) -> None:
+    """Publishes messages until a signal, or until none comes any more. Says `begun` at the start. Raises
+    CommandFailed."""
+    import asyncio
+
+    from kindcast.server.connectors.source import (
+        MISSING,
+        BrokerLost,
+        BrokerRefused,
+        Connector,
+        Journal,
+        JournalDamaged,
+        open_source,
+    )
 
     async def work() -> None:
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(new_client(server))
-            file: Path | None = None
-            if broker.protocol in ("MQTT", "AMQP"):  # the others give each message an id
-                folder = state or _state_folder()
-                file = stack.enter_context(_own_file(folder / f"{broker.protocol.lower()}-{reader}.json"))
             connector = Connector(
-                lambda: open_source(broker, topics, group=group, batch=batch, create=create),
+                lambda: open_source(broker, options.topics, group=group, batch=options.batch, create=create),
                 client,
                 options,
-                Journal(file),
+                Journal(None if journal is None else stack.enter_context(_own_file(journal))),
                 tell=output.warn,
-                progress=show,
+                progress=_show_json if json else lambda tally, per_second: output.hint(tally.line(per_second)),
             )
             loop = asyncio.get_running_loop()
             for each in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(each, connector.stop)
-            output.hint(f"reading {', '.join(topic)} of {broker.shown}")
+            output.hint(begun)
             began = time.monotonic()
             await connector.run()
             tally = connector.tally
@@ -171,6 +181,20 @@ def connect(
         if error.filename is None:
             raise CommandFailed(str(error)) from error
         raise CommandFailed(f"{error.filename} cannot be used: {error.strerror}", STATE_NEEDED) from error
+
+
+def _show_json(tally: "Tally", per_second: float) -> None:
+    output.print_json(
+        {
+            "read": tally.read,
+            "accepted": tally.accepted,
+            "known": tally.known,
+            "bad": tally.bad,
+            "acknowledged": tally.acknowledged,
+            "connections": tally.connections,
+            "per_second": round(per_second, 1),
+        }
+    )
 
 
 @contextmanager

@@ -255,12 +255,15 @@ class Tenants:
         return len(services.broker.state.live_subscriptions)
 
     async def subscriptions_by_creator(self, name: str) -> dict[str, int] | None:
-        """Returns the number of subscriptions of a tenant by the owner who created them; None if it is not open. Cost:
-        a scan of its subscriptions. Raises `StoreUnavailable`."""
+        """Returns the number of subscriptions of a tenant by the owner who created them; None if it is not open, or
+        cannot be read now. Cost: a scan of its subscriptions."""
         if not self.is_open(name):
             return None
-        async with self.enter(name) as services:
-            return await services.broker.read(subscriptions.count_by_creator)
+        try:
+            async with self.enter(name) as services:
+                return await services.broker.read(subscriptions.count_by_creator)
+        except ServerError:
+            return None
 
     async def delete(self, name: str) -> None:
         """Closes a tenant and deletes all its data. Running requests get `PATIENCE_SECONDS` to end. On PostgreSQL the

@@ -118,7 +118,7 @@ AppTenants = Annotated[Tenants, Depends(_tenants)]
 async def list_keys(access: AppAccess, tenants: AppTenants, caller: AppCaller) -> Response:
     """Lists every key of the tenant, or of all tenants for an administrator of all tenants. The secrets themselves are
     not listed; each is shown only once. `used` is how much of each limit is in use now. Subscriptions are counted while
-    the tenant is open; for a key of all tenants, those in `default`."""
+    the tenant is open and can be read; for a key of all tenants, those in `default`."""
     await access.refresh()
     counted: dict[str, dict[str, int] | None] = {}
     listed = []

@@ -18,6 +18,7 @@ from kindcast.semantic import ontology
 from kindcast.server import tenants
 from kindcast.server.errors import StoreDamaged, StoreUnavailable
 from kindcast.server.settings import Settings
+from kindcast.server.store import subscriptions
 from kindcast.server.store.system import SystemStore, Tenant
 from kindcast.server.tenants import running_tenants
 from tests.campaigns.tenants import mixed_requests
@@ -232,6 +233,22 @@ def test_what_is_used_of_limits_is_shown(tmp_path: Path) -> None:
         rotated = client.post(f"/v1/keys/{key['id']}/rotate", headers=admin).json()
         keys = {each["id"]: each for each in client.get("/v1/keys", headers=admin).json()["keys"]}
         assert keys[rotated["id"]]["used"]["subscriptions"] == 3  # it owns what the old key made
+
+
+def test_keys_are_listed_also_if_a_tenant_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just then somebody may have to revoke one."""
+
+    def damaged(connection: Connection) -> dict[str, int]:
+        raise StoreDamaged("the database is damaged")
+
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        made = keyed.make("publisher", limits={"subscriptions": 1, "connections": 9})
+        monkeypatch.setattr(subscriptions, "count_by_creator", damaged)
+        answer = client.get("/v1/keys", headers=keyed.admin)
+        assert answer.status_code == 200, answer.text
+        (used,) = (each["used"] for each in answer.json()["keys"] if each["id"] == made["id"])
+        assert used == {"connections": 0}
 
 
 def test_a_tenant_cannot_lift_its_own_limits(tmp_path: Path) -> None:

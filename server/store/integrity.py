@@ -452,6 +452,10 @@ async def check_everything(read: Read, damage: Damage, after_seconds: float) -> 
     except ServerError as error:
         damage.progress = f"the check stopped early: {error}"
         return
+    except Exception:
+        damage.progress = "the check stopped early because of an error: see the log of the server"
+        _log.exception("the check of what is stored failed")
+        return
     damage.progress = f"{sum(totals):,} records were checked"
     _log.info("%s in %.1f s after the start", damage.progress, time.monotonic() - began)
 

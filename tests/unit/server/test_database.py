@@ -75,6 +75,17 @@ def test_check_of_all_data_goes_on_when_the_database_can_be_reached_again(
     assert calls > 2
 
 
+def test_check_that_fails_does_not_seem_to_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    damage = Damage("kindcast check")
+
+    async def read(work: Callable[[Connection], object]) -> object:
+        raise ValueError("an error of the check itself")
+
+    asyncio.run(check_everything(read, damage, 0.0))
+    assert damage.progress == "the check stopped early because of an error: see the log of the server"
+    assert "an error of the check itself" in caplog.text
+
+
 def test_check_of_all_data_ends_while_events_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of the check is followed by as many new events. They are not followed, but the old ones are checked:
     one of them is damaged."""

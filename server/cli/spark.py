@@ -238,13 +238,14 @@ def fetch_inputs(client: "Client", folder: Path) -> None:
 
 
 def read_inputs(data: Path, folder: Path) -> None:
-    """Writes what is active in a data folder into `folder`. Raises CommandFailed."""
-    from sqlalchemy import create_engine  # the libraries of a server: no other command needs them
+    """Writes what is active in a data folder into `folder`, as of one moment. Raises CommandFailed."""
+    from sqlalchemy.exc import DBAPIError  # the libraries of a server: no other command needs them
 
     from kindcast.semantic.ontology import is_readable
     from kindcast.server.broker.vocabulary_commands import active_declarations
+    from kindcast.server.errors import StoreUnreadable
     from kindcast.server.store import ontologies, subscriptions
-    from kindcast.server.store.database import read_only
+    from kindcast.server.store.backup import reading
 
     database = data / "kindcast.db"
     if not database.is_file():
@@ -253,9 +254,8 @@ def read_inputs(data: Path, folder: Path) -> None:
             "Give the data folder of kindcast serve. If its database is PostgreSQL, use --server.",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(read_only(database))
     try:
-        with engine.connect() as connection:
+        with reading(database) as connection:
             for number, row in enumerate(ontologies.active_records(connection)):
                 if row.records is None or not is_readable(row.records):
                     raise CommandFailed(
@@ -267,8 +267,13 @@ def read_inputs(data: Path, folder: Path) -> None:
             (folder / "declarations.json").write_bytes(json.dumps(declared, default=dict).encode())
             with subscriptions.all_trees(connection, live_only=True) as rows:
                 (folder / "subscriptions.ndjson").write_bytes(b"".join(_lines(rows)))
-    finally:
-        engine.dispose()
+    except (DBAPIError, StoreUnreadable) as error:
+        why = error.orig if isinstance(error, DBAPIError) else error
+        raise CommandFailed(
+            f"{database} cannot be read: {why}.",
+            "If an older version wrote it, start the server with this folder once. Otherwise see what kindcast check "
+            f"--data {data} says.",
+        ) from error
 
 
 def _lines(rows: Iterable[Any]) -> Iterable[bytes]:

@@ -418,6 +418,15 @@ def test_backtest_refuses_options_that_would_have_no_effect(
     assert said in ran.err
 
 
+@pytest.mark.parametrize("content", [b"no database" * 1_000, b""])
+def test_spark_says_why_a_data_folder_cannot_be_read(kindcast: Kindcast, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "kindcast.db").write_bytes(content)
+    places = ("--archive", str(tmp_path), "--output", str(tmp_path / "out"))
+    told = kindcast("spark", "match", "--data", str(tmp_path), *places)
+    assert told.status == 1
+    assert "kindcast.db cannot be read: " in told.err
+
+
 def test_stream_reads_numbers_of_csv(kindcast: Kindcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As archives are read: otherwise no comparison with a number holds."""
     jobs: list[Sequence[str]] = []

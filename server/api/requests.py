@@ -255,10 +255,12 @@ def body_schema(schema: Mapping[str, Any], *, required: bool = True) -> dict[str
     return {"requestBody": {"required": required, "content": {JSON: {"schema": dict(schema)}}}}
 
 
-def not_yet(what: str, pointer: str | None = None) -> Problem:
-    """Returns the answer for a part of the contract that this version does not support."""
-    errors = [] if pointer is None else [{"pointer": pointer, "detail": f"{what} is not in this version"}]
-    return Problem("not-in-this-version", f"{what} is not in this version: leave it out", errors=errors)
+def not_yet(member: str) -> Problem:
+    """Returns the answer for a member of the contract that this version does not support."""
+    detail = f"{member} is not in this version"
+    return Problem(
+        "not-in-this-version", f"{detail}: leave it out", errors=[{"pointer": f"/{member}", "detail": detail}]
+    )
 
 
 def moment(seconds: float | None) -> str | None:

@@ -87,10 +87,8 @@ __all__ = [
 
 Model = TypeVar("Model", bound=BaseModel)
 
-NOT_YET = {
-    "config": "config",
-}
-"""Members of the contract or of the CloudEvents subscription object that this version does not support."""
+NOT_YET = frozenset({"config"})
+"""Members of the CloudEvents subscription object that this version does not support."""
 
 MAX_SEQUENCE = 1 << 53
 """The greatest integer that JSON holds exactly."""
@@ -199,9 +197,9 @@ class RenewBody(_Ending):
 def read_body(model: type[Model], body: Mapping[str, Any]) -> Model:
     """Validates the body of a request. Raises `Problem` (501) for members of the contract that this version lacks, and
     `RequestValidationError` for other errors."""
-    for name in NOT_YET.keys() & body.keys():
+    for name in NOT_YET & body.keys():
         if body[name]:
-            raise not_yet(NOT_YET[name], f"/{name}")
+            raise not_yet(name)
         body = {other: value for other, value in body.items() if other != name}
     try:
         return model.model_validate(body)

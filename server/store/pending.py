@@ -230,7 +230,6 @@ def due(connection: Connection, now: float, *, limit: int) -> list[Row[Any]]:
         subscriptions.c.id,
         parked.c.vocabulary_version,
         parked.c.tries,
-        parked.c.next_try_at,
     )
     query = (
         select(*columns)

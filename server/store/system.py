@@ -275,9 +275,9 @@ class SystemStore:
             return
         data = shlex.quote(str(self.path.parent))
         raise KeysLost(
-            f"the keys in {self.path} are missing, so everybody on this machine could do everything. Put"
-            f" the file back, or make a new key: kindcast key create --role admin --data {data}; or continue"
-            f" without keys: kindcast repair --data {data} --accept-loss"
+            f"the keys in {self.path} are missing, so everybody on this machine could do everything. Put the file back,"
+            f" or make a new key: kindcast key create --role admin --data {data}; or continue without keys:"
+            f" kindcast repair --data {data} --accept-loss"
         )
 
     def _mark(self) -> bool:

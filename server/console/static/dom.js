@@ -76,11 +76,11 @@ function named(element, selector, part) {
 }
 
 let counter = 0;
-export const fresh = (name) => `${name}-${++counter}`;
+const fresh = (name) => `${name}-${++counter}`;
 
 // ── the HTTP API ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export class Problem extends Error {
+class Problem extends Error {
   constructor(status, document) { super(document.detail || document.title || `HTTP ${status}`); this.status = status; this.document = document; }
   get code() { return (this.document.type || "").split("/").pop(); }
 }
@@ -156,7 +156,7 @@ export function events(path, name, listener, after = (last) => last) {
 }
 
 // Called when the page is left.
-export const atEnd = (cleanup) => state.cleanups.push(cleanup);
+const atEnd = (cleanup) => state.cleanups.push(cleanup);
 // Draws a page again and again. While this fails, the page says so: what it shows is no longer true.
 export function every(milliseconds, work) {
   const lost = note("bad");
@@ -250,7 +250,7 @@ export function field(name, input, help) {
   return h("div", { class: "grow" }, h("label", { for: id }, name), input, help && h("div", { class: "small quiet" }, help));
 }
 export const select = (options, chosen, onchange) => h("select", { onchange }, Object.entries(options).map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
-export const STATUS_TONES = { active: "good", paused: "warn", failing: "warn", disabled_by_failures: "bad", expired: "" };
+const STATUS_TONES = { active: "good", paused: "warn", failing: "warn", disabled_by_failures: "bad", expired: "" };
 export const status = (value) => tag({ active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") }[value] ?? value, STATUS_TONES[value]);
 export const outcome = (value) => ({ delivered: t("delivered"), failed: t("failed"), gone: t("the sink wants no more") }[value] ?? value);
 // The beginning of a text that may be very long, where others stand beside it. Whole characters: an emoji is not cut in two.

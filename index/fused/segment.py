@@ -397,7 +397,7 @@ class Segment:
         self.rest = rest
         self.shared = None if shared is None else Shared(shared, rows)
         self.stored = rows.size
-        """Returns the number of rows when the segment was made. A row with several positions counts at each."""
+        """The number of rows when the segment was made. A row with several positions counts at each."""
         self.live = rows.size - int(self.arrays.sizes[3])
         if shared is not None:
             self.stored += shared.rows.size - int(np.count_nonzero(rows < 0))

@@ -226,20 +226,23 @@ class Memtable:
                     self._enter_rows()
         return self._sieves
 
-    def fits(self, presents: Sequence[frozenset[AttributeId]], words: int) -> Words:
-        """Returns `uint64[kinds, words]`: the rows whose attribute sets fit each kind of event. Costs some ns per
-        attribute of the rows that were not yet compared with this kind of event."""
+    def fits(self, presents: Sequence[frozenset[AttributeId]], present_from: Ints, present: Ints, words: int) -> Words:
+        """Returns `uint64[kinds, words]`: the rows whose attribute sets fit each kind of event. `present` has the
+        attributes of all kinds, those of kind k from `present_from[k]` on. Costs some ns per attribute of the rows that
+        were not yet compared with this kind of event."""
         entries = self.arrays()[0]
-        found = np.empty((len(presents), words), dtype=np.uint64)
-        for kind, present in enumerate(presents):
-            count, known = self._fitting.get(present, (0, NO_WORDS))
-            if count < self.entries or known.size < words:
-                if len(self._fitting) >= REMEMBERED:
-                    self._fitting.clear()
-                known = np.concatenate([known, np.zeros(words - known.size, dtype=np.uint64)])
-                _fit(entries, np.array(list(present), dtype=np.int64), count, self.entries, known)
-                self._fitting[present] = self.entries, known
-            found[kind] = known
+        found = np.zeros((len(presents), words), dtype=np.uint64)
+        compared = np.zeros(len(presents), dtype=np.int64)
+        for kind, each in enumerate(presents):
+            compared[kind], known = self._fitting.get(each, (0, NO_WORDS))
+            found[kind, : known.size] = known
+        behind = np.flatnonzero(compared < self.entries)
+        if behind.size:
+            _fit(entries, present_from, present, compared, self.entries, found)
+            if len(self._fitting) + behind.size > REMEMBERED:
+                self._fitting.clear()
+            for kind in behind.tolist()[:REMEMBERED]:
+                self._fitting[presents[kind]] = self.entries, found[kind].copy()
         return found
 
     def _enter_rows(self) -> None:
@@ -248,14 +251,14 @@ class Memtable:
         if missing > 0:
             none = np.full((missing, OCCURRENCES), -1, dtype=np.int32)
             self._sieve_of = np.concatenate([self._sieve_of, none])
-        first, divide = self._sieved, entries >= max(FEWEST_SIEVED, 2 * self._divided)
+        divide = entries >= max(FEWEST_SIEVED, 2 * self._divided)
         if divide:
             words = sieves.masks.shape[2]
             while words * 64 < 2 * entries:
                 words *= 2
-            first, sieves = 0, _no_sieves(sieves, words)
-        sieves = _enter(sieves, self._sieve_of, programs, first, entries)
-        if divide:
+            sieves = _no_sieves(sieves, words)
+        sieves = _enter(sieves, self._sieve_of, programs, self._sieved, entries)
+        if divide:  # above, the new rows told which columns they ask; now all are entered
             sieves = self._divided_by(sieves)
             sieves = _enter(sieves, self._sieve_of, programs, 0, entries)
             self._divided = entries
@@ -343,8 +346,10 @@ def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first:
     `sieve_of`."""
     column, how, cuts, masks = sieves.column, sieves.how, sieves.cuts, sieves.masks
     times = np.zeros(sieve_of.shape[0], dtype=np.int64)
+    # The masks of one word of rows: next to each other, while in `masks` each is in a cache line of its own.
+    near = np.full((MOST_SIEVES, CELLS + 1), ALL, dtype=np.uint64)
     for entry in range(first, last):
-        word, bit = entry >> 6, ~(np.uint64(1) << np.uint64(entry & 63))
+        word, place = entry >> 6, np.uint64(entry & 63)
         for predicate in range(programs.predicate_from[entry], programs.predicate_from[entry + 1]):
             begin, end = programs.test_from[predicate], programs.test_from[predicate + 1]
             if programs.negated[predicate] or begin == end:
@@ -385,33 +390,39 @@ def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first:
                     for i in range(programs.operand_from[test], programs.operand_from[test + 1]):
                         reach |= np.uint64(1) << np.uint64(programs.operands[i] & (CELLS - 1))
             for cell in range(CELLS):
-                if not (reach >> np.uint64(cell)) & np.uint64(1):
-                    masks[sieve, cell, word] &= bit
-            masks[sieve, CELLS, word] &= bit
+                near[sieve, cell] &= ~((~reach >> np.uint64(cell) & np.uint64(1)) << place)
+            near[sieve, CELLS] &= ~(np.uint64(1) << place)
         for predicate in range(programs.predicate_from[entry], programs.predicate_from[entry + 1]):
             for test in range(programs.test_from[predicate], programs.test_from[predicate + 1]):
                 times[programs.column[test]] = 0
+        if entry & 63 == 63 or entry == last - 1:
+            for sieve in range(column.size):
+                for cell in range(CELLS + 1):
+                    masks[sieve, cell, word] &= near[sieve, cell]
+                    near[sieve, cell] = ALL
     return SieveArrays(column, how, cuts, masks)
 
 
 @compiled
-def _fit(memtable: MemtableArrays, present: Ints, first: int, last: int, fits: Words) -> None:
-    """Sets the bits of those entries `first … last - 1` whose attribute sets fit the attributes `present`."""
+def _fit(memtable: MemtableArrays, present_from: Ints, present: Ints, compared: Ints, last: int, fits: Words) -> None:
+    """Sets in `fits[k]` the bits of those entries `compared[k] … last - 1` whose attribute sets fit kind k."""
     most = 0
-    for i in range(memtable.attribute_from[2 * first], memtable.attribute_from[2 * last]):
+    for i in range(memtable.attribute_from[2 * compared.min()], memtable.attribute_from[2 * last]):
         most = max(most, memtable.attributes[i] + 1)
     has = np.zeros(most + 1, dtype=np.uint8)
-    for attribute in present:
-        if attribute < most:
-            has[attribute] = 1
-    for entry in range(first, last):
-        good = True
-        for i in range(memtable.attribute_from[2 * entry], memtable.attribute_from[2 * entry + 1]):
-            good &= has[memtable.attributes[i]] != 0
-        for i in range(memtable.attribute_from[2 * entry + 1], memtable.attribute_from[2 * entry + 2]):
-            good &= has[memtable.attributes[i]] == 0
-        if good:
-            fits[entry >> 6] |= np.uint64(1) << np.uint64(entry & 63)
+    for kind in range(compared.size):
+        for i in range(present_from[kind], present_from[kind + 1]):
+            has[min(present[i], most)] = 1
+        for entry in range(compared[kind], last):
+            good = True
+            for i in range(memtable.attribute_from[2 * entry], memtable.attribute_from[2 * entry + 1]):
+                good &= has[memtable.attributes[i]] != 0
+            for i in range(memtable.attribute_from[2 * entry + 1], memtable.attribute_from[2 * entry + 2]):
+                good &= has[memtable.attributes[i]] == 0
+            if good:
+                fits[kind, entry >> 6] |= np.uint64(1) << np.uint64(entry & 63)
+        for i in range(present_from[kind], present_from[kind + 1]):
+            has[min(present[i], most)] = 0
 
 
 @compiled

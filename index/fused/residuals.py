@@ -5,13 +5,13 @@
 Programs refer to columns and keys by the engine's numbers, which never change. So a program is valid in every segment.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kindcast.index.clause import IntervalTest, KeyTest, Predicate, can_hold
+from kindcast.index.clause import ColumnId, IntervalTest, Key, KeyTest, Predicate, can_hold
 from kindcast.index.fused.arrays import Bytes, Codes, Floats, GraphArrays, Ints, walk_up
 from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, Columns
 from kindcast.index.jit import compiled
@@ -42,6 +42,8 @@ __all__ = [
 
 INTERVAL, KEYS, WITHIN, BELOW, EXACTLY = range(5)
 """The types of tests."""
+FEW_NUMBERS = 4
+"""Up to so many numbers of one test are compared one by one; more are keys, among which a search takes fewer steps."""
 
 
 class ProgramArrays(NamedTuple):
@@ -102,8 +104,7 @@ class Programs:
                 if isinstance(test, IntervalTest):
                     self._add_test(INTERVAL, columns.number(column, ORDERED), (), test.low, test.high)
                 elif isinstance(test, KeyTest):
-                    number = columns.number(column, KEY)
-                    self._add_test(KEYS, number, sorted(columns.key(number, key) for key in test.keys))
+                    self._add_keys(column, test.keys, columns)
                 else:
                     number = columns.number(column, CONCEPT)
                     for asks, ids in ((WITHIN, test.within), (BELOW, test.below), (EXACTLY, test.exactly)):
@@ -127,6 +128,18 @@ class Programs:
             self._operand_from.array,
             self._operands.array,
         )
+
+    def _add_keys(self, column: ColumnId, keys: Collection[Key], columns: Columns) -> None:
+        """Adds tests, one of which holds if a value is one of `keys`. A few numbers are intervals, as in segments. If
+        they were keys, every number of every event would be looked up, too."""
+        numbers = [key for key in keys if type(key) is float]
+        if len(numbers) > FEW_NUMBERS:
+            numbers = []
+        for key in numbers:
+            self._add_test(INTERVAL, columns.number(column, ORDERED), (), key, key)
+        if others := [key for key in keys if key not in numbers]:
+            number = columns.number(column, KEY)
+            self._add_test(KEYS, number, sorted(columns.key(number, key) for key in others))
 
     def _add_test(self, asks: int, column: int, operands: Iterable[int], low: float = 0.0, high: float = 0.0) -> None:
         self._test.append(asks)

@@ -409,11 +409,12 @@ def _of_memtable(
 ) -> Find:
     entries, programs = memtable.arrays()
     sieves = memtable.sieves()
+    kinds = _joined([scratch.attributes(present) for present in batch.presents])
     starts = np.empty(batch.events + 1, dtype=np.int64)
     buffer = match_memtable(
         entries.rows,
         sieves,
-        memtable.fits(batch.presents, sieves.masks.shape[2]),
+        memtable.fits(batch.presents, *kinds, sieves.masks.shape[2]),
         programs,
         graph,
         arrays,

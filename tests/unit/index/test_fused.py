@@ -23,6 +23,7 @@ from kindcast.index.concept_graph import ConceptGraph
 from kindcast.index.errors import IndexFull
 from kindcast.index.fused import layout
 from kindcast.index.fused.arrays import BLOCK_ROWS
+from kindcast.index.fused.columns import KEY, ORDERED
 from kindcast.index.fused.compaction import at_once
 from kindcast.index.fused.engine import FusedEngine
 from kindcast.index.naive import NaiveEngine
@@ -107,6 +108,26 @@ def test_fused_with_bounds_at_the_ends_of_the_floats_decides_them_exactly() -> N
     assert fused.add_many(stored) == naive.add_many(stored)
     values = [*ends, -0.0, 0.5, -2.0, 1e-320, float("nan")]
     _assert_same(fused, naive, [LoweredEvent(frozenset([a]), {NUMBER: (value,)}) for value in values])
+
+
+def test_fused_reads_no_keys_of_numbers_for_equalities() -> None:
+    """A number is compared as an interval, in a memtable as in a segment. As a key it would be looked up for every
+    event from then on. Only long sets are keys."""
+    fused, naive = FusedEngine(ConceptGraph(0), memtable_rows=100), NaiveEngine(ConceptGraph(0))
+    a = AttributeId(0)
+    predicates = [Predicate(a, ((NUMBER, KeyTest(frozenset(keys))),)) for keys in ([5.0], [1.0, 2.0, -0.0])]
+    predicates.append(Predicate(a, ((NUMBER, KeyTest(frozenset([5.0]))),), negated=True))
+    events = [LoweredEvent(frozenset([a]), {NUMBER: values}) for values in ((5.0,), (0.0, 3.0), (5.0, 2.0), ())]
+    for engine in (fused, naive):
+        for predicate in predicates:
+            engine.add(Clause((predicate,), frozenset([a])))
+    _assert_same(fused, naive, events)
+    assert fused._columns.how == [ORDERED]
+    many = Clause((Predicate(a, ((NUMBER, KeyTest(frozenset(map(float, range(50))))),)),), frozenset([a]))
+    for engine in (fused, naive):
+        engine.add(many)
+    _assert_same(fused, naive, events)
+    assert fused._columns.how == [ORDERED, KEY]
 
 
 def _assert_same(fused: FusedEngine, naive: NaiveEngine, events: list[LoweredEvent]) -> None:

@@ -24,6 +24,8 @@ RELATIONS = ("http://e/partOf", "http://e/near")
 ROOTS = ("red", "B", "root")
 PREFIXES = ("https://e/", "http://other/")
 """What may stand for the namespace of most names."""
+ALIASES = ("urn:one", NAMES[1])
+"""What may stand for a name."""
 
 names = st.sampled_from(NAMES)
 pairs = st.lists(st.tuples(names, names), max_size=6).map(lambda found: tuple(sorted(set(found))))
@@ -64,7 +66,7 @@ def vocabularies(draw: st.DrawFn) -> tuple[Vocabulary, Vocabulary]:
 
     def one() -> Vocabulary:
         synonyms = draw(st.dictionaries(st.sampled_from(("one", "two", "A")), st.sampled_from(ROOTS), max_size=2))
-        iris = draw(st.dictionaries(st.sampled_from(("urn:one", NAMES[1])), st.sampled_from(NAMES[2:4]), max_size=2))
+        iris = draw(st.dictionaries(st.sampled_from(ALIASES), st.sampled_from(NAMES[2:4]), max_size=2))
         prefixes = draw(st.dictionaries(st.sampled_from(PREFIXES), st.just("http://e/"), max_size=1))
         tables = {"iris": {"iris": iris}, "prefixes": {"prefixes": prefixes}} if draw(st.booleans()) else {}
         return Vocabulary([shared, draw(ontologies())], synonyms=synonyms, aliases=tables)
@@ -76,7 +78,7 @@ def published(*known: Vocabulary) -> list[str]:
     """Every value that could be read as a concept or a word by one of them."""
     iris = {iri for each in known for number in range(len(each)) for iri in each.iris(number)}  # type: ignore[arg-type]
     own = {word for each in known for word in each.synonyms}
-    forms = {"urn:one", *(prefix + local_name(iri) for iri in iris for prefix in PREFIXES)}
+    forms = {*ALIASES, *(prefix + local_name(iri) for iri in iris for prefix in PREFIXES)}
     return sorted({*iris, *forms, *map(local_name, iris), *LABELS, *ROOTS, *own} - {""})
 
 
@@ -133,6 +135,11 @@ WHAT_A_REPLACEMENT_LEADS_TO_IS_MERGED = (
     found(*WITHDRAWN, ConceptRecord(iri=NAMES[2], deprecated=True, replaced_by=NAMES[:1])),
 )
 MERGED = Ontology(name="shared", equivalences=((NAMES[0], NAMES[2]),))
+ONE_TYPED = Ontology(name="x", types=((NAMES[0], NAMES[2]),))
+AN_ALIAS_GOES = (
+    Vocabulary([ONE_TYPED], aliases={"iris": {"iris": {NAMES[1]: NAMES[2]}}}),
+    Vocabulary([ONE_TYPED]),
+)
 A_MERGED_NAME_BECOMES_KNOWN = (
     Vocabulary([MERGED]),
     Vocabulary([MERGED, Ontology(name="x", types=((NAMES[1], NAMES[0]),))]),
@@ -141,6 +148,7 @@ A_MERGED_NAME_BECOMES_KNOWN = (
 
 @settings(max_examples=settings.default.max_examples)
 @given(vocabularies())
+@example(AN_ALIAS_GOES)
 @example(A_MERGED_NAME_BECOMES_KNOWN)
 @example(WHAT_A_REPLACEMENT_LEADS_TO_IS_MERGED)
 @example(A_LABEL_COMES_WITH_A_MERGE)

@@ -633,6 +633,8 @@ class HttpConnection(HttpToolsProtocol):
         if self._heads > self._limits.headers or len(name) + len(value) > self._limits.header_bytes:
             self._refuse_head("a request has")
             raise ValueError
+        if name.lower() == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            raise ValueError("only the transfer coding chunked is read")  # the parser takes others for chunked alone
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

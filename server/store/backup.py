@@ -323,11 +323,15 @@ def _import_tables(path: Path, target: Connection, tables: MetaData) -> None:
 def read_manifest(folder: Path) -> Backup:
     """Returns the content of the manifest of a backup. Raises `StoreUnreadable`."""
     try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Backup)
+        made = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Backup)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise StoreUnreadable(f"there is no backup at {folder}: give a folder that kindcast backup made") from error
     except (OSError, msgspec.DecodeError) as error:
         raise StoreUnreadable(f"{folder} is not a backup: {error}") from error
+    for name in made.files:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise StoreUnreadable(f"{folder} is not a backup: it names {name!r}, which is outside of it")
+    return made
 
 
 def _check_layout(connection: Connection, what: str) -> None:

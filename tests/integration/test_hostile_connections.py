@@ -127,8 +127,10 @@ def test_head_beyond_a_limit_is_refused(server: str, head: bytes) -> None:
         b"GET /healthz HTTP/9.9\r\nHost: localhost\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\n",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     ],
-    ids=["method", "version", "header", "chunk"],
+    ids=["method", "version", "header", "chunk", "coding", "codings"],
 )
 def test_what_is_no_http_is_answered_with_a_problem(server: str, sent: bytes) -> None:
     """A problem document like any other, and the end of the connection."""

@@ -313,6 +313,11 @@ def test_what_was_changed_in_a_backup_is_found_and_not_restored(tmp_path: Path, 
     assert not (tmp_path / "again").exists()
     (backup / "backup.json").write_text(json.dumps({"made_at": 1}))
     assert "is not a backup" in kindcast("restore", str(backup), "--data", str(tmp_path / "again")).err
+    made = {"made_at": 1, "program": "x", "source": "sqlite", "layout": 1, "commits": 1, "sequence": 1}
+    (tmp_path / "outside").write_text("x")
+    (backup / "backup.json").write_text(json.dumps({**made, "files": {"tenants/../../outside": ""}}))
+    refused = kindcast("restore", str(backup), "--data", str(tmp_path / "again"))
+    assert "it names 'tenants/../../outside', which is outside of it" in refused.err
     refused = kindcast("restore", str(tmp_path / "absent"), "--data", str(tmp_path / "again"))
     assert f"there is no backup at {tmp_path / 'absent'}: " in refused.err
 

@@ -158,6 +158,8 @@ FREE_RESULTS = 2
 """Blocks kept for results: one search's, and that of the next, whose caller holds the first until then."""
 REMEMBERED = 1024
 """Sets of columns and of attributes whose arrays are cached; a stream has few."""
+REMEMBERED_PLACES = 1 << 20
+"""The maximum number of places in these arrays: each set of columns has one for each column of the engine."""
 
 Find = tuple[Codes, Ints]
 
@@ -237,8 +239,9 @@ class Scratch:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of marks and buffers."""
-        return self.marked.nbytes + self.above.nbytes + sum(each.nbytes for each in self._buffers)
+        """The bytes of marks, buffers and places of columns."""
+        places = sum(where.nbytes for where, *_ in list(self._places.values()))
+        return self.marked.nbytes + self.above.nbytes + sum(each.nbytes for each in self._buffers) + places
 
     def batch_arrays(self, batch: EventBatch, concepts: int, columns: int) -> BatchArrays:
         """Returns the arrays of `batch` that programs read, with the positions of its columns and the start of the
@@ -251,7 +254,7 @@ class Scratch:
             mark_base = np.full(batch.columns.size, -1, dtype=np.int64)
             mark_base[batch.concept_places] = np.arange(len(batch.concept_places)) * concepts
             known = where, mark_base, len(batch.concept_places) * concepts
-            if len(self._places) >= REMEMBERED:
+            if len(self._places) >= min(REMEMBERED, max(1, REMEMBERED_PLACES // max(columns, 1))):
                 self._places.clear()
             self._places[key] = known
         return BatchArrays(batch.columns, batch.codes, batch.numbers, batch.several_index, batch.several_from, *known)

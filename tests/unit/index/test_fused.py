@@ -26,6 +26,7 @@ from kindcast.index.fused.arrays import BLOCK_ROWS
 from kindcast.index.fused.columns import KEY, ORDERED
 from kindcast.index.fused.compaction import at_once
 from kindcast.index.fused.engine import FusedEngine
+from kindcast.index.fused.search import REMEMBERED_PLACES
 from kindcast.index.naive import NaiveEngine
 from tests.strategies import clauses, concept_graphs, lowered_events
 
@@ -128,6 +129,20 @@ def test_fused_reads_no_keys_of_numbers_for_equalities() -> None:
         engine.add(many)
     _assert_same(fused, naive, events)
     assert fused._columns.how == [ORDERED, KEY]
+
+
+def test_fused_with_many_columns_caches_the_places_of_few_sets() -> None:
+    """The places of a set of columns are as many as the engine has columns."""
+    fused = FusedEngine(ConceptGraph(0), memtable_rows=5_000)
+    count = 3_000
+    for number in range(count):
+        a = AttributeId(number)
+        fused.add(Clause((Predicate(a, ((ColumnId(number), IntervalTest(0.0, 1.0)),)),), frozenset([a])))
+    before = fused.nbytes
+    for number in range(1_000):
+        event = LoweredEvent(frozenset([AttributeId(number)]), {ColumnId(number): (0.5,)})
+        assert fused.match_batch([event]).rows.tolist() == [number]
+    assert fused.nbytes < before + 16 * REMEMBERED_PLACES
 
 
 def _assert_same(fused: FusedEngine, naive: NaiveEngine, events: list[LoweredEvent]) -> None:

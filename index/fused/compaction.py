@@ -188,6 +188,8 @@ ONE_ROW = 4096
 """Estimated maximum size of a row in the memtable in bytes, for the budget: a clause of some dozen tests."""
 MANY_TOMBSTONES = 16
 """When memory is short, a merge is due if more than one row in this number is a tombstone."""
+LARGE_MEMTABLE = 4
+"""When memory is short, a merge is due if the memtable takes more than one in this number of the bytes allowed."""
 
 
 class IndexParts(NamedTuple):
@@ -344,13 +346,9 @@ class Compaction:
     # ── the budget ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def make_room(self, needed: int | None = None) -> None:
-        """Makes room for `needed` bytes, or for one row: drops caches, then masks and tombstones. Raises
-        `IndexFull`."""
-        if self._budget is None:
-            return
-        if needed is None:  # arrays double when they are full
-            needed = ONE_ROW + self.parts.memtables[-1].nbytes + self._locations.next_nbytes
-        if self.nbytes + needed <= self._budget:
+        """Makes room for `needed` bytes, or for one row: drops caches, then masks and tombstones, and freezes a large
+        memtable, whose rows take several times the memory of those in a segment. Raises `IndexFull`."""
+        if self._budget is None or self._has_room(needed):
             return
         self.scratches.clear()
         self.results.clear()
@@ -360,11 +358,18 @@ class Compaction:
             memtable.forget()
         rows = sum(segment.stored for segment in self.parts.segments)
         removed = rows - sum(segment.live for segment in self.parts.segments)
-        if self.nbytes + needed > self._budget and (self._builder.masked or MANY_TOMBSTONES * removed > rows):
+        is_large = LARGE_MEMTABLE * sum(memtable.nbytes for memtable in self.parts.memtables) > self._budget
+        if not self._has_room(needed) and (self._builder.masked or is_large or MANY_TOMBSTONES * removed > rows):
             self._builder.masked = False
             self._rebuild()
-        if self.nbytes + needed > self._budget:
+        if not self._has_room(needed):
             raise IndexFull(self._budget)
+
+    def _has_room(self, needed: int | None) -> bool:
+        """Whether the budget has room for `needed` bytes, or for one row in the newest memtable as it is now."""
+        if needed is None:  # arrays double when they are full
+            needed = ONE_ROW + self.parts.memtables[-1].nbytes + self._locations.next_nbytes
+        return self._budget is None or self.nbytes + needed <= self._budget
 
     def keep(self, scratch: Scratch) -> None:
         """Keeps `scratch` for the next search, if the budget has room."""

@@ -347,7 +347,8 @@ def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first:
     column, how, cuts, masks = sieves.column, sieves.how, sieves.cuts, sieves.masks
     times = np.zeros(sieve_of.shape[0], dtype=np.int64)
     # The masks of one word of rows: next to each other, while in `masks` each is in a cache line of its own.
-    near = np.full((MOST_SIEVES, CELLS + 1), ALL, dtype=np.uint64)
+    near = np.empty((MOST_SIEVES, CELLS + 1), dtype=np.uint64)
+    changed = np.zeros(MOST_SIEVES, dtype=np.uint8)
     for entry in range(first, last):
         word, place = entry >> 6, np.uint64(entry & 63)
         for predicate in range(programs.predicate_from[entry], programs.predicate_from[entry + 1]):
@@ -389,6 +390,10 @@ def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first:
                 else:
                     for i in range(programs.operand_from[test], programs.operand_from[test + 1]):
                         reach |= np.uint64(1) << np.uint64(programs.operands[i] & (CELLS - 1))
+            if not changed[sieve]:
+                changed[sieve] = 1
+                for cell in range(CELLS + 1):
+                    near[sieve, cell] = ALL
             for cell in range(CELLS):
                 near[sieve, cell] &= ~((~reach >> np.uint64(cell) & np.uint64(1)) << place)
             near[sieve, CELLS] &= ~(np.uint64(1) << place)
@@ -397,9 +402,10 @@ def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first:
                 times[programs.column[test]] = 0
         if entry & 63 == 63 or entry == last - 1:
             for sieve in range(column.size):
-                for cell in range(CELLS + 1):
-                    masks[sieve, cell, word] &= near[sieve, cell]
-                    near[sieve, cell] = ALL
+                if changed[sieve]:
+                    changed[sieve] = 0
+                    for cell in range(CELLS + 1):
+                        masks[sieve, cell, word] &= near[sieve, cell]
     return SieveArrays(column, how, cuts, masks)
 
 

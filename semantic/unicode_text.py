@@ -13,9 +13,9 @@ from typing import Final, Literal
 __all__ = ["nfc", "nfkc"]
 
 SHORT: Final = 256
-"""The length of texts that are normalised as they are: their marks cost less than anything else."""
+"""Texts up to this length are normalised as they are, because sorting so few marks costs little."""
 RUN: Final = 32
-"""The number of marks in a row from which they are sorted. Texts that people read have at most some of them."""
+"""Runs of at least this number of marks are sorted. Texts that people read have shorter ones."""
 END_OF_MARKS: Final = 0x1F000
 """No character from here on is a mark, or is decomposed into marks."""
 

@@ -348,7 +348,8 @@ class Compaction:
     def make_room(self, needed: int | None = None) -> None:
         """Makes room for `needed` bytes, or for one row: drops caches, then masks and tombstones, and freezes a large
         memtable, whose rows take several times the memory of those in a segment. Raises `IndexFull`."""
-        if self._budget is None or self._has_room(needed):
+        budget = self._budget
+        if budget is None or self._has_room(needed, budget):
             return
         self.scratches.clear()
         self.results.clear()
@@ -358,18 +359,19 @@ class Compaction:
             memtable.forget()
         rows = sum(segment.stored for segment in self.parts.segments)
         removed = rows - sum(segment.live for segment in self.parts.segments)
-        is_large = LARGE_MEMTABLE * sum(memtable.nbytes for memtable in self.parts.memtables) > self._budget
-        if not self._has_room(needed) and (self._builder.masked or is_large or MANY_TOMBSTONES * removed > rows):
+        is_large = LARGE_MEMTABLE * sum(memtable.nbytes for memtable in self.parts.memtables) > budget
+        would_shrink = self._builder.masked or is_large or MANY_TOMBSTONES * removed > rows
+        if would_shrink and not self._has_room(needed, budget):
             self._builder.masked = False
             self._rebuild()
-        if not self._has_room(needed):
-            raise IndexFull(self._budget)
+        if not self._has_room(needed, budget):
+            raise IndexFull(budget)
 
-    def _has_room(self, needed: int | None) -> bool:
-        """Whether the budget has room for `needed` bytes, or for one row in the newest memtable as it is now."""
+    def _has_room(self, needed: int | None, budget: int) -> bool:
+        """Whether `budget` bytes have room for `needed` more, or for one row in the newest memtable as it is now."""
         if needed is None:  # arrays double when they are full
             needed = ONE_ROW + self.parts.memtables[-1].nbytes + self._locations.next_nbytes
-        return self._budget is None or self.nbytes + needed <= self._budget
+        return self.nbytes + needed <= budget
 
     def keep(self, scratch: Scratch) -> None:
         """Keeps `scratch` for the next search, if the budget has room."""

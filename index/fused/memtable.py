@@ -258,7 +258,7 @@ class Memtable:
                 words *= 2
             sieves = _no_sieves(sieves, words)
         sieves = _enter(sieves, self._sieve_of, programs, self._sieved, entries)
-        if divide:  # above, the new rows told which columns they ask; now all are entered
+        if divide:  # the call above has added the sieves of new columns; now all rows are entered
             sieves = self._divided_by(sieves)
             sieves = _enter(sieves, self._sieve_of, programs, 0, entries)
             self._divided = entries
@@ -346,7 +346,7 @@ def _enter(sieves: SieveArrays, sieve_of: Codes, programs: ProgramArrays, first:
     `sieve_of`."""
     column, how, cuts, masks = sieves.column, sieves.how, sieves.cuts, sieves.masks
     times = np.zeros(sieve_of.shape[0], dtype=np.int64)
-    # The masks of one word of rows: next to each other, while in `masks` each is in a cache line of its own.
+    # The masks of the current word of rows. They are next to each other here; in `masks` each has its own cache line.
     near = np.empty((MOST_SIEVES, CELLS + 1), dtype=np.uint64)
     changed = np.zeros(MOST_SIEVES, dtype=np.uint8)
     for entry in range(first, last):

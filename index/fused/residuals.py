@@ -43,7 +43,8 @@ __all__ = [
 INTERVAL, KEYS, WITHIN, BELOW, EXACTLY = range(5)
 """The types of tests."""
 FEW_NUMBERS = 4
-"""Up to so many numbers of one test are compared one by one; more are keys, among which a search takes fewer steps."""
+"""The maximum number of numbers of one test that are compared one by one. More are keys, because a search among them
+takes fewer steps."""
 
 
 class ProgramArrays(NamedTuple):
@@ -130,16 +131,15 @@ class Programs:
         )
 
     def _add_keys(self, column: ColumnId, keys: Collection[Key], columns: Columns) -> None:
-        """Adds tests, one of which holds if a value is one of `keys`. A few numbers are intervals, as in segments. If
-        they were keys, every number of every event would be looked up, too."""
+        """Adds tests, one of which holds if a value is one of `keys`, which all have one type. A few numbers are tested
+        as intervals, as in segments. As keys they would cost a look-up for each number of every event."""
         numbers = [key for key in keys if type(key) is float]
-        if len(numbers) > FEW_NUMBERS:
-            numbers = []
-        for key in numbers:
-            self._add_test(INTERVAL, columns.number(column, ORDERED), (), key, key)
-        if others := [key for key in keys if key not in numbers]:
+        if 0 < len(numbers) <= FEW_NUMBERS:
+            for key in numbers:
+                self._add_test(INTERVAL, columns.number(column, ORDERED), (), key, key)
+        else:
             number = columns.number(column, KEY)
-            self._add_test(KEYS, number, sorted(columns.key(number, key) for key in others))
+            self._add_test(KEYS, number, sorted(columns.key(number, key) for key in keys))
 
     def _add_test(self, asks: int, column: int, operands: Iterable[int], low: float = 0.0, high: float = 0.0) -> None:
         self._test.append(asks)

@@ -159,7 +159,8 @@ FREE_RESULTS = 2
 REMEMBERED = 1024
 """Sets of columns and of attributes whose arrays are cached; a stream has few."""
 REMEMBERED_PLACES = 1 << 20
-"""The maximum number of places in these arrays: each set of columns has one for each column of the engine."""
+"""The maximum number of places in the cached arrays together. The array of a set of columns has one place for each
+column of the engine."""
 
 Find = tuple[Codes, Ints]
 

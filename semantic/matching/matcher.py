@@ -419,13 +419,13 @@ class Matcher:
         In addition to the time of the engine, a dict whose names and texts were seen before costs some 10 to 20 µs.
         Each match costs the look-up of an object; beyond the first million slots, a new object is made for each match
         (docs/benchmarks.md)."""
-        found = self._found(event)
+        found = self._found(event, None)
         return matches_of(found, self._subscriptions.names, self.vocabulary.units)
 
-    def decide(self, event: Published) -> Decided:
-        """Returns the matches, and the subscriptions that are undecided because an operator failed. Raises
-        `InvalidEvent`."""
-        return self.decided(self._found(event))
+    def decide(self, event: Published, *, among: Collection[str] | None = None) -> Decided:
+        """Returns the matches, and the subscriptions that are undecided because an operator failed. With `among`, only
+        these subscriptions are matched, and operators are not called for others. Raises `InvalidEvent`."""
+        return self.decided(self._found(event, among))
 
     def open_decision(
         self,
@@ -510,8 +510,8 @@ class Matcher:
             count += len(batch)
         return table_of(parts, count, names)
 
-    def _found(self, event: Published) -> Found:
-        return self._verification.of_event(*self._rows(event, None))
+    def _found(self, event: Published, among: Collection[str] | None) -> Found:
+        return self._verification.of_event(*self._rows(event, among))
 
     def _rows(self, event: Published, among: Collection[str] | None) -> tuple[npt.NDArray[np.int32], Readable]:
         """Returns the rows that the engine finds, and the event for residual predicates. Raises `InvalidEvent`."""

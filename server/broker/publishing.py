@@ -180,7 +180,7 @@ def publish(
     events = [event for each in publications for event in each.events]
     asked = [number for number, each in enumerate(publications) for _ in each.events]
     left = [math.inf if at_most is None else READING_SECONDS] * len(publications)
-    parts = _Parts(group.state)
+    parts = _PartSizes(group.state)
     before = group.totals["matches"]
     results: list[Outcome | Refused | None] = []
     while len(results) < len(events):
@@ -195,7 +195,7 @@ def publish(
     return [[each for each in islice(found, len(one.events)) if each is not None] for one in publications]
 
 
-class _Parts:
+class _PartSizes:
     """The sizes of the parts in which events are read and matched. A part takes about `PART_SECONDS`, and has few
     events if they match very many subscriptions."""
 
@@ -225,7 +225,7 @@ class Ahead:
         self._notes: dict[int, Sequence[Note]] = {}
         self._tables: dict[int, tuple[MatchTable, int]] = {}
         self._done = 0
-        self._parts = _Parts(state)
+        self._parts = _PartSizes(state)
         self.seconds = 0.0
         """The seconds that reading and matching took and that no group has counted yet."""
 

@@ -47,7 +47,7 @@ from kindcast.semantic.operators import (
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import ServerError
 from kindcast.server.operators.registry import Entry, Event, Registration, Registry, missing
-from kindcast.server.security.egress import Connections, Sink, SinkRefused, check_sink
+from kindcast.server.security.egress import Connections, EarlyAnswer, Sink, SinkRefused, check_sink
 from kindcast.server.settings import Settings
 from kindcast.server.store.servers import CircuitState, claim_probe, find_circuits, store_circuit
 
@@ -263,6 +263,8 @@ class RemoteOperator:
             except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.RemoteProtocolError) as error:
                 if not tries:
                     kind: FailureKind = "timed_out" if isinstance(error, httpcore.TimeoutException) else "failed"
+                    if isinstance(error, EarlyAnswer):
+                        raise OperatorFailed(f"answers calls twice: {error}", kind=kind) from None
                     raise OperatorFailed(f"cannot be reached: {type(error).__name__}", kind=kind) from None
             except SinkRefused as error:
                 raise OperatorFailed(f"cannot be called: {error}") from None

@@ -60,9 +60,8 @@ MIN_READ_BYTES = 64
 """The minimum number of bytes for which each piece that is read is counted."""
 
 RESOLVER_THREADS = 8
-"""The number of threads that wait for the name servers of known names, and of the threads for other names. They are
-separate pools, so that silent name servers block neither readers of the store nor lookups of names that were resolved
-before."""
+"""The number of threads that look up known names. As many other threads look up all other names. So a silent name
+server blocks neither readers of the store nor lookups of names that were resolved before."""
 
 QUICK_SECONDS = 1.0
 """A name is known if its last lookup took less than this."""

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import httpx
 import pytest
 from sqlalchemy import Connection, create_engine, delete
 
 from kindcast.server.late_matching import Case, LateMatcher
+from kindcast.server.security.egress import Connections, EarlyAnswer
 from kindcast.server.store import pending as pending_store
 from kindcast.server.store.tables import operators
 from tests.harness.application import problem_code, running_application, show, subscribe, ticket, waiting
@@ -93,6 +94,23 @@ def test_answer_that_nobody_asked_for_is_not_the_answer_to_the_next_call(
         for n in range(4):
             publish(client, n=n)
             until(partial(_has, client, made, n + 1))
+
+
+def test_operator_whose_every_answer_came_early_is_told_so(
+    tmp_path: Path, service: OperatorService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its author sees what it does, and not that it "cannot be reached"."""
+
+    def early(*given: Any) -> Never:
+        raise EarlyAnswer("the answer was sent before the request")
+
+    monkeypatch.setattr(Connections, "request", early)
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes", retries=0)
+        subscribe(client, "yes()")
+        sequence = publish(client, price=1)["sequence"]
+        (told,) = until(lambda: [each for each in trace(client, sequence)["undecided"] if each["state"] == "given_up"])
+        assert "yes(): answers calls twice: the answer was sent before the request" in told["reason"]
 
 
 def test_operator_registered_is_listed_changed_and_deleted(tmp_path: Path, service: OperatorService) -> None:

@@ -111,6 +111,17 @@ def test_clause_that_is_asked_first_matches_without_the_one_that_would_wait() ->
         assert [match.subscription for match in matcher.decide({}).matches] == ["s"]
 
 
+def test_decide_among_some_subscriptions_calls_no_operator_of_others() -> None:
+    counting, called = Counting(), Counting()
+    others = Operator(name="q", function=called.called)
+    matcher = Matcher(EMPTY, operators=[counting.operator, others])
+    matcher.add("s", "p(1)")
+    matcher.add("t", "q(1)")
+    decided = matcher.decide({"holds": [1]}, among=["s", "unknown"])
+    assert [match.subscription for match in decided.matches] == ["s"]
+    assert (counting.calls, called.calls) == ([1], [])
+
+
 def test_failed_clause_of_a_subscription_that_matches_leaves_nothing_undecided() -> None:
     """Whether another clause holds does not matter any more."""
 

@@ -25,6 +25,8 @@ Times are float seconds since 1970 UTC. Only the broker's thread writes.
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import chain
+from sys import getsizeof
 from typing import Any
 
 from sqlalchemy import (
@@ -48,6 +50,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 __all__ = [
+    "BYTES_TOGETHER",
     "attempts",
     "declarations",
     "events",
@@ -405,8 +408,36 @@ def run_plain(connection: Connection, statement: str, rows: Sequence[tuple[Any, 
         raise DBAPIError.instance(statement, None, error, sqlite3.Error, dialect=connection.dialect) from error
 
 
+ROWS_TOGETHER = 64
+VALUES_TOGETHER = 999
+BYTES_TOGETHER = 1 << 17
+"""How many rows, values and bytes SQLite gets in one statement at most. A larger number of rows gains nothing. The
+values of the last call stay in memory with each prepared statement."""
+
+
 def insert_rows(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Inserts rows whose values are in the order of `columns`. Raises `sqlalchemy.exc.DBAPIError`."""
-    if rows:
-        marks = ", ".join([mark_of(connection)] * len(columns))
-        run_plain(connection, f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+    """Inserts rows whose values are in the order of `columns`. Raises `sqlalchemy.exc.DBAPIError`.
+
+    SQLite gets many rows in one statement. Its driver releases the GIL for each step, and with `executemany` each row
+    is a step, which waits for a turn of a thread that computes."""
+    if not rows:
+        return
+    one = _insertion(connection, table, columns, 1)
+    if connection.dialect.name != "sqlite":
+        run_plain(connection, one, rows)
+        return
+    most, start = min(ROWS_TOGETHER, VALUES_TOGETHER // len(columns)), 0
+    while left := len(rows) - start:
+        count = 1 << min(most, left).bit_length() - 1  # powers of two: few statements, which stay prepared
+        some = rows[start : start + count]
+        values = tuple(chain.from_iterable(some))
+        if sum(map(getsizeof, values)) > BYTES_TOGETHER:
+            run_plain(connection, one, some)
+        else:
+            run_plain(connection, _insertion(connection, table, columns, count), [values])
+        start += count
+
+
+def _insertion(connection: Connection, table: str, columns: Sequence[str], rows: int) -> str:
+    marks = f"({', '.join([mark_of(connection)] * len(columns))})"
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([marks] * rows)}"

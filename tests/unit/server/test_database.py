@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +22,7 @@ from kindcast.server.store import integrity, ledger
 from kindcast.server.store.database import COMPILED, Database
 from kindcast.server.store.events import EventRow, insert_events
 from kindcast.server.store.integrity import Damage, check_everything
-from kindcast.server.store.tables import insert_rows, operators
+from kindcast.server.store.tables import BYTES_TOGETHER, insert_rows, operators
 
 
 def test_statements_are_compiled_once_for_all_databases(tmp_path: Path) -> None:
@@ -133,6 +134,32 @@ def test_errors_of_plain_statements_are_those_of_sqlalchemy(tmp_path: Path) -> N
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(OperationalError, match="locked"):
                 connection.begin()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 63, 64, 65, 200])
+@pytest.mark.parametrize("length", [10, 5_000], ids=["small", "large"])
+def test_any_number_of_rows_is_inserted_in_order(tmp_path: Path, count: int, length: int) -> None:
+    """In statements with many rows, or with one row each if they are large."""
+    rows = [(number, f"{number} " * length, None if number % 3 else number / 2) for number in range(count)]
+    with closing(Database(Settings(data=tmp_path))) as database, database.open() as connection, connection.begin():
+        connection.exec_driver_sql("CREATE TABLE numbered (place INTEGER PRIMARY KEY, number, name, half)")
+        insert_rows(connection, "numbered", ("number", "name", "half"), rows)
+        found = connection.exec_driver_sql("SELECT number, name, half FROM numbered ORDER BY place").all()
+    assert list(map(tuple, found)) == rows
+
+
+@pytest.mark.parametrize("length", [10, 100_000], ids=["small", "large"])
+def test_inserting_many_rows_takes_few_steps_of_the_driver(tmp_path: Path, length: int) -> None:
+    """Each step releases the GIL. A row with a large value has a step of its own, because the values of a statement
+    stay in memory with it."""
+    steps: list[str] = []
+    with closing(Database(Settings(data=tmp_path))) as database, database.open() as connection, connection.begin():
+        connection.exec_driver_sql("CREATE TABLE named (name)")
+        driver: Any = connection.connection.dbapi_connection
+        driver.set_trace_callback(steps.append)
+        insert_rows(connection, "named", ("name",), [("x" * length,)] * 100)
+    inserting = sum(step.startswith("INSERT INTO named") for step in steps)
+    assert inserting == (100 if length > BYTES_TOGETHER // 64 else 3)
 
 
 def _event(sequence: int, *, damaged: bool) -> EventRow:

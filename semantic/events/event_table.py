@@ -29,7 +29,8 @@ from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.canonical_events import TYPES, Canonicaliser
 from kindcast.semantic.events.leaf_columns import Cells, CodedCells, Leaf, Refused, Rows, Shredder, part_of_cells, plain
 from kindcast.semantic.flatten import QuantityObject, as_json, cells_of, problem_at
-from kindcast.semantic.model import CanonicalEvent, Event
+from kindcast.semantic.model import CanonicalEvent, Event, Value
+from kindcast.semantic.unicode_text import nfc
 from kindcast.semantic.units import Units
 from kindcast.semantic.units.kinds import parse_instant
 
@@ -52,6 +53,7 @@ MOMENTS = ("2026-01-31T12:30:00Z", "1999-12-31T23:59:59.999999Z")
 """If these date-times are read as their microseconds, all date-times are."""
 EXACT = 1 << 53
 """Integers beyond this are not exact as doubles. They are read cell by cell and refused there."""
+ONLY_TEXT = frozenset({"text"})
 MISSING, UNSEEN = -1, -2
 CONTENT = "ce.datacontenttype"
 
@@ -589,10 +591,17 @@ def read_plain(
     canonicaliser: Canonicaliser, lowering: Lowering, attributes: Iterable[str], value: Any, unit: str | None = None
 ) -> dict[ColumnId, tuple[Key, ...]]:
     """Returns the keys of a plain value in the columns of its attributes. It is read without an event; only its unit is
-    given."""
+    given. The text of an undeclared attribute that subscriptions use only as a text has no other readings made: they
+    would take most of the time, and texts such as identifiers do not repeat."""
     keys: dict[ColumnId, dict[Key, None]] = {}
     for attribute in attributes:
-        for column, key in lowering.columns(attribute, canonicaliser.read(attribute, value, unit, [])):
+        is_text = type(value) is str and canonicaliser.declaration(attribute) is None
+        if is_text and ONLY_TEXT.issuperset(lowering.readings(attribute)):
+            root_word, *others = canonicaliser.vocabulary.words(nfc(value))
+            read = Value(value, root_word=root_word, also=tuple(others))
+        else:
+            read = canonicaliser.read(attribute, value, unit, [])
+        for column, key in lowering.columns(attribute, read):
             keys.setdefault(column, {})[key] = None
     return {column: tuple(found) for column, found in keys.items()}
 

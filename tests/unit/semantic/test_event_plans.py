@@ -2,12 +2,14 @@
 
 from collections import UserDict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from kindcast import Event, InvalidEvent, Matcher, Vocabulary
 from kindcast.semantic.events import event_plans
+from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.units.measure import not_a_quantity
 
@@ -261,6 +263,27 @@ def test_events_read_again_after_a_subscription_asks_for_more_know_it(matcher: M
     matcher.add("red", 'colour = "red"')
     matcher.add("text", 'kind = "Laptop"')
     assert names(matcher, data) == ["La", "kind", "red", "text"]
+
+
+def test_texts_that_are_only_compared_as_texts_have_no_other_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identifiers do not repeat, and looking for concepts, quantities and dates in each takes most of the time. If a
+    subscription uses another reading, it is made."""
+    vocabulary = Vocabulary.from_bytes(TREE, format="turtle", name="t", synonyms={"Notebook": "Laptop"})
+    matcher = Matcher(vocabulary)
+    for text in ("Laptop", "\u00e9", "5 kg"):
+        matcher.add(text, f'thing = "{text}"')
+    read: list[Any] = []
+    whole = Canonicaliser.read
+    monkeypatch.setattr(Canonicaliser, "read", lambda self, *given: read.append(given) or whole(self, *given))
+    events = [{"thing": text} for text in ("Notebook", "e\u0301", "5 kg", "other")]
+    expected = [["Laptop"], ["\u00e9"], ["5 kg"], []]
+    assert [names(matcher, each) for each in events] == expected
+    found = matcher.match_table({"thing": [each["thing"] for each in events]})
+    assert [sorted(found.subscriptions(found.slots[a:b])) for a, b in pairwise(found.offsets)] == expected
+    assert not read
+    matcher.add("kind", "thing isa Computer")
+    assert names(matcher, events[0]) == ["Laptop", "kind"]
+    assert read
 
 
 def test_events_with_ever_new_names_and_texts_keep_little(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:

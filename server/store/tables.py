@@ -26,7 +26,7 @@ Times are float seconds since 1970 UTC. Only the broker's thread writes.
 import sqlite3
 from collections.abc import Sequence
 from itertools import chain
-from sys import getsizeof
+from operator import length_hint
 from typing import Any
 
 from sqlalchemy import (
@@ -50,7 +50,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 __all__ = [
-    "BYTES_TOGETHER",
+    "LENGTH_TOGETHER",
     "attempts",
     "declarations",
     "events",
@@ -410,9 +410,9 @@ def run_plain(connection: Connection, statement: str, rows: Sequence[tuple[Any, 
 
 ROWS_TOGETHER = 64
 VALUES_TOGETHER = 999
-BYTES_TOGETHER = 1 << 17
-"""How many rows, values and bytes SQLite gets in one statement at most. A larger number of rows gains nothing. The
-values of the last call stay in memory with each prepared statement."""
+LENGTH_TOGETHER = 1 << 17
+"""How many rows and values SQLite gets in one statement at most, and how long these texts may be together. More rows
+gain nothing. The values of the last call stay in memory with each prepared statement."""
 
 
 def insert_rows(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
@@ -431,7 +431,7 @@ def insert_rows(connection: Connection, table: str, columns: Sequence[str], rows
         count = 1 << min(most, left).bit_length() - 1  # powers of two: few statements, which stay prepared
         some = rows[start : start + count]
         values = tuple(chain.from_iterable(some))
-        if sum(map(getsizeof, values)) > BYTES_TOGETHER:
+        if sum(map(length_hint, values)) > LENGTH_TOGETHER:  # 0 for a value without a length
             run_plain(connection, one, some)
         else:
             run_plain(connection, _insertion(connection, table, columns, count), [values])

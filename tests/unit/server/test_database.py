@@ -22,7 +22,7 @@ from kindcast.server.store import integrity, ledger
 from kindcast.server.store.database import COMPILED, Database
 from kindcast.server.store.events import EventRow, insert_events
 from kindcast.server.store.integrity import Damage, check_everything
-from kindcast.server.store.tables import BYTES_TOGETHER, insert_rows, operators
+from kindcast.server.store.tables import LENGTH_TOGETHER, insert_rows, operators
 
 
 def test_statements_are_compiled_once_for_all_databases(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_inserting_many_rows_takes_few_steps_of_the_driver(tmp_path: Path, lengt
         driver.set_trace_callback(steps.append)
         insert_rows(connection, "named", ("name",), [("x" * length,)] * 100)
     inserting = sum(step.startswith("INSERT INTO named") for step in steps)
-    assert inserting == (100 if length > BYTES_TOGETHER // 64 else 3)
+    assert inserting == (100 if length > LENGTH_TOGETHER // 64 else 3)
 
 
 def _event(sequence: int, *, damaged: bool) -> EventRow:

@@ -26,9 +26,9 @@ from kindcast.server.worker_threads import run_to_the_end
 __all__ = ["GraphReading"]
 
 SLICE_SECONDS = 0.02
+"""How long a request reads before it is the turn of another one."""
 EVENTS_AT_A_TIME = 500
 """The number of events that the event loop looks at before it turns to other requests."""
-"""How long a request reads before it is the turn of another one."""
 SMALL = 1 << 12
 """A document of up to this many characters is read at once if nobody else is reading, because a thread costs more."""
 CHARACTERS_OF_A_STATEMENT = 40

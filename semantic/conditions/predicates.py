@@ -25,6 +25,7 @@ from typing import Any
 
 from kindcast.index.clause import ConceptId, ConceptTest, IntervalTest, Key, KeyTest, Test
 from kindcast.semantic.conditions.normal_form import Atom, elements_of, normal_form
+from kindcast.semantic.errors import InvalidQuantity
 from kindcast.semantic.model import (
     All,
     AnyOf,
@@ -548,16 +549,25 @@ def _point(attribute: str, constant: ConstantValue, vocabulary: Vocabulary) -> t
     point)."""
     match constant:
         case Quantity(number, unit):
-            measure = vocabulary.units.measure(number, unit)
-            return f"amount:{measure.dimension}", measure.amount
+            return _amount(number, unit, vocabulary)
         case bool() | str() | Instant() | Term() | Instance():
             return None
         case _:
             declaration = vocabulary.attributes.declaration(attribute)
             if declaration is not None and declaration.unit is not None:
-                measure = vocabulary.units.measure(constant, declaration.unit)
-                return f"amount:{measure.dimension}", measure.amount
+                return _amount(constant, declaration.unit, vocabulary)
             return "number", float(constant)
+
+
+def _amount(number: float, unit: str, vocabulary: Vocabulary) -> tuple[Reading, float]:
+    """Returns the axis and the position of a quantity. An amount beyond the range of a double is infinite: all values
+    are on one side of it."""
+    units = vocabulary.units
+    try:
+        amount = units.measure(number, unit).amount
+    except InvalidQuantity:
+        amount = math.copysign(math.inf, number)
+    return f"{AMOUNT}{units.dimension(unit)}", amount
 
 
 def _beyond(order: str, bound: float) -> IntervalTest:

@@ -566,7 +566,6 @@ class _Resolver:
 
         def measure() -> None:
             dimension = units.dimension(value.unit, suggest=len(self.problems) < SUGGESTED)
-            units.measure(value.value, value.unit)
             if declaration is not None and declaration.unit is not None:
                 expected = units.dimension(declaration.unit)
                 if expected != dimension:

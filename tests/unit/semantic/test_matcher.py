@@ -528,3 +528,17 @@ def test_pairs_of_equal_values_take_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_bound_beyond_the_range_of_a_double_is_infinite(matcher: Matcher) -> None:
+    """`load < 1e308` is written for "any load". The unit or the rates may be declared after the subscription."""
+    asked = ["load < 1e308", "load between [-1e308, 1e308]", "load = 1e308", "load > -1e308 t", "fee < 1e308 USD"]
+    matcher.add_many((text, text) for text in asked)
+    declared = Vocabulary.from_ontologies(
+        [], attributes={"load": {"kind": "number", "unit": "t"}}, rates={"USD": {"EUR": "1000"}}
+    )
+    fresh = Matcher(declared)
+    fresh.add_many((text, text) for text in asked)
+    for each in (matcher.rebuilt(declared), fresh):
+        found = each.match({"load": 5, "fee": "5 EUR"})
+        assert {match.subscription for match in found} == {*asked} - {"load = 1e308"}

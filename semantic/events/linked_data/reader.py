@@ -856,24 +856,30 @@ def _fold_lists(graph: Graph) -> None:
     folded: set[str] = set()
     for key, node in list(graph.nodes.items()):
         if not (FIRST in node.values and key.startswith("_:")):
-            _fold_values(graph, node.values, uses, folded)
+            _fold_values(graph, node, uses, folded)
     for key in folded:
         del graph.nodes[key]
 
 
-def _fold_values(graph: Graph, found: dict[str, dict[object, object]], uses: dict[str, int], folded: set[str]) -> None:
-    for property, values in found.items():
+def _fold_values(graph: Graph, node: Description, uses: dict[str, int], folded: set[str]) -> None:
+    for property, values in node.values.items():
         if property == REST:
             continue
         for known, value in list(values.items()):
             if isinstance(value, Link):
-                members = _members(graph, value.key, uses, folded)
+                tags: dict[str, None] = {}
+                members = _members(graph, value.key, uses, folded, tags)
                 if members is not None:
                     values[known] = members
+                if tags:
+                    node.languages.setdefault(property, {}).update(tags)
 
 
-def _members(graph: Graph, key: str, uses: dict[str, int], folded: set[str]) -> list[object] | None:
-    """Returns the members of the list that starts at `key`; None if it is not the start of a list."""
+def _members(
+    graph: Graph, key: str, uses: dict[str, int], folded: set[str], tags: dict[str, None]
+) -> list[object] | None:
+    """Returns the members of the list that starts at `key`, and adds the languages of its texts to `tags`. Returns None
+    if it is not the start of a list."""
     members: list[object] = []
     cells: dict[str, None] = {}
     while key != NIL:
@@ -890,7 +896,11 @@ def _members(graph: Graph, key: str, uses: dict[str, int], folded: set[str]) -> 
             return None
         key = rest.key
     folded.update(cells)
+    for cell in cells:
+        tags.update(graph.nodes[cell].languages.get(FIRST, {}))
     return [
-        inner if isinstance(each, Link) and (inner := _members(graph, each.key, uses, folded)) is not None else each
+        inner
+        if isinstance(each, Link) and (inner := _members(graph, each.key, uses, folded, tags)) is not None
+        else each
         for each in members
     ]

@@ -79,6 +79,19 @@ def test_one_graph_written_in_several_ways_is_one_tree() -> None:
         assert each.value == Resource(EX + "p1", (EX + "Piece",))
 
 
+def test_texts_in_lists_have_languages_in_every_syntax() -> None:
+    document = {
+        "@id": EX + "p1",
+        EX + "label": {
+            "@list": [{"@value": "Kiste", "@language": "de"}, {"@list": [{"@value": "box", "@language": "en"}]}]
+        },
+    }
+    turtle = f'<{EX}p1> <{EX}label> ( "Kiste"@de ( "box"@en ) ) .'
+    found = tree(document)
+    assert found[f"<{EX}label>.@language"] == ["de", "en"]
+    assert dict(tree(turtle, "text/turtle")) == dict(found)
+
+
 def test_pyld_is_imported_when_a_graph_comes() -> None:
     program = """
 import sys

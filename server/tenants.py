@@ -76,6 +76,8 @@ CONNECTIONS_PER_TENANT = 8
 two, and for a short time a third. The rest is for other servers."""
 CONNECTIONS_OF_OPEN_TENANT = 2
 LEAST_OPEN = 4
+UNREADABLE_SECONDS = 60.0
+"""How long a tenant with due work whose data could not be read waits for another attempt, unless a request opens it."""
 PATIENCE_SECONDS = 5.0
 """How long running requests of a tenant that is being deleted may take."""
 CLOSED_TOGETHER = 8
@@ -169,6 +171,8 @@ class Tenants:
         self._beginning: set[str] = set()
         """The tenants that are being opened. They count as open ones."""
         self._locks: dict[str, asyncio.Lock] = {}
+        self._unreadable: dict[str, float] = {}
+        """The tenants with due work whose data could not be read, and when `wake` tries them again."""
         self.shared = SharedOntologies(self)
         """Distributes changes of shared ontologies to the other tenants."""
         default.delivery.wakeups.also_closes(self._close_streams)
@@ -414,8 +418,10 @@ class Tenants:
     async def wake(self) -> bool:
         """Opens the tenants that had due work when their last server ended. Returns False if some must wait because too
         many are open, or because the database or their files cannot be used now."""
-        are_open = True
-        waiting = [each for each in await anyio.to_thread.run_sync(self._store.awake) if not self.is_open(each.name)]
+        are_open, now = True, time.monotonic()
+        self._unreadable = {name: again for name, again in self._unreadable.items() if again > now}
+        awake = await anyio.to_thread.run_sync(self._store.awake)
+        waiting = [each for each in awake if not self.is_open(each.name) and each.name not in self._unreadable]
         if self.on_postgresql and waiting:
             served = await anyio.to_thread.run_sync(self._store.served, waiting)
             waiting = [each for each in waiting if each.name not in served]
@@ -427,7 +433,7 @@ class Tenants:
             except StoreUnavailable:
                 are_open = False
             except Exception:  # `_opened` has logged it; the others must be opened
-                continue
+                self._unreadable[each.name] = time.monotonic() + UNREADABLE_SECONDS
         return are_open
 
     async def run(self) -> None:

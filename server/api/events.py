@@ -347,10 +347,14 @@ class PublishRoute:
         self._host = host_check(names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == PUBLISH_PATH and self._is_usual(scope):
-            await self._checked(scope, receive, send)
-        else:
+        if scope["type"] != "http" or scope["path"] != PUBLISH_PATH or not self._is_usual(scope):
             await self._app(scope, receive, send)
+            return
+        try:
+            await self._checked(scope, receive, send)
+        except Exception as error:  # of the gate, as if a tenant cannot be opened: `_publish` answers all others
+            response = await respond(Request(scope), error)
+            await response(scope, receive, send)
 
     def _is_usual(self, scope: Scope) -> bool:
         if scope["method"] != "POST" or scope["query_string"] not in VERBOSE or tracing.is_wanted():

@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from kindcast.semantic import ontology
 from kindcast.server import tenants
-from kindcast.server.errors import StoreDamaged, StoreUnavailable
+from kindcast.server.broker import Broker
+from kindcast.server.errors import StoreDamaged, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import subscriptions
 from kindcast.server.store.system import SystemStore, Tenant
@@ -378,6 +379,59 @@ def test_a_tenant_whose_files_cannot_be_opened_is_answered(tmp_path: Path) -> No
         assert (answer.status_code, problem_code(answer)) == (503, "store-unavailable")
         (tmp_path / "tenants" / "shop").unlink()
         assert client.post("/v1/events", json={"a": 1}, headers=headers).status_code == 202
+
+
+def test_a_tenant_that_fails_unexpectedly_while_it_opens_is_answered_as_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Publishing is answered before the framework, which answers errors elsewhere."""
+
+    async def fail(_: Broker) -> None:
+        raise KeyError("a fault of the server")
+
+    with running_application(tmp_path) as client:
+        headers = Keyed(client).key("admin", tenant="shop")
+        monkeypatch.setattr(Broker, "start", fail)
+        for answer in (
+            client.post("/v1/events", json={"a": 1}, headers=headers),
+            client.get("/v1/events", headers=headers),
+        ):
+            assert (answer.status_code, problem_code(answer)) == (500, "internal-error")
+        assert "POST /v1/events failed" in caplog.text
+
+
+def test_a_tenant_with_due_work_that_cannot_be_read_is_not_tried_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PostgreSQL, servers look for tenants with due work every second."""
+    tried: list[int] = []
+
+    async def fail(_: Broker) -> None:
+        tried.append(len(tried))
+        raise StoreUnreadable("an ontology cannot be read")
+
+    async def drive() -> None:
+        settings = Settings(data=tmp_path)
+        store = SystemStore(settings)
+        store.open()
+        async with running_tenants(settings, store) as running:
+            monkeypatch.setattr(Broker, "start", fail)
+            store.add_tenant("shop", {}, time.time())
+            store.wake("shop")
+            for _ in range(3):
+                assert await running.wake()
+            assert len(tried) == 1
+            with pytest.raises(StoreUnreadable):
+                async with running.enter("shop"):
+                    pass
+            monkeypatch.setattr(tenants, "UNREADABLE_SECONDS", 0.0)
+            running._unreadable.clear()
+            for _ in range(2):
+                assert await running.wake()
+            assert len(tried) == 4
+        store.close()
+
+    asyncio.run(drive())
 
 
 def test_a_tenant_that_cannot_be_read_keeps_no_other_one_from_opening(

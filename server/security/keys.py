@@ -50,8 +50,9 @@ TENANT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 """The form of names of tenants, which are also names of folders and schemas."""
 
 KEY = re.compile(r"kindcast_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
-SECRET_OF_KEY = re.compile(r"(?<=[0-9a-f]{16}_)[A-Za-z0-9_-]{20,}")
-"""The secret of a key in a text, also if a part of the key is missing."""
+SECRET = re.compile(r"(?<=[0-9a-f]{16}_)[A-Za-z0-9_-]{20,}|(?<=/subscriptions/)[A-Za-z0-9_-]{21,}")
+"""In a path: the secret of a key, also if a part of the key is missing, and what is too long for the id of a
+subscription: perhaps its ticket."""
 SECRET_BYTES = 32
 ID_BYTES = 8
 
@@ -94,13 +95,18 @@ def hash_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def without_secrets(text: str) -> str:
-    """Returns the text without the secrets of keys: somebody may write a key where its id belongs.
+def without_secrets(path: str) -> str:
+    """Returns the path without the secrets of keys, and without tickets: somebody may write a key or a ticket where an
+    id belongs.
 
     >>> without_secrets("/v1/keys/0123456789abcdef_" + 43 * "x")
     '/v1/keys/0123456789abcdef_(hidden)'
+    >>> without_secrets("/v1/subscriptions/" + 43 * "x" + "/pause")
+    '/v1/subscriptions/(hidden)/pause'
+    >>> without_secrets("/v1/subscriptions/sub_0123456789abcdef/pause")
+    '/v1/subscriptions/sub_0123456789abcdef/pause'
     """
-    return SECRET_OF_KEY.sub("(hidden)", text)
+    return SECRET.sub("(hidden)", path)
 
 
 def id_of(key: str) -> str | None:

@@ -863,6 +863,17 @@ def test_audit_log_has_no_key_that_was_written_in_place_of_its_id(keyed: Keyed) 
     assert made["key"].partition(f"{made['id']}_")[2][:-1] not in exported
 
 
+def test_audit_log_has_no_ticket_that_was_written_in_place_of_an_id(keyed: Keyed) -> None:
+    """Who reads the log could change the subscription with it."""
+    client, headers = keyed.client, keyed.roles["subscriber"]
+    ticket = client.post("/v1/subscriptions", json={"expression": "a = 1"}, headers=headers).json()["ticket"]
+    for path in (f"/v1/subscriptions/{ticket}", f"/v1/cloudevents/subscriptions/{ticket}"):
+        assert client.delete(path, headers=headers).status_code == 404
+    exported = client.get("/v1/audit/export", headers=keyed.roles["auditor"]).text
+    assert ticket not in exported
+    assert "DELETE /v1/subscriptions/(hidden)" in exported
+
+
 def test_reads_are_not_audited_unless_refused(keyed: Keyed) -> None:
     """Only changes and refusals: a console that looks at its pages fills no log."""
     reads = ["/v1/keys", "/v1/tenants", "/v1/terms/unknown", "/v1/jobs/none", "/v1/subscriptions"]

@@ -60,6 +60,7 @@ __all__ = [
     "count_events",
     "describe_security",
     "entry_of",
+    "only_default",
     "running_access",
 ]
 
@@ -670,6 +671,12 @@ def _check_open(scope: Scope, access: AccessControl, needs: frozenset[Permission
     """Checks a request to a server without keys. Raises `Problem`, `StoreUnavailable`."""
     if not access.settings.open_behind_proxy and _was_forwarded(scope):
         raise _forwarded_without_keys()
+    if (
+        needs
+        and Permission.PUBLIC not in needs
+        and Headers(scope=scope).get(TENANT_HEADER, DEFAULT_TENANT) != DEFAULT_TENANT
+    ):
+        raise only_default()
     _check_current(scope["app"].state.tenants.default, needs or frozenset())
 
 
@@ -690,6 +697,15 @@ def _forwarded_without_keys() -> Problem:
         "keys-needed",
         "a proxy passed this request on, and this server has no keys, so it cannot know who sends it: make the first"
         " one with kindcast key create --role admin --data …, or allow it with the setting open_behind_proxy",
+    )
+
+
+def only_default() -> Problem:
+    """Returns the answer of a server without keys to a request that concerns another tenant than `default`."""
+    return Problem(
+        "keys-needed",
+        "this server has no keys, so it has only the tenant 'default': make the first key with kindcast key create"
+        " --role admin",
     )
 
 

@@ -12,7 +12,15 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import StreamingResponse
 
-from kindcast.server.api.access import TENANT_HEADER, AccessControl, OtherTenant, audit_detail, entry_of, wrong_key
+from kindcast.server.api.access import (
+    TENANT_HEADER,
+    AccessControl,
+    OtherTenant,
+    audit_detail,
+    entry_of,
+    only_default,
+    wrong_key,
+)
 from kindcast.server.api.problem_types import Problem, problem_of
 from kindcast.server.api.requests import (
     PRINTABLE,
@@ -239,7 +247,10 @@ async def list_tenants(access: AppAccess, tenants: AppTenants, caller: AppCaller
 async def create_tenant(
     request: Request, access: AppAccess, settings: AppSettings, tenants: AppTenants, caller: AppCaller
 ) -> Response:
-    """Creates a tenant. It is used with its own keys, and by administrators of all tenants."""
+    """Creates a tenant. It is used with its own keys, and by administrators of all tenants. A server without keys has
+    only the tenant `default`."""
+    if not access.ring.required:
+        raise only_default()
     asked = read_body(TenantBody, await json_object(request, settings))
     _check_name(asked.name, "/name")
     _check_limits(asked.limits)

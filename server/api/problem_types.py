@@ -157,7 +157,9 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
     # keys and limits
     "key-missing": ProblemType(401, "The request needs a key: `Authorization: Bearer …`."),
     "key-wrong": ProblemType(401, "The key is unknown, revoked or expired."),
-    "keys-needed": ProblemType(403, "A proxy forwarded the request, and the server has no keys."),
+    "keys-needed": ProblemType(
+        403, "The server has no keys. A proxy forwarded the request, or it is about another tenant than `default`."
+    ),
     "token-wrong": ProblemType(
         401, "The token is expired, or it is not for this server or this stream."
     ),

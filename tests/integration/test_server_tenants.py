@@ -262,6 +262,22 @@ def test_a_tenant_cannot_lift_its_own_limits(tmp_path: Path) -> None:
         assert keyed.make("subscriber", tenant="shop", limits={"subscriptions": 3})["limits"] == {"subscriptions": 3}
 
 
+def test_a_server_without_keys_has_only_the_tenant_default(tmp_path: Path) -> None:
+    """What is sent to another one must not end up in `default`."""
+    with running_application(tmp_path) as client:
+        shop = {"Kindcast-Tenant": "shop"}
+        made = client.post("/v1/tenants", json={"name": "shop"})
+        for answer in (
+            made,
+            client.post("/v1/events", json={"a": 1}, headers=shop),
+            client.get("/v1/events", headers=shop),
+        ):
+            assert (answer.status_code, problem_code(answer)) == (403, "keys-needed")
+        assert client.get("/v1/events", headers={"Kindcast-Tenant": "default"}).json()["events"] == []
+        assert client.get("/readyz", headers=shop).status_code == 200
+        assert client.post("/v1/events", json={"a": 1}).status_code == 202
+
+
 def test_commands_of_tenants(tmp_path: Path, kindcast: Kindcast, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_app(tmp_path) as url:
         monkeypatch.setenv("KINDCAST_SERVER", url)

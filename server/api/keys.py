@@ -375,7 +375,7 @@ def _tenant(access: AccessControl, tenants: Tenants, name: str) -> dict[str, Any
     return {
         "name": name,
         "created_at": None if known is None else moment(known.created_at),
-        "keys": sum(each.tenant == name for each in access.ring.keys.values()),
+        "keys": access.ring.number_of_keys(name),
         "open": tenants.is_open(name),
         "limits": dict(meter.limits),
         "used": meter.used() | ({} if held is None or "subscriptions" not in meter.limits else {"subscriptions": held}),

@@ -136,6 +136,7 @@ class KeyRing:
         self._loading = threading.Lock()  # several requests may call it at the same time
         self._keys: dict[str, Key] = {}
         self._roles: dict[str, frozenset[str]] = {}
+        self._number_of_keys: Counter[str | None] = Counter()
         self._tenants: dict[str, Tenant] = {}
         self._key_meters: dict[str, Meter] = {}
         self._tenant_meters: dict[str, Meter] = {}
@@ -154,6 +155,10 @@ class KeyRing:
     def tenants(self) -> Mapping[str, Tenant]:
         return self._tenants
 
+    def number_of_keys(self, tenant: str) -> int:
+        """Returns how many keys a tenant has."""
+        return self._number_of_keys[tenant]
+
     def load(self) -> None:
         """Reads keys and tenants again if something has changed. Raises `StoreUnavailable`."""
         with self._loading:
@@ -161,6 +166,7 @@ class KeyRing:
                 return
             self._changes, keys, tenants = self._store.load()
             self._keys = {each.id: each for each in keys}
+            self._number_of_keys = Counter(each.tenant for each in keys)
             roles: defaultdict[str, set[str]] = defaultdict(set)
             for each in keys:
                 roles[each.owner].add(each.role)

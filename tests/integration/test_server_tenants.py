@@ -18,6 +18,8 @@ from kindcast.semantic import ontology
 from kindcast.server import tenants
 from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreDamaged, StoreUnavailable, StoreUnreadable
+from kindcast.server.security.callers import KeyRing
+from kindcast.server.security.keys import Key
 from kindcast.server.settings import Settings
 from kindcast.server.store import subscriptions
 from kindcast.server.store.system import SystemStore, Tenant
@@ -205,6 +207,24 @@ def test_tenant_whose_deletion_breaks_off_keeps_its_data(
         assert len(client.get("/v1/events", headers=shop).json()["events"]) == 1
         assert client.delete("/v1/tenants/shop", headers=keyed.admin).status_code == 200
         assert list((tmp_path / "tenants").iterdir()) == []
+
+
+def test_listing_tenants_does_not_look_at_all_keys_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of both, the server did nothing else for seconds."""
+    read: list[int] = []
+
+    def keys(ring: KeyRing) -> dict[str, Key]:
+        read.append(len(ring._keys))
+        return ring._keys
+
+    with running_application(tmp_path) as client:
+        keyed = Keyed(client)
+        for name in ("one", "two", "two", "three"):
+            keyed.make("publisher", tenant=name)
+        monkeypatch.setattr(KeyRing, "keys", property(keys))
+        listed = client.get("/v1/tenants", headers=keyed.admin).json()["tenants"]
+        assert {each["name"]: each["keys"] for each in listed} == {"default": 5, "one": 1, "two": 2, "three": 1}
+        assert len(read) < len(listed)
 
 
 def test_what_is_used_of_limits_is_shown(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ from kindcast.server.store.database import in_schema, max_connections, normalise
 from kindcast.server.store.deliveries import awaiting_webhooks
 from kindcast.server.store.pending import ontology_is_needed
 from kindcast.server.store.servers import members
-from kindcast.server.store.system import SystemStore, Tenant
+from kindcast.server.store.system import DELETED, SystemStore, Tenant
 from kindcast.server.worker_threads import short_turns
 
 __all__ = ["SharedOntologies", "TenantServices", "Tenants", "running_services", "running_tenants"]
@@ -85,8 +85,6 @@ CLOSED_TOGETHER = 8
 POLL_SECONDS = 0.02
 DELETED_POLL_SECONDS = 0.2
 """How often a server checks whether the others have closed a deleted tenant. Each check reads all tenants."""
-DELETED = ".deleted-"
-"""A part of the folder's name while the files of a deleted tenant are removed. No tenant has a name with a dot."""
 
 _log = logging.getLogger("kindcast.tenants")
 
@@ -313,8 +311,7 @@ class Tenants:
                     each.parent.rmdir()
 
     def _aside(self, tenant: Tenant) -> Path:
-        """Returns the name of the folder of a tenant while it is deleted. A later tenant with its name has another."""
-        return self.folder(f"{tenant.name}{DELETED}{tenant.created_at!r}")
+        return self.folder(tenant.aside)
 
     def _set_aside(self, tenant: Tenant) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -136,7 +136,7 @@ def backup(database: str, data: Path, folder: Path) -> Backup:
             keys = Path(str(url.database)).with_suffix(".system.db")
             if keys.exists():
                 _copy_sqlite(keys, beside / KEYS, without=system.NOT_IN_BACKUPS)
-            for name, tenant in tenants_in(data):
+            for name, tenant in {**_set_aside(data, beside / KEYS), **dict(tenants_in(data))}.items():
                 (beside / TENANTS / name).mkdir(parents=True)
                 _copy_sqlite(tenant, beside / TENANTS / name / MAIN)
         else:
@@ -155,6 +155,16 @@ def backup(database: str, data: Path, folder: Path) -> Backup:
         (beside / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(made)))
         os.chmod(beside / MANIFEST, 0o600)
     return made
+
+
+def _set_aside(data: Path, keys: Path) -> dict[str, Path]:
+    """Returns the names and databases of the tenants whose deletion a killed process did not commit, and no server has
+    put back since."""
+    if not keys.exists():
+        return {}
+    with reading(keys) as source:
+        found = {each.name: data / TENANTS / each.aside / MAIN for each in system.created(source)}
+    return {name: database for name, database in found.items() if database.is_file()}
 
 
 def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -> None:

@@ -70,7 +70,7 @@ from kindcast.server.store.database import (
 )
 from kindcast.server.store.integrity import mark_of_keys
 
-__all__ = ["AuditEntry", "SystemStore", "Tenant"]
+__all__ = ["DELETED", "AuditEntry", "SystemStore", "Tenant"]
 
 T = TypeVar("T")
 
@@ -96,6 +96,8 @@ RULER_SECONDS = 86_400.0
 further one."""
 REFUSALS = (401, 403)
 """The status codes of requests that were refused because of their sender."""
+DELETED = ".deleted-"
+"""A part of the folder's name while the files of a deleted tenant are removed. No tenant has a name with a dot."""
 metadata = MetaData()
 _Json = JSON(none_as_null=True)
 _Number = BigInteger().with_variant(Integer, "sqlite")
@@ -186,6 +188,11 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     def schema(self) -> str:
         """The name of its schema on PostgreSQL."""
         return schema_of_tenant(self.name, self.created_at)
+
+    @property
+    def aside(self) -> str:
+        """The name of its folder while it is deleted, with SQLite. A later tenant with its name has another one."""
+        return f"{self.name}{DELETED}{self.created_at!r}"
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,9 @@ from sqlalchemy import create_engine, inspect
 from kindcast import Client
 from kindcast.server.broker import Broker
 from kindcast.server.errors import StoreUnreadable
+from kindcast.server.settings import Settings
 from kindcast.server.store import backup as store
+from kindcast.server.store.system import SystemStore
 from kindcast.server.store.tables import metadata
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
 from tests.harness.postgresql import PostgreSQL, driver_url
@@ -152,6 +154,25 @@ def test_keys_and_tenants_go_to_postgresql_and_back(tmp_path: Path, postgresql: 
         connection.commit()
     found = kindcast("check", "--data", str(tmp_path / "home"), "--json")
     assert (found.status, [each.split(":")[0] for each in found.json["damage"]]) == (1, ["tenant bakery"])
+
+
+def test_tenant_whose_deletion_was_broken_off_is_in_a_backup(tmp_path: Path, kindcast: Kindcast) -> None:
+    """As after a kill between the renaming of its folder and the commit: the tenant still exists."""
+    data = tmp_path / "data"
+    ruler = kindcast("key", "create", "--role", "admin", "--data", str(data), "--json").json["key"]
+    headers = {"Authorization": f"Bearer {ruler}", "Kindcast-Tenant": "bakery"}
+    with running_application(data) as client:
+        client.post("/v1/tenants", json={"name": "bakery"}, headers={"Authorization": headers["Authorization"]})
+        assert client.post("/v1/events", json={"n": 1}, headers=headers).status_code == 202
+    keys = SystemStore(Settings(data=data))
+    keys.open()
+    (made_at,) = [each.created_at for each in keys.tenants() if each.name == "bakery"]
+    keys.close()
+    (data / "tenants" / "bakery").rename(data / "tenants" / f"bakery.deleted-{made_at!r}")
+    assert kindcast("backup", str(tmp_path / "b"), "--data", str(data)).status == 0
+    assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
+    with running_application(tmp_path / "again") as client:
+        assert len(client.get("/v1/events", headers=headers).json()["events"]) == 1
 
 
 @pytest.mark.parametrize("begun", [b"", None], ids=["empty", "without tables"])

@@ -19,6 +19,7 @@ from kindcast.server.api.access import services_of
 from kindcast.server.api.problem_types import Problem
 from kindcast.server.api.requests import JSON, AppBroker, AppCaller, AppSettings, moment, reader_of
 from kindcast.server.broker import Broker
+from kindcast.server.broker.writer_thread import MOVED
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.metrics import History, Stored
@@ -55,6 +56,8 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     `max_shard_lag_seconds`. A `warning` reports that the clock jumped ahead, that stored records are damaged, or that a
     shard at another server is behind. `check` is the progress of the check of all stored data, which begins at every
     start."""
+    if not broker.is_in_place:
+        raise Problem("not-ready", MOVED)
     if broker.trouble is not None and broker.damage.of_file is None:
         try:
             await _in_time(broker.execute(_touch))
@@ -62,8 +65,8 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
             raise Problem("not-ready", "the database does not accept changes") from None
     if broker.trouble is not None:
         raise Problem("not-ready", broker.trouble)
-    if settings.is_sqlite and (wrong := _wrong_with_file(Path(make_url(settings.database_url).database or ""))):
-        raise Problem("not-ready", wrong)
+    if settings.is_sqlite and _is_full(Path(make_url(settings.database_url).database or "").parent):
+        raise Problem("not-ready", "the disk of the database is full")
     if (waited := broker.oldest_wait) > settings.max_command_seconds:
         raise Problem("not-ready", f"the oldest waiting command has waited for {waited:.1f} s")
     behind = [each for each in await _in_time(_lags(broker)) if _seconds(each) > settings.max_shard_lag_seconds]
@@ -79,12 +82,9 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     return told
 
 
-def _wrong_with_file(database: Path) -> str | None:
-    """Returns why the file of a SQLite database cannot be used; None if it can. A deleted file is still written until
-    the server stops, and is lost then."""
-    if not database.exists():
-        return "the file of the database was deleted or moved away: stop the server, and restore a backup"
-    return "the disk of the database is full" if shutil.disk_usage(database.parent).free < FULL else None
+def _is_full(folder: Path) -> bool:
+    """Whether the disk of a SQLite database is full."""
+    return shutil.disk_usage(folder).free < FULL
 
 
 @router.get("/v1/status", summary="Servers, queue, lag and ledger")

@@ -324,6 +324,11 @@ class Broker:
         return "sqlite" if self._database.is_sqlite else "postgresql"
 
     @property
+    def is_in_place(self) -> bool:
+        """Whether the file of a SQLite database is still the one that was opened."""
+        return self._database.is_in_place
+
+    @property
     def oldest_wait(self) -> float:
         """How many seconds the oldest command has waited for its answer. Only for the event loop."""
         oldest = next(iter(self._since.values()), None)

@@ -35,7 +35,7 @@ from kindcast.server.errors import ServerError, StoreUnavailable
 from kindcast.server.store import ledger, servers, subscriptions
 from kindcast.server.store.database import Database
 
-__all__ = ["BrokerThread", "Command"]
+__all__ = ["MOVED", "BrokerThread", "Command"]
 
 _log = logging.getLogger("kindcast.broker")
 
@@ -45,6 +45,7 @@ PAUSE_SECONDS = 0.0004
 """A group waits no longer when none has come for this time."""
 GATHERED_FROM = 3
 """After a smaller group none are waited for, because that would save little."""
+MOVED = "the file of the database was deleted or moved away: stop the server, and restore a backup"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,6 +310,13 @@ class BrokerThread:
                 except StateOutdated:
                     self._begin_again(group)
                     group = self._new_group()
+            if group.writes and not self._database.is_in_place:
+                group.undo()
+                self._connection.rollback()
+                if self.trouble != MOVED:
+                    _log.error("%s", MOVED)
+                self.trouble = MOVED
+                return False
             if group.writes:
                 started = time.perf_counter()
                 self._prepare(answers)

@@ -116,6 +116,7 @@ class Database:
         self._sets_clock = sets_clock
         self._busy_seconds = settings.busy_timeout_seconds
         self._lock: int | None = None
+        self._file: tuple[int, int] | None = None
         self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
         """The witness file, with the number of the last commit; None for PostgreSQL."""
         repair = f"kindcast repair --data {shlex.quote(str(settings.data))}"
@@ -176,12 +177,27 @@ class Database:
                 event_days.create_tables(connection)
                 if not self.is_sqlite:
                     servers.metadata.create_all(connection)
+            self._file = self._file_now()
             return connection
         except DBAPIError as error:
             if self.schema is not None and isinstance(error, OperationalError):
                 _log.error("the database %s cannot be opened for another tenant: %s", self.url, error.orig)
                 raise StoreUnavailable("the database takes no connection for this tenant now: try again") from error
             raise StoreUnreadable(f"the database {self.url} cannot be opened: {error.orig}") from error
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file of a SQLite database is still the one that was opened. What is written to a file that was
+        deleted or moved away is lost."""
+        return not self.is_sqlite or self._file_now() == self._file
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """Returns the device and the number of the file of a SQLite database; None if there is none."""
+        try:
+            found = os.stat(str(self._url.database))
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _check_schema(self, connection: Connection) -> None:
         """Refuses connections on which names would mean the tables of another tenant."""

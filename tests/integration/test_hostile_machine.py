@@ -121,15 +121,21 @@ def test_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert client.get("/readyz").json() == {"status": "ready"}
 
 
-def test_server_whose_database_was_deleted_is_not_ready(tmp_path: Path) -> None:
-    """It still writes the deleted file, of which nothing is left when it stops. The answer was an internal error."""
+def test_server_whose_database_was_deleted_accepts_nothing(tmp_path: Path) -> None:
+    """What it wrote to the deleted file would be lost when it stops."""
     with running_application(tmp_path / "data") as client:
+        assert client.post("/v1/events", json={"n": 1}).status_code == 202
         (tmp_path / "data").rename(tmp_path / "moved")
+        for _ in range(2):
+            refused = client.post("/v1/events", json={"n": 2})
+            assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
         told = client.get("/readyz")
         assert (told.status_code, problem_code(told)) == (503, "not-ready")
         assert "was deleted or moved away" in told.json()["detail"]
         (tmp_path / "moved").rename(tmp_path / "data")
         assert client.get("/readyz").json() == {"status": "ready"}
+        assert client.post("/v1/events", json={"n": 3}).status_code == 202
+        assert [each["event"]["data"] for each in client.get("/v1/events").json()["events"]] == [{"n": 1}, {"n": 3}]
 
 
 def test_database_that_another_program_has_locked_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

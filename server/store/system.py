@@ -674,13 +674,13 @@ def with_tables(connection: Connection) -> set[str]:
 
 def _add_tenant(connection: Connection, name: str, now: float) -> bool:
     """Creates a tenant if it does not exist, without the usage that a server stored late for a deleted tenant of this
-    name. Returns whether it was created."""
-    known = connection.execute(select(func.count()).where(tenants.c.name == name)).scalar_one()
-    if not known:
-        if name != DEFAULT_TENANT:  # which exists before it has a row
-            connection.execute(delete(usage).where(usage.c.tenant == name))
-        connection.execute(insert(tenants).values(name=name, created_at=now, limits={}, awake=0))
-    return not known
+    name. Returns whether it was created. Another server may create it at the same time."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(tenants).values(name=name, created_at=now, limits={}, awake=0)
+    is_new = connection.execute(statement.on_conflict_do_nothing().returning(tenants.c.name)).first() is not None
+    if is_new and name != DEFAULT_TENANT:  # which exists before it has a row
+        connection.execute(delete(usage).where(usage.c.tenant == name))
+    return is_new
 
 
 def _check_unused(connection: Connection, name: str) -> None:

@@ -6,7 +6,7 @@ What tenants have on both kinds of database is in `test_server_tenants.py` and `
 import json
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from sqlalchemy import URL, Connection, create_engine, insert, text, update
 
 from kindcast.server import tenants
 from kindcast.server.broker.membership import Membership
-from kindcast.server.errors import StoreUnavailable, StoreUnreadable
+from kindcast.server.errors import StoreUnavailable, StoreUnreadable, TenantExists
 from kindcast.server.settings import Settings
 from kindcast.server.store import system
 from kindcast.server.store.database import Database, in_schema, normalised, schema_of, schema_of_tenant
@@ -325,6 +325,27 @@ def test_servers_that_store_usage_at_the_same_time_store_all_of_it(database: str
     assert all((each["requests"], each["events"], each["bytes"]) == (2, 4, 6) for each in stored)
     for store in stores:
         store.close()
+
+
+def test_servers_that_make_the_same_tenant_at_the_same_time_make_it_once(database: str, tmp_path: Path) -> None:
+    """The second one answered that the database reports an error."""
+    first, second = (SystemStore(Settings(data=tmp_path / each, database=database)) for each in ("one", "two"))
+    with ThreadPoolExecutor() as pool:
+        later: list[Future[None]] = []
+
+        def make(connection: Connection) -> None:
+            connection.execute(insert(system.tenants).values(name="shop", created_at=1.0, limits={}, awake=0))
+            later.append(pool.submit(second.add_tenant, "shop", {}, 2.0))
+            until(lambda: connection.execute(text("SELECT 1 FROM pg_locks WHERE NOT granted")).first() is not None)
+
+        first.open()
+        second.open()
+        first.run(make)
+        with pytest.raises(TenantExists):
+            later[0].result()
+        assert [each.created_at for each in second.tenants()] == [1.0]
+    first.close()
+    second.close()
 
 
 def test_a_server_that_is_silent_while_it_changes_keys_does_not_stop_the_others(

@@ -288,6 +288,12 @@ class Courier:
     _prompt: int = 0  # number of running couriers of the other subscriptions
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Called with subscriptions that have no sink any more."""
+        for number in numbers:
+            self._failed_group.pop(number, None)
+            self._slow.discard(number)
+
     async def deliver(self, number: int, announced: asyncio.Event) -> float | None:
         """Delivers the waiting messages of a subscription. `announced` is set when a commit concerns the subscription.
 
@@ -802,6 +808,7 @@ class Outbox:
         try:
             waiting, found = await self._broker.read(look)
             self._sinks.learn(changed, found)
+            self._courier.forget(changed - found)
             self._knows_sinks = True
             return await self._broker.leases.take(waiting)
         except Exception as error:

@@ -12,6 +12,7 @@ from standardwebhooks import Webhook
 
 from kindcast import Client, ProblemError
 from kindcast.server.delivery import outbox
+from kindcast.server.delivery.outbox import Courier
 from kindcast.server.errors import StoreUnavailable
 from tests.harness.application import problem_code
 from tests.harness.certificates import Authority
@@ -423,6 +424,27 @@ def test_outbox_private_sink_is_refused(tmp_path: Path, receiver: Receiver) -> N
         shown = wait_for(client, id, lambda shown: shown["status"] == "disabled_by_failures")
         assert shown["last_error"].startswith("not sent")
         assert receiver.requests() == []
+
+
+def test_outbox_forgets_deleted_subscriptions_whose_last_attempt_failed(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It kept two entries of each for as long as the server ran."""
+    couriers: list[Courier] = []
+    deliver = Courier.deliver
+
+    async def noted(courier: Courier, number: int, announced: Any) -> float | None:
+        couriers.append(courier)
+        return await deliver(courier, number, announced)
+
+    monkeypatch.setattr(Courier, "deliver", noted)
+    with running_app(tmp_path, **QUICK) as url, Client(url) as client:
+        gone = client.subscribe("number exists", sink=receiver.script("/gone", 410))["id"]
+        publish(client, 1)
+        wait_for(client, gone, lambda shown: shown["status"] == "disabled_by_failures")
+        assert couriers[0]._failed_group
+        client.unsubscribe(gone)
+        until(lambda: not couriers[0]._failed_group and not couriers[0]._slow)
 
 
 def test_outbox_paused_and_deleted_subscriptions_get_nothing_more(tmp_path: Path, receiver: Receiver) -> None:

@@ -171,7 +171,7 @@ async def list_ontologies(broker: AppBroker) -> Response:
         {
             "ontologies": [_described(row, shared) for row in rows],
             "vocabulary_version": vocabulary.version,
-            "concepts": len(vocabulary),
+            "concepts": vocabulary.report["concepts"],  # as each row counts them: without individuals
         }
     )
 

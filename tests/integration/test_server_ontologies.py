@@ -103,6 +103,15 @@ def test_put_format_parameter_wins_over_the_content_type(client: httpx.Client) -
     assert (answer.status_code, answer.json()["format"]) == (201, "n-triples")
 
 
+def test_list_total_counts_concepts_as_each_ontology_does(client: httpx.Client) -> None:
+    """Without individuals."""
+    put(client, "computers", COMPUTERS + ":mine a :Laptop, owl:NamedIndividual .")
+    put(client, "rivers", RIVERS)
+    told = client.get("/v1/ontologies").json()
+    assert [each["concepts"] for each in told["ontologies"]] == [3, 1]
+    assert told["concepts"] == 4
+
+
 def test_put_malformed_document_names_the_line(client: httpx.Client) -> None:
     """A document that cannot be parsed is refused with the line, and leaves everything as it was."""
     before = vocabulary_version(client)

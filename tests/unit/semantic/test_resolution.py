@@ -289,6 +289,17 @@ def test_counts_that_no_event_has_are_noted(text: str, is_noted: bool) -> None:
         assert not any(matcher.match({"a": 1, **tags}) for tags in ({}, {"tags": []}, {"tags": [1]}))
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("price > Preis", "price"), ("x.Preis = x.price", "x.price"), ("price > weight", None), ("x.price > price", None)],
+)
+def test_attribute_that_is_compared_with_itself_is_noted(vocabulary: Vocabulary, text: str, name: str | None) -> None:
+    """Two names may mean one attribute: `price > Preis` holds for an event with several prices."""
+    notes = Matcher(vocabulary).add("s", text).notes
+    detail = f"both sides are {name}, so this compares its values with each other"
+    assert [(note.code, note.detail) for note in notes] == ([] if name is None else [("same-attribute", detail)])
+
+
 def test_resolve_stored_iri_that_is_gone_is_flagged_not_refused(vocabulary: Vocabulary) -> None:
     """A stored subscription keeps its IRI, follows a replacement, and never looks at labels again (rule 14)."""
     stored = resolve(parse("x isa laptop or x isa Notebook"), vocabulary)

@@ -254,6 +254,7 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
         if "://" not in options["path"] and not Path(options["path"]).is_dir():
             raise NoArchive(f"there is no folder {options['path']}: name the folder where files arrive")
     _check_subscriptions(given)
+    window = _needed(given.window or None, "--window")
     counts = {"batches": 0, "events": 0, "matches": 0, "quarantined": 0}
 
     def told(batch: int, written: Written) -> None:
@@ -269,7 +270,7 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
         stream_events(session, given.source, options, _read(given)),
         given.output,
         newest,
-        window=given.window,
+        window=window,
         trigger_seconds=None if given.once else given.every,
         chosen=Chosen(explode=given.explode, matched_only=given.matched_only),
         outbox=given.outbox,

@@ -235,7 +235,7 @@ async def _accepted(
             "new Idempotency-Key"
         )
     if refused and not told:
-        raise await _none_accepted(refused, f"none of the {len(refused):,} events can be read")
+        raise await _none_accepted(refused, "no event can be read")
     if verbose and any(each.duplicate for each in told) and reader_of(caller, broker).view is not None:
         # These may be events of others: matches, and whether the body is the same, would show hidden values.
         told = [msgspec.structs.replace(each, matched=None, notes=[]) if each.duplicate else each for each in told]
@@ -317,7 +317,7 @@ async def _described(refused: Sequence[_Refused]) -> list[Rejected]:
 async def _none_accepted(refused: Sequence[_Refused], what: str) -> Problem:
     """Returns the answer to a request of which nothing is accepted. It describes the first events."""
     told = await _described(refused[:MOST_PROBLEMS])
-    first = f", `rejected` has the first {len(told)}" if len(told) < len(refused) else ""
+    first = f" (`rejected` has the first {len(told)} of {len(refused):,})" if len(told) < len(refused) else ""
     return Problem("no-event-accepted", f"{what}{first}: {told[0].problem['detail']}", rejected=told)
 
 
@@ -747,7 +747,7 @@ async def accept_matches(
             refused.append((match.index, result, match.line))
     refused.sort(key=itemgetter(0))
     if refused and not outcomes:
-        raise await _none_accepted(refused, f"none of the {len(refused):,} matches can be taken")
+        raise await _none_accepted(refused, "no match can be taken")
     known = sum(each.duplicate for each in outcomes)
     new, repeated = accepted.new, accepted.repeated
     if known and reader_of(caller, broker).view is not None:

@@ -313,7 +313,7 @@ def as_json(failure: Exception) -> dict[str, Any]:
         }
         for fault in _faults(error)
     ]
-    return {"type": "about:blank", "title": _headline(error), "detail": str(error), "errors": errors}
+    return {"type": "about:blank", "title": _headline(error), "detail": in_words(error), "errors": errors}
 
 
 def _taken_apart(failure: Exception) -> tuple[Exception, str | None]:
@@ -337,8 +337,8 @@ def _headline(error: Exception, about: str = "") -> str:
 
 def in_words(error: Exception) -> str:
     """Returns the message of an error, without the error number of the system."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 

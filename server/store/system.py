@@ -688,7 +688,7 @@ def _check_unused(connection: Connection, name: str) -> None:
         raise UnknownTenant(name)
     left = connection.execute(select(func.count()).where(keys.c.tenant == name)).scalar_one()
     if left:
-        raise TenantInUse(f"the tenant {name!r} has {left:,} keys: revoke them first")
+        raise TenantInUse(f"the tenant {name!r} still has keys ({left:,}): revoke them first")
 
 
 def _set_limits(connection: Connection, name: str, limits: Mapping[str, float]) -> bool:

@@ -1,6 +1,7 @@
 """The command line without a server: help, checking an ontology, the offline match and explain, and wrong use."""
 
 import asyncio
+import errno
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from kindcast.server.cli import output
 from kindcast.server.cli import spark as spark_commands
 from kindcast.server.cli.application import application
 from kindcast.server.cli.bench_load import bodies, lines, load
@@ -55,6 +57,12 @@ def test_command_with_a_closed_output_does_its_work(
     monkeypatch.setattr(sys, name, None)
     assert kindcast("ontology", "check", "building").status == 0
     getattr(sys, name).close()
+
+
+def test_full_disk_is_told_in_words() -> None:
+    """`> /dev/full`, which has no name: without the error number of the system."""
+    error = OSError(errno.ENOSPC, "No space left on device")
+    assert output.in_words(error) == output.as_json(error)["detail"] == "No space left on device"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

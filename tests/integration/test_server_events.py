@@ -203,7 +203,7 @@ def test_errors_of_many_events_are_bounded(client: httpx.Client, content_type: s
     refused = send([wrong] * 300)
     assert (refused.status_code, problem_code(refused)) == (422, "no-event-accepted")
     told = refused.json()
-    assert "none of the 300 events can be read, `rejected` has the first 100" in told["detail"]
+    assert "no event can be read (`rejected` has the first 100 of 300): " in told["detail"]
     assert [each["index"] for each in told["rejected"]] == list(range(100))
     partly = accepted(send([wrong] * 300 + [EVENT]))
     assert partly["accepted"] == 1

@@ -125,7 +125,8 @@ class LiveTail:
             del self._followers[wanted]
 
     async def _read(self, after: int) -> None:
-        """Reads events for all followers, while there are any."""
+        """Reads events for all followers, while there are any. An unexpected error ends their streams: browsers and
+        clients then connect again, which starts another reader."""
         try:
             while self._followers and not self._wakeups.closed:
                 await asyncio.sleep(INTERVAL_SECONDS)
@@ -141,6 +142,7 @@ class LiveTail:
                         follower.tell(message)
         finally:
             self._reading = None
+            self._close()
 
     async def _look(self, after: int, wanted: Collection[Filter]) -> tuple[int, dict[Filter, Message]]:
         """Returns the sequence number up to which events were read, and the message for each filter. Raises

@@ -224,6 +224,26 @@ def test_leaving_frees_and_the_last_one_ends_the_reader(tmp_path: Path, looks: l
     run(scenario())
 
 
+def test_unexpected_error_ends_the_streams_so_that_followers_connect_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that stays open without a reader would be silent for ever."""
+
+    async def scenario() -> None:
+        async with application(tmp_path) as (services, client):
+            one = await follow(services.tail, Filter(None, True))
+            with monkeypatch.context() as broken:
+                broken.setattr(tail, "newest_events", lambda *arguments, **more: 1 // 0)
+                await publish(client, cloudevent(1, "urn:a", number=1))
+                with pytest.raises(StopAsyncIteration):
+                    await asyncio.wait_for(one(), 30.0)
+            again = await follow(services.tail, Filter(None, True))
+            await publish(client, cloudevent(2, "urn:a", number=2))
+            assert [each["sequence"] for each in (await again())["events"]] == [2]
+
+    run(scenario())
+
+
 def test_a_look_names_the_first_subscriptions_that_are_still_there(tmp_path: Path) -> None:
     """Some were deleted after they matched, and there are more than are named."""
 

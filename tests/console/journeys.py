@@ -395,6 +395,9 @@ def live(browser: Browser, address: str, shot: Shot) -> None:
     assert '"88 USD"' in browser.text(".columns > :last-child")  # not the one that was chosen before
     browser.wait("[...document.querySelectorAll('.path span')].map((each) => each.innerText).includes('Computer')")
     shot("live")
+    chosen = browser.run("return document.querySelector('.event[aria-current]').dataset.sequence")
+    browser.command("POST", "/refresh")
+    browser.see(f"Event {chosen}", '"88 USD"')  # what is shown is in the address
     send("tiny", {"target": "Tablet", "price": "0.0000003 USD"})
     browser.click("0.0000003 USD", ".event")
     browser.see("3E-7 USD", within=".predicate:last-child")
@@ -408,6 +411,11 @@ def live(browser: Browser, address: str, shot: Shot) -> None:
     assert f"/v1/subscriptions/{made['id']}/stream" in browser.run(
         "return document.querySelector('.how pre').textContent"
     )
+    browser.click("withdraws event", ".event")
+    browser.see("withdraws event", within=".event[aria-current]")
+    browser.command("POST", "/refresh")
+    browser.wait("document.querySelector('main select')?.value === arguments[0]", made["id"])
+    assert "source=urn%3Ashop%3A1&event=" in browser.run("return location.hash")
 
 
 def deliveries(browser: Browser, address: str, shot: Shot) -> None:

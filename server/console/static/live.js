@@ -5,21 +5,23 @@ const ROWS = 200;
 
 export async function page(rest, parameters) {
   const { subscriptions } = await get("subscriptions?limit=200&newest_first=true");
-  const asked = parameters.get("event") ? null : parameters.get("subscription");
+  const asked = parameters.get("follow") ?? (parameters.get("event") ? null : parameters.get("subscription"));
   if (asked && may("receive") && !subscriptions.some((each) => each.id === asked)) subscriptions.push(await get("subscriptions/" + encodeURIComponent(asked)));
   const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" }), same = h("div", {});
   const filter = h("input", { type: "search", oninput: () => draw() }), only = h("input", { type: "checkbox", onchange: () => draw() });
-  const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => connect() });
-  const followed = h("select", { onchange: () => connect() }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === asked }, nameOf(each) === each.id ? each.id : `${nameOf(each)} (${each.id})`)));
+  const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => { connect(); address(); } });
+  const followed = h("select", { onchange: () => { connect(); address(); } }, may("see-events") && h("option", { value: "" }, t("all events")), may("receive") && subscriptions.map((each) => h("option", { value: each.id, selected: each.id === asked }, nameOf(each) === each.id ? each.id : `${nameOf(each)} (${each.id})`)));
   let seen = [], paused = false, held = [], skipped = 0, stream = null, chosen = Number(parameters.get("event")) || 0, drawing = false;
 
+  // What is shown is in the address, for a reload, another language, or somebody else.
+  const address = () => history.replaceState(null, "", "#/live?" + query({ follow: followed.value, source: source.value, event: chosen || null }));
   const data = (each) => (each.event ? dataOf(each.event) : may("see-payloads") ? t("(a large event)") : `${each.source} ${each.type}`);
   // Messages of a subscription do not say when their events were accepted, and may be old.
   const clock = ({ accepted_at: at, sequence }) => (at == null ? "#" + sequence : Date.now() / 1000 - at > 43200 ? when(at) : new Date(at * 1000).toLocaleTimeString(state.language));
   const ofSource = (each) => !source.value || each.source === source.value;  // a stream of a subscription has every source
   const fits = (each) => ofSource(each) && (!only.checked || each.matched !== 0)  /* null: not told to this role */ && (!filter.value || (each.source + each.type + data(each)).toLowerCase().includes(filter.value.toLowerCase()));
   function row(each) {
-    return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => open(each.sequence) },
+    return h("button", { type: "button", class: "event", "aria-current": each.sequence === chosen && "true", "data-sequence": each.sequence, onclick: () => { open(each.sequence); address(); } },
       h("span", { class: "when small quiet" }, clock(each)), h("span", { class: "code" }, data(each).slice(0, 300)), each.retracts ? tag(t("withdraws event {0}", each.retracts), "warn") : each.matched == null ? null : each.matched ? tag(t("matched: {0}", number(each.matched)), "good") : tag(t("no match")));
   }
   function draw() {
@@ -67,7 +69,7 @@ export async function page(rest, parameters) {
     side.querySelector("h2")?.focus({ preventScroll: false });
   }
   connect();
-  if (chosen) await open(chosen, parameters.get("subscription") ?? "");
+  if (chosen) await open(chosen, parameters.get("subscription") ?? asked ?? "");
   else fill(side, card(h("p", { class: "quiet" }, t("Choose an event to see why it matched, or why not."))));
   return [h("h1", {}, t("Live")),
     card(h("div", { class: "row top" }, field(t("Follow"), followed), field(t("Only this source"), source), field(t("Filter"), filter)), h("div", { class: "row" }, h("label", { class: "inline" }, only, t("only events that matched")), hold), told, same),

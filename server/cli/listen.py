@@ -6,12 +6,15 @@ They are written as lines, JSON, NDJSON or CSV.
 import csv
 import itertools
 import json
+import os
+import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -247,6 +250,7 @@ def listen(
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, output.leave)
+    Thread(target=_leave_with_the_reader, daemon=True).start()
     if (id is None) == (to is None):
         raise typer.BadParameter("give either the id of a subscription or --to with an expression", param_hint="ID")
     with connected(server) as client:
@@ -262,6 +266,16 @@ def listen(
         finally:
             if created:
                 client.unsubscribe(created["id"])
+
+
+def _leave_with_the_reader() -> None:
+    """Ends the command when the reader of its output has gone, as `head -1` does. Only the next message, which may
+    never come, would tell otherwise."""
+    with suppress(OSError, ValueError):  # the output is no file
+        left = select.poll()
+        left.register(sys.stdout, 0)
+        left.poll()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _subscribe(client: "Client", expression: str) -> Mapping[str, Any]:

@@ -500,6 +500,20 @@ def test_listen_to_an_expression_interrupted_before_it_listens_leaves_no_subscri
     assert kindcast(*listed).json["subscriptions"] == before
 
 
+def test_listening_ends_when_the_reader_of_its_output_leaves(kindcast: Kindcast, shop_server: str) -> None:
+    """`kindcast listen … --json | head -1` does not wait for a second message, and leaves no subscription behind."""
+    listed = ("subscriptions", "--server", shop_server, "--json")
+    before = kindcast(*listed).json["subscriptions"]
+    with process("listen", "--to", "target isa Scanner", "--json", "--server", shop_server) as listening:
+        assert "listening for" in line_of(listening.stderr)
+        kindcast("publish", '{"target": "scanner"}', "--server", shop_server)
+        assert '"target": "scanner"' in line_of(listening.stdout)
+        assert listening.stdout is not None
+        listening.stdout.close()
+        listening.wait(60.0)
+    assert kindcast(*listed).json["subscriptions"] == before
+
+
 @contextmanager
 def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """A command in a process of its own, which is stopped in the end."""

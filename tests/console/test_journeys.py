@@ -110,6 +110,10 @@ def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(t
     """Also the last of many subscriptions, whose first messages are older than the retention; each message once. If the
     subscription is deleted meanwhile, the page says so."""
     (tmp_path / "data").mkdir()
+    hide = """
+        Object.defineProperty(document, "hidden", {value: arguments[0], configurable: true});
+        document.dispatchEvent(new Event("visibilitychange"));
+    """
     with running_browser(tmp_path / "profile") as browser:
         with running_app(tmp_path / "data", retention_seconds=0.1, sweep_seconds=0.05) as address:
             lines = "\n".join('{"expression": "n = 1"}' for _ in range(201))
@@ -123,17 +127,22 @@ def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(t
             browser.wait(f"[...document.querySelectorAll('select')].some((each) => each.value === '{made}')")
             httpx.post(f"{address}/v1/events", json={"n": 1, "word": "late"}).raise_for_status()
             browser.see("late", within=".stream")
-            browser.run(
-                """
-                for (const hidden of [true, false]) {
-                    Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
-                    document.dispatchEvent(new Event("visibilitychange"));
-                }
-                """
-            )
+            browser.run(hide, True)
+            browser.run(hide, False)
             httpx.post(f"{address}/v1/events", json={"n": 1, "word": "last"}).raise_for_status()
             browser.see("last", within=".stream")
             assert browser.run("return document.querySelectorAll('.event').length") == 2
+            browser.open(f"{address}/console#/live")
+            browser.wait("document.querySelector('main select').value === ''")
+            browser.see("last", within=".stream")
+            browser.run(hide, True)
+            with httpx.stream("GET", f"{address}/v1/events/stream") as other:
+                lines = other.iter_lines()
+                next(lines)
+                httpx.post(f"{address}/v1/events", json={"n": 1, "word": "meanwhile"}).raise_for_status()
+                next(line for line in lines if "meanwhile" in line)  # it is in no later message
+            browser.run(hide, False)
+            browser.see("meanwhile", within=".stream .event:first-child")
         browser.see("The server does not answer.", within="#said")
         with running_app(tmp_path / "data") as address:
             browser.open(f"{address}/console#/live?subscription={created[0]['id']}")

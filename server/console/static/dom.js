@@ -123,9 +123,9 @@ export async function job(started, tell = () => {}, where = "jobs/") {
 }
 
 // A stream of server-sent events. A page that is not seen holds none: a browser allows a server six connections only. It
-// goes on after the last message. If the server refuses it, it is tried again, from where `after` says.
+// goes on after the last message. If the server refuses it, it is tried again, from where `after` says. `opened` is called each time it begins.
 const AGAIN = 3000;
-export function events(path, name, listener, after = (last) => last) {
+export function events(path, name, listener, after = (last) => last, opened = () => {}) {
   let source = null, last = "", over = false;  // only streams of subscriptions have ids, and their paths no query
   const lost = note("bad"), away = (why = t("The server does not answer.")) => document.getElementById("said").append(fill(lost, why));
   const close = () => { source?.close(); source = null; lost.remove(); };
@@ -133,7 +133,7 @@ export function events(path, name, listener, after = (last) => last) {
     if (source || over || document.hidden) return;
     const mine = source = new EventSource("v1/" + path + (last && "?" + query({ after: last })));
     mine.addEventListener(name, (event) => { last = event.lastEventId || last; listener(JSON.parse(event.data)); });
-    mine.addEventListener("open", () => { lost.remove(); state.compare(); });  // it is of the session's tenant
+    mine.addEventListener("open", () => { lost.remove(); state.compare(); opened(); });  // it is of the session's tenant
     mine.addEventListener("error", async () => {
       if (source !== mine) return;
       if (mine.readyState !== EventSource.CLOSED) { away(); return; }  // the browser tries again

@@ -40,6 +40,14 @@ export async function page(rest, parameters) {
     if (paused) { held = [...some.slice().reverse(), ...held].slice(0, ROWS); } else seen = [...some.slice().reverse(), ...seen].slice(0, ROWS);
     draw();
   }
+  const fresh = (some) => { const there = new Set([...seen, ...held].map((each) => each.sequence)); return some.filter((each) => !there.has(each.sequence)); };
+  // What was accepted before the stream began, or while the page was hidden or the server away.
+  function add(some) {
+    const missed = fresh(some.filter(ofSource));
+    const together = (all) => [...all, ...missed].sort((one, other) => other.sequence - one.sequence).slice(0, ROWS);
+    if (paused && seen.length) held = together(held); else seen = together(seen);
+    draw();
+  }
   function connect() {
     stream?.close();
     seen = []; held = []; skipped = 0;
@@ -47,8 +55,7 @@ export async function page(rest, parameters) {
     if (followed.value) {
       stream = events(`subscriptions/${followed.value}/stream`, "match", (message) => take([{ sequence: Number(message.sequence ?? message.cursor), source: message.event.source, type: message.event.type, matched: 1, retracts: message.retracted?.sequence, event: message.event }]), (last) => stored(followed.value, last));
     } else if (may("see-events")) {
-      const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(message.events, message.skipped));
-      recent().then((some) => { if (stream === connected) { const there = new Set(seen.map((each) => each.sequence)); seen = [...seen, ...some.filter((each) => ofSource(each) && !there.has(each.sequence))].slice(0, ROWS); draw(); } });
+      const connected = stream = events("events/stream?" + query({ source: source.value }), "events", (message) => take(fresh(message.events), message.skipped), undefined, () => recent().then((some) => { if (stream === connected) add(some); }));
     }
     draw();
   }
@@ -80,7 +87,7 @@ export async function page(rest, parameters) {
 const stored = (id, last) => get(`subscriptions/${id}/events?` + query({ limit: 1, after: last })).then(() => last, (error) => { if (error.document?.oldest == null) throw error; return error.document.oldest; });
 
 async function recent() {
-  const series = await get("events/recent?limit=50").catch(() => ({ events: [] }));
+  const series = await get("events/recent?limit=" + ROWS).catch(() => ({ events: [] }));
   return series.events;
 }
 

@@ -563,6 +563,10 @@ async def list_all(
             )
         ),
     ] = None,
+    q: Annotated[
+        str,
+        Query(max_length=200, description="Only subscriptions with this text in their id, expression or metadata."),
+    ] = "",
     newest_first: Annotated[
         bool, Query(description="Newest first. Use a cursor with the order that it came from.")
     ] = False,
@@ -574,7 +578,7 @@ async def list_all(
     if status in SHOWN_AS and reader_of(caller, broker).view is not None:
         wanted = SHOWN_AS[status]
     rows = partial(
-        subscriptions.list_subscriptions, statuses=wanted, flagged=flagged, newest_first=newest_first, now=now
+        subscriptions.list_subscriptions, statuses=wanted, flagged=flagged, newest_first=newest_first, text=q, now=now
     )
 
     def shown(row: Row[Any]) -> dict[str, Any] | None:

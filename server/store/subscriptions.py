@@ -13,10 +13,13 @@ from sqlalchemy import (
     CursorResult,
     Row,
     Select,
+    Text,
     bindparam,
+    cast,
     delete,
     func,
     insert,
+    or_,
     select,
     update,
 )
@@ -214,11 +217,13 @@ def list_subscriptions(
     flagged: bool | None = None,
     with_sink: bool = False,
     newest_first: bool = False,
+    text: str = "",
     now: float = 0.0,
 ) -> CursorResult[Any]:
     """Returns one page, in the order of creation or newest first, of subscriptions with one of `statuses`; of all
-    without any. `after` is the last number of the page before, or 0. A subscription after its end time counts as
-    expired, even before a sweep. The caller must close the result, best with `with`."""
+    without any. Each has `text` in its id, expression or metadata. `after` is the last number of the page before, or 0.
+    A subscription after its end time counts as expired, even before a sweep. The caller must close the result, best
+    with `with`."""
     number = subscriptions.c.number
     query = select(subscriptions).where(number < after if newest_first and after else number > after).limit(limit)
     query = query.order_by(number.desc() if newest_first else number)
@@ -226,6 +231,11 @@ def list_subscriptions(
         query = query.where(subscriptions.c.flagged == flagged)
     if with_sink:
         query = query.where(subscriptions.c.sink.is_not(None))
+    if text:
+        columns, escaped = subscriptions.c, msgspec.json.encode(text).decode()[1:-1]  # as JSON is stored
+        texts = [each.icontains(text, autoescape=True) for each in (columns.id, columns.canonical)]
+        documents = (cast(each, Text) for each in (columns.expression, columns.metadata))
+        query = query.where(or_(*texts, *(each.icontains(escaped, autoescape=True) for each in documents)))
     if statuses:
         is_live = subscriptions.c.status.in_(statuses) & (subscriptions.c.expires_at > now)
         has_ended = (subscriptions.c.status == "expired") | (subscriptions.c.expires_at <= now)

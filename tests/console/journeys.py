@@ -440,7 +440,13 @@ def deliveries(browser: Browser, address: str, shot: Shot) -> None:
         browser.open(f"{address}/console#/deliveries")
         browser.see("WW…")
         browser.wait(TABLE_FITS)
+        browser.wait("document.querySelector('tbody tr').innerText.includes('WW…')")  # the newest is the first
         shot("deliveries")
+        browser.type("Search in names, ids and expressions", "late WEBHOOK")
+        browser.press("Enter")
+        browser.wait("document.querySelectorAll('tbody tr').length === 1")
+        browser.see("Late webhook", within="tbody")
+        browser.wait("document.querySelector('.how pre').textContent.includes('q=late+WEBHOOK')")
         for each in (odd, long):
             httpx.delete(f"{address}/v1/subscriptions/{each['id']}", headers={"Kindcast-Ticket": each["ticket"]})
         browser.open(f"{address}/console#/deliveries/{made['id']}")

@@ -456,6 +456,23 @@ def test_page_of_large_subscriptions_ends_early(tmp_path: Path, path: str) -> No
         assert (seen, len(sizes) > 1, max(sizes) < 6 << 20) == (made, True, True)
 
 
+def test_list_is_searched_in_ids_expressions_and_metadata(client: httpx.Client) -> None:
+    """Without regard to case, and to what a pattern of SQL is."""
+    bodies: tuple[dict[str, Any], ...] = (
+        {"expression": 'room = "100% Köln"', "metadata": {"name": "مرحبا"}},
+        {"expression": "price < 5", "metadata": {"owner": ["Team Blue"]}},
+        {"expression": "price < 6"},
+    )
+    made = [client.post("/v1/subscriptions", json=body).json()["id"] for body in bodies]
+    texts = {"0% köln": [0], "مرحبا": [0], "team b": [1], "PRICE": [1, 2], made[2][4:]: [2], "_" * 30: [], "5%": []}
+    for text, found in texts.items():
+        told = client.get("/v1/subscriptions", params={"q": text, "status": "active"}).json()["subscriptions"]
+        assert [each["id"] for each in told] == [made[number] for number in found], text
+    first = client.get("/v1/subscriptions", params={"q": "price", "limit": 1})
+    assert first.json()["subscriptions"][0]["id"] == made[1]
+    assert [each["id"] for each in client.get(first.links["next"]["url"]).json()["subscriptions"]] == [made[2]]
+
+
 @pytest.mark.parametrize("more", ["", "&status=active", "&newest_first=true"])
 def test_list_of_large_subscriptions_does_not_end_with_a_link_to_an_empty_page(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, more: str

@@ -8,14 +8,17 @@ const short = (canonical) => (canonical ?? "").replace(/<[^>]*[#/]([^>#/]+)>/g, 
 
 async function all(parameters) {
   const states = { "": t("every state"), active: t("active"), paused: t("paused"), failing: t("failing"), disabled_by_failures: t("disabled by failures"), expired: t("expired") };
-  const asked = parameters.get("status"), wanted = Object.hasOwn(states, asked) ? asked : "", cursor = parameters.get("cursor") ?? "";
-  const found = await get("subscriptions?" + query({ limit: 100, status: wanted, cursor }));
-  const filter = select(states, wanted, (event) => (location.hash = "#/deliveries?" + query({ status: event.target.value })));
-  return [h("h1", {}, t("Deliveries")), card(h("div", { class: "row top" }, field(t("State"), filter)),
+  const asked = parameters.get("status"), wanted = Object.hasOwn(states, asked) ? asked : "", cursor = parameters.get("cursor") ?? "", q = parameters.get("q") ?? "";
+  const listed = { status: wanted, q, newest_first: true };
+  const found = await get("subscriptions?" + query({ limit: 100, ...listed, cursor }));
+  const go = (change) => (location.hash = "#/deliveries?" + query({ status: wanted, q, ...change }));
+  const filter = select(states, wanted, (event) => go({ status: event.target.value }));
+  const search = h("input", { type: "search", value: q, maxlength: 200, onchange: (event) => go({ q: event.target.value.trim() }) });
+  return [h("h1", {}, t("Deliveries")), card(h("div", { class: "row top" }, field(t("Search in names, ids and expressions"), search), field(t("State"), filter)),
     found.subscriptions.length ? table([t("Subscription"), t("State"), t("What it asks"), { text: t("sent"), number: true }, { text: t("failed"), number: true }, t("last success"), t("last error")], found.subscriptions.map((each) => [
       link(nameOf(each), "#/deliveries/" + each.id), status(each.status), h("code", {}, brief(each.expression ?? short(each.canonical))), each.sink ? number(each.times_sent) : "–", each.sink ? number(each.times_failed) : "–", each.sink ? when(each.last_success) : t("by pull or stream"), brief(each.last_error ?? "")]))
-      : empty(wanted ? t("No subscription is in this state.") : t("Nobody has subscribed yet."), !wanted && may("subscribe") && link(t("Write a subscription"), "#/subscribe", "button")),
-    found.cursor && link(t("More"), "#/deliveries?" + query({ status: wanted, cursor: found.cursor }), "button"), how("v1/subscriptions", "kindcast subscriptions"))];
+      : empty(wanted || q ? t("No subscription fits the filter.") : t("Nobody has subscribed yet."), !wanted && !q && may("subscribe") && link(t("Write a subscription"), "#/subscribe", "button")),
+    found.cursor && link(t("More"), "#/deliveries?" + query({ status: wanted, q, cursor: found.cursor }), "button"), how("v1/subscriptions?" + query(listed), "kindcast subscriptions"))];
 }
 
 async function one(id) {

@@ -482,6 +482,10 @@ def health(browser: Browser, address: str, shot: Shot) -> None:
     browser.open(f"{address}/console#/health")
     browser.see("Events a second", "ready", "Operators")
     shot("health")
+    drawn = "plot('p', [0, 60, 120], [null, 5, null], String).outerHTML"
+    plot = browser.run_later(f"import('./console/dom.js').then(({{plot}}) => arguments[0]({drawn}))")
+    assert "now –, most 5" in plot  # not now
+    assert 'd="M240.0 8.0h0"' in plot  # a dot
     _hold(browser, "v1/subscriptions")
     browser.run("location.hash = '#/deliveries'")
     browser.wait("document.querySelector('main[aria-busy=true] h1').innerText === 'Health'")  # not yet the new page

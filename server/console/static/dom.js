@@ -266,7 +266,7 @@ export function later(milliseconds, work) {
   return (...values) => { clearTimeout(timer); timer = setTimeout(() => work(...values), milliseconds); };
 }
 
-// A line over time. Values that are not known leave a gap.
+// A line over time. Values that are not known leave a gap, and one between two gaps is a dot.
 export function plot(name, times, values, shown) {
   const known = values.filter((value) => value != null);
   const top = Math.max(...known, 0) || 1, width = 480, height = 130, left = 4, right = 476, low = 106, high = 8;
@@ -276,11 +276,11 @@ export function plot(name, times, values, shown) {
   times.forEach((time, place) => {
     const value = values[place];
     if (value == null) { open = false; return; }
-    line += `${open ? "L" : "M"}${x(time).toFixed(1)} ${y(value).toFixed(1)}`;
+    line += `${open ? "L" : "M"}${x(time).toFixed(1)} ${y(value).toFixed(1)}${open ? "" : "h0"}`;
     open = true;
   });
   const clock = (time) => new Date(time * 1000).toLocaleTimeString(state.language, { hour: "2-digit", minute: "2-digit" });
-  const now = known.length ? shown(known.at(-1)) : "–";
+  const now = values.at(-1) == null ? "–" : shown(values.at(-1));
   return h("figure", { class: "card plot" }, h("h2", {}, name), h("p", { class: "small quiet" }, t("now {0}, most {1}", now, known.length ? shown(Math.max(...known)) : "–")),
     s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": t("{0} over the last day: now {1}, most {2}", name, now, known.length ? shown(Math.max(...known)) : "–") },
       s("line", { class: "axis", x1: left, x2: right, y1: low, y2: low }), s("line", { class: "axis", x1: left, x2: right, y1: high, y2: high }),

@@ -20,6 +20,7 @@ import logging
 import random
 import threading
 import time
+from codecs import BOM_UTF8
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -303,7 +304,7 @@ def _read(body: bytes) -> object:
     """Returns the answer in the form that the function of an operator returns. Raises `OperatorFailed` if the body is
     not an answer."""
     try:
-        answer = _answer.decode(body)
+        answer = _answer.decode(body.removeprefix(BOM_UTF8))
         if (answer.holds is msgspec.UNSET) == (answer.bindings is msgspec.UNSET):
             raise _wrong_form("exactly one of the two members is needed")
         if answer.bindings is msgspec.UNSET:

@@ -2,7 +2,8 @@
 
 The path says how: `/yes`, `/no`, `/bindings` (the event's `count`), `/hang`, `/slow` (a tenth of a second), `/rubbish`,
 `/text`, `/big` (10 MB), `/lies` (a binding too wide), `/kinds` (values that no variable holds), `/error`, `/redirect`,
-`/says/NAME` (whether the event's NAME is 1), `/twice` (yes, and then no without being asked).
+`/says/NAME` (whether the event's NAME is 1), `/twice` (yes, and then no without being asked), `/bom` (yes, behind a
+byte order mark).
 `GET /asked` gives the number of questions by path.
 """
 
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,6 +78,8 @@ def _answer(path: str, question: dict[str, Any]) -> tuple[int, bytes]:
     match path:
         case "/yes" | "/twice":
             return 200, b'{"holds": true}'
+        case "/bom":
+            return 200, BOM_UTF8 + b'{"holds": true}'
         case "/no":
             return 200, b'{"holds": false}'
         case "/bindings":

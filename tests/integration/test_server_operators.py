@@ -113,6 +113,15 @@ def test_operator_whose_every_answer_came_early_is_told_so(
         assert "yes(): answers calls twice: the answer was sent before the request" in told["reason"]
 
 
+def test_answer_behind_a_byte_order_mark_is_read(tmp_path: Path, service: OperatorService) -> None:
+    """As events behind one are; some libraries write it before all that they send."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "bom")
+        made = subscribe(client, "bom()")
+        publish(client, n=1)
+        until(partial(_has, client, made, 1))
+
+
 def test_operator_registered_is_listed_changed_and_deleted(tmp_path: Path, service: OperatorService) -> None:
     """PUT makes or changes it, GET tells what was declared, DELETE waits until nobody calls it."""
     with running_application(tmp_path, **QUICK) as client:

@@ -537,7 +537,7 @@ async def decide_event(
                 unreadable = Verdicts(undecided=dict.fromkeys(open.numbers, UNREADABLE))
                 _queue_decisions(parked.event, unreadable, open, queue, schedule)
         finally:
-            event_answers.cancel()
+            event_answers.close()
     await asyncio.gather(*open.written)
 
 
@@ -851,7 +851,7 @@ async def explained(
                 return told
             in_time = await _answered(event_answers, woken, until)
     finally:
-        event_answers.cancel()
+        event_answers.close()
 
 
 async def _answered(event_answers: EventAnswers, woken: asyncio.Event, until: float) -> bool:
@@ -909,7 +909,7 @@ async def decide_now(
             if not case.pending or not await _woken(woken, until):
                 return verdicts, _plan_in_words(case.decision, late_matchers.planner)
     finally:
-        event_answers.cancel()
+        event_answers.close()
 
 
 async def subscription_plan(

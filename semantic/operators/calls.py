@@ -241,10 +241,12 @@ MOST_BINDINGS = 1_000
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """The wrapper for a cached value that an operator's function returns. `seconds` is the time that the value once
-    took to compute. It is 0.0 if that time was reported before, so that it is not learned twice."""
+    took to compute. It is 0.0 if that time was reported before, so that it is not learned twice. `refuse` is called if
+    the value is no answer to the call."""
 
     value: object
     seconds: float = 0.0
+    refuse: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,9 +323,13 @@ def ask_several(
 def _told(call: Call, operator: Operator, outcome: Any, units: Units) -> Answer | OperatorFailed:
     if isinstance(outcome, OperatorFailed):
         return outcome.of(call)
+    if isinstance(outcome, Remembered):
+        answer = _told(call, operator, outcome.value, units)
+        if isinstance(answer, OperatorFailed):
+            outcome.refuse()
+            return answer
+        return replace(answer, seconds=outcome.seconds)
     try:
-        if isinstance(outcome, Remembered):
-            return replace(_answer(call, operator, outcome.value, units), seconds=outcome.seconds)
         return _answer(call, operator, outcome, units)
     except OperatorFailed as failure:
         return failure.of(call)

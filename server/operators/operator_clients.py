@@ -5,7 +5,8 @@ answer cache and statistics.
                                   │    └────▶ QueuedClient: a service or a process answers later; the answer is cached
                                   └ no answer yet: `NotAnswered`; the planner goes on with calls that need not wait
 
-A call is not repeated for the same event, not even in a later try (`AnswerCache`). A client of a service or a process:
+A call with a valid answer is not repeated for the same event, not even in a later try (`AnswerCache`). A client of a
+service or a process:
 
     start ──▶ running? ──▶ cached? ──▶ queue full? ──▶ circuit ──▶ call, with deadline ──▶ Answered, or OperatorFailed
 
@@ -174,6 +175,7 @@ class EventAnswers:
         self._started: dict[Question, Future[Answered]] = {}
         self._waiting: Counter[Question] = Counter()
         self._failed: dict[Question, OperatorFailed] = {}
+        self._refused: set[Question] = set()
 
     def ask(self, name: str, event: Event, arguments: tuple[Any, ...]) -> object:
         """Returns the answer of an operator. Raises `NotAnswered`, `OperatorFailed`, and any error of a built-in
@@ -184,8 +186,9 @@ class EventAnswers:
         if isinstance(client, DirectClient):
             return client.function(event, *arguments)
         question = (client, repr(arguments))  # plain values: equal texts mean equal arguments
+        refuse = partial(self._refused.add, question)
         if question in self._answers:
-            return Remembered(self._answers[question])
+            return Remembered(self._answers[question], refuse=refuse)
         if question in self._failed:
             raise self._failed[question]
         future = self._started.get(question)
@@ -203,7 +206,7 @@ class EventAnswers:
             self._failed[question] = failed.again()
             raise
         self._answers[question] = answered.value
-        return Remembered(answered.value, answered.seconds)
+        return Remembered(answered.value, answered.seconds, refuse)
 
     @property
     def has_answers(self) -> bool:
@@ -220,10 +223,13 @@ class EventAnswers:
         """Whether a call has not been answered yet."""
         return not all(each.done() for each in self._started.values())
 
-    def cancel(self) -> None:
-        """Cancels the calls that are not answered yet."""
+    def close(self) -> None:
+        """Cancels the calls that are not answered yet, and forgets invalid answers, so that the next try calls the
+        operators again."""
         for each in self._started.values():
             each.cancel()
+        for question in self._refused:
+            self._answers.pop(question, None)
 
     def _drop(self, question: Question) -> None:
         self._waiting[question] -= 1

@@ -3,7 +3,7 @@
 The path says how: `/yes`, `/no`, `/bindings` (the event's `count`), `/hang`, `/slow` (a tenth of a second), `/rubbish`,
 `/text`, `/big` (10 MB), `/lies` (a binding too wide), `/kinds` (values that no variable holds), `/error`, `/redirect`,
 `/says/NAME` (whether the event's NAME is 1), `/twice` (yes, and then no without being asked), `/bom` (yes, behind a
-byte order mark).
+byte order mark), `/heals` (a binding too wide at first, then a right one).
 `GET /asked` gives the number of questions by path.
 """
 
@@ -74,7 +74,7 @@ def running_service() -> Iterator[OperatorService]:
         service.kill()
 
 
-def _answer(path: str, question: dict[str, Any]) -> tuple[int, bytes]:
+def _answer(path: str, question: dict[str, Any], asked: int) -> tuple[int, bytes]:
     match path:
         case "/yes" | "/twice":
             return 200, b'{"holds": true}'
@@ -101,6 +101,8 @@ def _answer(path: str, question: dict[str, Any]) -> tuple[int, bytes]:
             return 200, b'{"holds": true, "more": "' + b"x" * BIG + b'"}'
         case "/lies":
             return 200, b'{"bindings": [[1, 2, 3]]}'
+        case "/heals":
+            return 200, b'{"bindings": [[1, 2]]}' if asked == 1 else b'{"bindings": [[1]]}'
         case "/kinds":
             return 200, b'{"bindings": [[{"value": "x"}]]}'
         case "/redirect":
@@ -121,7 +123,7 @@ def _serve(port: int) -> None:
         def do_POST(self) -> None:
             question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked[self.path] += 1
-            self._send(*_answer(self.path, question))
+            self._send(*_answer(self.path, question, asked[self.path]))
             if self.path == "/twice":
                 self._send(200, b'{"holds": false}')
 

@@ -122,6 +122,15 @@ def test_answer_behind_a_byte_order_mark_is_read(tmp_path: Path, service: Operat
         until(partial(_has, client, made, 1))
 
 
+def test_invalid_answer_is_not_kept_for_the_next_try(tmp_path: Path, service: OperatorService) -> None:
+    """The operator may be repaired meanwhile."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "heals")
+        made = subscribe(client, "heals(?n)")
+        publish(client, n=1)
+        until(partial(_has, client, made, 1))
+
+
 def test_operator_registered_is_listed_changed_and_deleted(tmp_path: Path, service: OperatorService) -> None:
     """PUT makes or changes it, GET tells what was declared, DELETE waits until nobody calls it."""
     with running_application(tmp_path, **QUICK) as client:

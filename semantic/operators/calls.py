@@ -351,7 +351,7 @@ def _answer(call: Call, operator: Operator, returned: object, units: Units) -> A
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for number, binding in enumerate(returned):
         if number == MOST_BINDINGS:
-            raise OperatorFailed(f"returned more than {MOST_BINDINGS:,} bindings")
+            raise OperatorFailed(f"returned more than {MOST_BINDINGS:,} bindings", for_good=True)
         values = tuple(map(_scalar, binding if isinstance(binding, tuple) else (binding,)))
         if len(values) != call.variables:
             raise OperatorFailed(f"returned a binding of {len(values)} values for {call.variables} variables")
@@ -426,7 +426,8 @@ def joined(
                 if all(holds(each, {name: pair[0] for name, pair in both.items()}, units) for each in ready):
                     found.append(both)
                     if len(found) > MOST_JOINED:
-                        raise OperatorFailed(f"joining the bindings gives more than {MOST_JOINED:,} combinations")
+                        told = f"joining the bindings gives more than {MOST_JOINED:,} combinations"
+                        raise OperatorFailed(told, for_good=True)
         rows = found
     return [{name: pair[1] for name, pair in row.items()} for row in rows if _hold_all(waiting, row, units)]
 

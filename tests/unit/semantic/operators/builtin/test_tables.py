@@ -2,8 +2,10 @@
 
 import pytest
 
+from kindcast import Matcher, Vocabulary
 from kindcast.semantic.errors import InvalidDeclaration
 from kindcast.semantic.operators.builtin import LONGEST_CELL, Table, tables
+from kindcast.semantic.operators.calls import MOST_BINDINGS
 from tests.unit.semantic.operators.builtin.asking import bindings, holds, refused
 
 SUPPLIERS = Table.from_csv("suppliers", 'name,country,grade\nAcme,AT,1\nAcme,DE,2.5\n"Müller, Söhne",CH,x\n7,US,3\n')
@@ -79,3 +81,16 @@ def test_tables_other_data_is_another_version() -> None:
     """Answers over an old table are never taken for answers over the new one."""
     assert tables([SUPPLIERS])[0].version != OPERATORS[0].version
     assert len(SUPPLIERS) == 4
+
+
+def test_look_up_of_too_many_rows_fails_for_good() -> None:
+    """Each try would find them again, so the subscriber is told after the first. A call without variables holds."""
+    many = tables([Table.from_csv("many", "key,n\n" + "".join(f"a,{n}\n" for n in range(MOST_BINDINGS + 1)))])
+    matcher = Matcher(Vocabulary.from_ontologies([]), operators=many)
+    matcher.add("bound", 'lookUp("many", @key, ?n)')
+    matcher.add("there", 'lookUp("many", @key)')
+    decided = matcher.decide({"key": "a"})
+    assert [match.subscription for match in decided.matches] == ["there"]
+    (undecided,) = decided.undecided
+    assert "more than 1,000 bindings" in undecided.reason
+    assert undecided.failure.for_good

@@ -264,8 +264,10 @@ def _run(settings: Any, listener: socket.socket, json: bool) -> None:
         raise CommandFailed(f"the server could not start: {error}") from error
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # which nohup sets
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    server = uvicorn.Server(config)
+    threading.Thread(target=_end_if_start_hangs, args=(server, failures), name="kindcast-start", daemon=True).start()
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
     except KeyboardInterrupt:
         pass  # the usual way to stop
     except SystemExit:
@@ -310,6 +312,16 @@ def _watched(
                 farewell()
 
     return watched
+
+
+def _end_if_start_hangs(server: Any, failures: list[Exception]) -> None:
+    """Ends the process, as a kill does, if it was told to stop but is still starting: a plug-in whose import hangs
+    cannot be interrupted. Runs in a thread while the server starts."""
+    while not server.started and not failures:
+        time.sleep(STOP_SECONDS)
+        if server.should_exit and not server.started and not failures:
+            _log.critical("the server was told to stop while it was starting, and ends without waiting for the start")
+            os._exit(1)
 
 
 def _end_if_database_hangs(database: str) -> None:

@@ -21,6 +21,7 @@ from kindcast.server.broker import Broker
 from tests.harness.application import problem_code
 from tests.harness.server_process import ServerProcess, running_server
 from tests.harness.server_thread import running_app
+from tests.harness.waiting import until
 
 BLOCK = 4_096
 
@@ -98,6 +99,25 @@ def test_stop_is_orderly_and_the_next_start_has_everything(server: ServerProcess
     server.start()
     with Client(server.url) as client:
         assert len(client.pull(id, limit=200)["events"]) == 100
+
+
+def test_start_that_hangs_ends_when_it_is_told_to_stop(tmp_path: Path) -> None:
+    """The import of a plug-in cannot be interrupted. Nothing was accepted yet, and the next start has everything."""
+    info, begun = tmp_path / "site" / "hanging-1.0.dist-info", tmp_path / "begun"
+    info.mkdir(parents=True)
+    (info.parent / "hanging.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(3_600)\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hanging\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[kindcast.operators]\nall = hanging:operators\n")
+    server = ServerProcess(tmp_path / "data", {"PYTHONPATH": str(info.parent)})
+    try:
+        server.start(wait=False)
+        until(begun.exists)
+        assert server.stop() == 1
+        assert "told to stop while it was starting" in server.log.read_text()
+        server.start(KINDCAST_PLUGINS="false")
+    finally:
+        if server.running:
+            server.kill()
 
 
 def test_stop_answers_requests_that_take_too_long(

@@ -191,8 +191,7 @@ class LateMatcher:
         return [id for id in ids if id not in self.matcher and id not in self._meaningless]
 
     def learn_trees(self, trees: Mapping[str, Any]) -> None:
-        """Adds these subscriptions. A subscription whose tree has no meaning here, for example because an operator
-        takes other arguments now, is undecided for that reason."""
+        """Adds these subscriptions. A subscription whose tree has no meaning here is undecided for that reason."""
         for id, tree in trees.items():
             if id not in self.matcher:
                 try:

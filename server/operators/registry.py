@@ -72,13 +72,28 @@ class Deferred:
 
     name: str
     __signature__: inspect.Signature = field(repr=False)
+    _misfits: dict[int, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Number of arguments → why a call with so many does not fit; None if it fits."""
 
     def __call__(self, event: Event, *arguments: Any) -> object:
         event_answers = getattr(_here, "event_answers", None)
         if event_answers is None:
             raise OperatorFailed("is not called here", kind="missing")
+        self._check(event, *arguments)
         answer: object = event_answers.ask(self.name, event, arguments)
         return answer
+
+    def _check(self, *given: Any) -> None:
+        """Raises `OperatorFailed` if the operator takes other arguments than when the subscription was created."""
+        count = len(given) - 1
+        if count not in self._misfits:
+            try:
+                self.__signature__.bind(*given)
+                self._misfits[count] = None
+            except TypeError as error:
+                self._misfits[count] = f"takes other arguments now; the call has {count}: {error}"
+        if (misfit := self._misfits[count]) is not None:
+            raise OperatorFailed(misfit)
 
 
 @contextmanager

@@ -131,6 +131,25 @@ def test_invalid_answer_is_not_kept_for_the_next_try(tmp_path: Path, service: Op
         until(partial(_has, client, made, 1))
 
 
+def test_operator_that_takes_other_arguments_now_is_not_called_as_before(
+    tmp_path: Path, service: OperatorService
+) -> None:
+    """The subscription is undecided for that reason, until the operator takes its arguments again."""
+    with running_application(tmp_path, **QUICK | {"operator_delays_seconds": (0.05,) * 1_000}) as client:
+        register(client, service, "yes", arguments=1)
+        made = subscribe(client, "yes(@n)")
+        register(client, service, "yes", arguments=2)
+        before = service.asked().get("/yes", 0)
+        (told,) = client.post("/v1/match", json={"event": {"n": 1}}).json()["undecided"]
+        assert told["kind"] == "failed"
+        assert "takes other arguments now; the call has 1" in told["reason"]
+        sequence = publish(client, n=1)["sequence"]
+        until(lambda: "takes other arguments now; the call has 1" in trace(client, sequence)["undecided"][0]["reason"])
+        assert service.asked().get("/yes", 0) == before
+        register(client, service, "yes", arguments=[0, 1])
+        until(partial(_has, client, made, 1))
+
+
 def test_operator_registered_is_listed_changed_and_deleted(tmp_path: Path, service: OperatorService) -> None:
     """PUT makes or changes it, GET tells what was declared, DELETE waits until nobody calls it."""
     with running_application(tmp_path, **QUICK) as client:

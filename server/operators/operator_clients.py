@@ -270,9 +270,7 @@ class RemoteOperator:
             except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.RemoteProtocolError) as error:
                 if not tries:
                     kind: FailureKind = "timed_out" if isinstance(error, httpcore.TimeoutException) else "failed"
-                    if isinstance(error, EarlyAnswer):
-                        raise OperatorFailed(f"answers calls twice: {error}", kind=kind) from None
-                    raise OperatorFailed(f"cannot be reached: {type(error).__name__}", kind=kind) from None
+                    raise OperatorFailed(_in_words(error), kind=kind) from None
             except SinkRefused as error:
                 raise OperatorFailed(f"cannot be called: {error}") from None
             except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
@@ -300,10 +298,19 @@ class RemoteOperator:
         question = {
             "operator": self._name,
             "version": self._registration.version,
-            "arguments": arguments,
+            "arguments": [each.text if isinstance(each, Instant) else each for each in arguments],
             "event": event,
         }
-        return _encoder.encode(question)
+        return msgspec.json.encode(question)
+
+
+def _in_words(error: Exception) -> str:
+    """Returns why a connection gave no answer."""
+    if isinstance(error, EarlyAnswer):
+        return f"answers calls twice: {error}"
+    if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
+        return f"cannot be reached: {type(error).__name__}"
+    return f"broke off, or did not answer in HTTP: {type(error).__name__}"
 
 
 def _read(body: bytes) -> object:
@@ -341,15 +348,6 @@ def _value(value: object) -> object:
     return value
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, Quantity):
-        return {"value": value.value, "unit": value.unit}
-    if isinstance(value, Instant):
-        return value.text
-    return str(value)
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
 _answer = msgspec.json.Decoder(_Answer)
 
 

@@ -3,7 +3,8 @@
 The path says how: `/yes`, `/no`, `/bindings` (the event's `count`), `/hang`, `/slow` (a tenth of a second), `/rubbish`,
 `/text`, `/big` (10 MB), `/lies` (a binding too wide), `/kinds` (values that no variable holds), `/error`, `/redirect`,
 `/says/NAME` (whether the event's NAME is 1), `/twice` (yes, and then no without being asked), `/bom` (yes, behind a
-byte order mark), `/heals` (a binding too wide at first, then a right one).
+byte order mark), `/heals` (a binding too wide at first, then a right one),
+`/echoes` (the arguments, as JSON).
 `GET /asked` gives the number of questions by path.
 """
 
@@ -103,6 +104,8 @@ def _answer(path: str, question: dict[str, Any], asked: int) -> tuple[int, bytes
             return 200, b'{"bindings": [[1, 2, 3]]}'
         case "/heals":
             return 200, b'{"bindings": [[1, 2]]}' if asked == 1 else b'{"bindings": [[1]]}'
+        case "/echoes":
+            return 200, json.dumps({"bindings": [[json.dumps(question["arguments"])]]}).encode()
         case "/kinds":
             return 200, b'{"bindings": [[{"value": "x"}]]}'
         case "/redirect":

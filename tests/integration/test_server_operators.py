@@ -1,5 +1,6 @@
 """Operators over HTTP: registered, called beside the broker, late matches delivered, failures told."""
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Never
 
+import httpcore
 import httpx
 import pytest
 from sqlalchemy import Connection, create_engine, delete
@@ -148,6 +150,43 @@ def test_operator_that_takes_other_arguments_now_is_not_called_as_before(
         assert service.asked().get("/yes", 0) == before
         register(client, service, "yes", arguments=[0, 1])
         until(partial(_has, client, made, 1))
+
+
+def test_constants_of_a_call_are_sent_as_in_events(tmp_path: Path, service: OperatorService) -> None:
+    """A date-time is a text, a quantity an object of number and unit."""
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "echoes")
+        subscribe(client, 'echoes("a", 1, 2.5, true, 5 km, 2026-01-31, 2026-01-31T08:00:00Z, @n, ?told)')
+        (match,) = client.post("/v1/match", json={"event": {"n": [1, "b"]}}).json()["matches"]
+        dates = ["2026-01-31", "2026-01-31T08:00:00Z"]
+        assert json.loads(match["bindings"][0]["told"]) == [
+            *("a", 1, 2.5, True, {"value": 5, "unit": "km"}, *dates),
+            [1, "b"],
+        ]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (httpcore.ConnectError("refused"), "cannot be reached: ConnectError"),
+        (httpcore.RemoteProtocolError("no line"), "broke off, or did not answer in HTTP: RemoteProtocolError"),
+        (httpcore.ReadError("reset"), "broke off, or did not answer in HTTP: ReadError"),
+    ],
+)
+def test_operator_that_was_reached_is_not_said_to_be_out_of_reach(
+    tmp_path: Path, service: OperatorService, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    """Its author looks at its answer, and not at the network."""
+
+    def broken(*given: Any) -> Never:
+        raise error
+
+    monkeypatch.setattr(Connections, "request", broken)
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes", retries=0)
+        subscribe(client, "yes()")
+        (told,) = client.post("/v1/match", json={"event": {"n": 1}}).json()["undecided"]
+        assert (told["kind"], told["reason"]) == ("failed", f"yes(): {words}")
 
 
 def test_operator_registered_is_listed_changed_and_deleted(tmp_path: Path, service: OperatorService) -> None:

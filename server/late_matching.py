@@ -80,7 +80,7 @@ from kindcast.server.store.events import find_event
 from kindcast.server.store.pending import Retry
 from kindcast.server.store.servers import LATE_MATCHING
 from kindcast.server.store.subscriptions import trees
-from kindcast.server.worker_threads import run_in_turn
+from kindcast.server.worker_threads import LONG, run_in_turn
 
 __all__ = [
     "TURNED_AWAY",
@@ -387,6 +387,7 @@ class LateMatchers:
         self.texts = TextSearches()
         self._thread = ThreadPoolExecutor(1, "kindcast-decider")
         self._turns = asyncio.Semaphore(2)  # one runs, and the next one is ready
+        self._turns_of_long = asyncio.Semaphore(2)
         self._matchers: OrderedDict[str, LateMatcher] = OrderedDict()
         self._registry = broker.state.operators
         self.clients.follow(self._registry)
@@ -405,9 +406,11 @@ class LateMatchers:
         self._follow()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def run_in_background(self, work: Callable[[], T]) -> T:
-        """Like `run`, for published events. If many of them wait, previews and metrics do not wait for all of them."""
-        async with self._turns:
+    async def run_in_background(self, work: Callable[[], T], size: int) -> T:
+        """Like `run`, for a published event of `size` bytes. If many of them wait, previews and metrics do not wait for
+        all of them, and short events do not wait for all long ones: built-in operators may search a long text, or look
+        at a picture, for up to a second."""
+        async with self._turns if size < LONG else self._turns_of_long:
             return await self.run(work)
 
     def at(self, vocabulary: Vocabulary) -> LateMatcher:
@@ -515,21 +518,20 @@ async def decide_event(
         return  # the event was deleted because of its age, with its candidates
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     vocabulary = await late_matchers.versions.get(parked.version)
-    event = arrived(reader.stored(row.body), row.accepted_at)
+    event, size = arrived(reader.stored(row.body), row.accepted_at), len(row.body)
     with late_matchers.answers.of(parked.event, open.numbers) as (answers, open.postponed):
         event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken), answers=answers)
         try:
             begin = partial(_begin, late_matchers, vocabulary, event, event_answers, patient=not parked.last)
-            case = await _begun(late_matchers, vocabulary, open, begin)
+            case = await _begun(late_matchers, vocabulary, open, begin, size)
             if case is not None and case.costly:
                 verdicts = await late_matchers.texts.ask(case.costly)
                 otherwise = TURNED_AWAY if verdicts is None else None
-                await late_matchers.run_in_background(partial(case.settle, verdicts or {}, otherwise))
+                await late_matchers.run_in_background(partial(case.settle, verdicts or {}, otherwise), size)
             while case is not None and open.numbers:
                 woken.clear()
-                _queue_decisions(
-                    parked.event, await late_matchers.run_in_background(case.advance), open, queue, schedule
-                )
+                decided = await late_matchers.run_in_background(case.advance, size)
+                _queue_decisions(parked.event, decided, open, queue, schedule)
                 if open.numbers:
                     await woken.wait()
             if case is None and open.numbers:
@@ -564,16 +566,17 @@ async def _begun(
     vocabulary: Vocabulary,
     open: _Open,
     begin: Callable[[Sequence[str]], Case | list[str] | None],
+    size: int,
 ) -> Case | None:
     """Returns the case, after the late matcher has the subscriptions of all candidates; None if the event cannot be
     read. Candidates of deleted subscriptions are dropped."""
     while True:
-        found = await late_matchers.run_in_background(partial(begin, tuple(open.numbers)))
+        found = await late_matchers.run_in_background(partial(begin, tuple(open.numbers)), size)
         if not isinstance(found, list):
             return found
         numbers = [open.numbers[id] for id in found]
         known = await late_matchers.broker.read(partial(_trees, numbers=numbers))
-        await late_matchers.run_in_background(partial(_learn, late_matchers, vocabulary, known))
+        await late_matchers.run_in_background(partial(_learn, late_matchers, vocabulary, known), size)
         open.numbers = {id: number for id, number in open.numbers.items() if id in known or id not in found}
 
 

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from sqlalchemy import Connection, create_engine, delete
 
+from kindcast.semantic import CanonicalEvent
 from kindcast.server.late_matching import Case, LateMatcher
 from kindcast.server.security.egress import Connections, EarlyAnswer
 from kindcast.server.store import pending as pending_store
@@ -356,6 +357,28 @@ def test_previews_do_not_wait_for_all_published_events(
         assert client.get("/v1/operators/yes").status_code == client.get("/metrics").status_code == 200
         assert time.monotonic() - started < number * seconds / 2
         until(lambda: len(waiting(client, created)) == number)
+
+
+def test_short_event_does_not_wait_for_all_long_ones(
+    tmp_path: Path, service: OperatorService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long texts and pictures keep built-in operators busy. An event that calls another operator goes between them."""
+    begin, number = LateMatcher.begin, 40
+
+    def slow(self: LateMatcher, event: CanonicalEvent, *args: Any, **more: Any) -> Case:
+        time.sleep(0.1 if "text" in event.attributes else 0.0)
+        return begin(self, event, *args, **more)
+
+    monkeypatch.setattr(LateMatcher, "begin", slow)
+    with running_application(tmp_path, **QUICK) as client:
+        register(client, service, "yes")
+        long, short = subscribe(client, "text exists and yes()"), subscribe(client, "n exists and yes()")
+        lines = "".join(json.dumps({"text": f"{each}" * 5_000}) + "\n" for each in range(number))
+        client.post("/v1/events", content=lines, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
+        publish(client, n=1)
+        until(partial(_has, client, short, 1))
+        assert len(waiting(client, long)) < number / 2
+        until(partial(_has, client, long, number))
 
 
 def test_waiting_events_are_not_read_again_for_each_that_ends(

@@ -338,6 +338,7 @@ def _told(call: Call, operator: Operator, outcome: Any, units: Units) -> Answer 
 
 
 def _answer(call: Call, operator: Operator, returned: object, units: Units) -> Answer:
+    returned = _scalar(returned)
     if not call.variables:
         if returned is None or isinstance(returned, bool):
             return Answer(bool(returned))

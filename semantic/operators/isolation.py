@@ -26,6 +26,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kindcast import semantic
 from kindcast.semantic.model import Instant, Quantity
 from kindcast.semantic.operators.failures import OperatorFailed
@@ -57,6 +59,8 @@ def to_wire(value: object) -> object:
     match value:
         case None | bool() | int() | float() | str():
             return value
+        case np.generic():
+            return value.item()
         case Quantity(number, unit):
             return ["q", number, unit]
         case Instant(text):

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from kindcast import operator
 from kindcast.semantic.model import Quantity
 from kindcast.semantic.operators.failures import FailedForGood, TryLater
@@ -79,6 +81,8 @@ def behaves(event: Event, how: str) -> Any:
             return ["x" * 11_000_000]
         case "object":
             return object()
+        case "numpy":
+            return np.bool_(True), np.int32(3), np.float32(2.5), np.str_("x")
         case "writes":
             os.write(1, b"\xff" * 100)  # what it prints is not taken for an answer
             return True

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kindcast import Matcher, Vocabulary, operator
@@ -62,6 +63,9 @@ def test_unified_constants_attributes_and_version_tell_calls_apart() -> None:
         ([(1, "a"), (1, "a")], 2, Answer(True, ((1, "a"),))),
         ([Quantity(1, "km"), Quantity(1000, "m")], 1, Answer(True, ((Quantity(1, "km"),),))),
         (iter([(5,)]), 1, Answer(True, ((5,),))),
+        (np.bool_(True), 0, Answer(True)),
+        (np.bool_(False), 1, Answer(False)),
+        (np.arange(1, 3), 1, Answer(True, ((1,), (2,)))),
     ],
 )
 def test_ask_what_an_operator_may_return(value: Any, variables: int, answer: Answer) -> None:

@@ -82,6 +82,11 @@ def test_isolated_operator_may_write_to_standard_output() -> None:
     assert said(behaves, "writes") is True
 
 
+def test_isolated_operator_may_return_scalars_of_numpy() -> None:
+    """Models and pictures give them; in this process they are read, too."""
+    assert said(behaves, "numpy") == (True, 3, 2.5, "x")
+
+
 def test_isolated_operator_endless_bindings_come_as_one_too_many() -> None:
     """Whoever checks the answer sees that the bound is passed."""
     matcher = Matcher(Vocabulary.from_ontologies([]), operators=[holds_many])

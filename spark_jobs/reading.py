@@ -630,7 +630,7 @@ MOST_LINE_BYTES = 16 << 20
 PIECE_BYTES = 8 << 20
 """Size of a piece: the lines that are processed together."""
 BLOCK_BYTES = 1 << 16
-"""Maximum size of one read. At most this much is lost before the damage of a compressed file."""
+"""Maximum size of one read. At most this much is lost before wrong bytes in a compressed file."""
 LIMITS = EventLimits()
 LATEST = 1e10
 """Numbers below this one are accepted as a time in seconds since 1970."""
@@ -795,15 +795,15 @@ def _event(line: bytes, number: int, split: Split, options: ReadOptions) -> Arch
         return Rejected(split.name, number, str(error), line.decode("utf-8", "replace").rstrip())
 
 
-def _opened(split: Split) -> io.BufferedReader:
+def _opened(split: Split) -> io.BufferedReader | gzip.GzipFile:
     file = split.open()
     if split.gzipped:
-        return io.BufferedReader(gzip.GzipFile(fileobj=file))
+        return gzip.GzipFile(fileobj=file)  # a reader around it would lose what comes before the damage of a file
     file.seek(split.start)
     return io.BufferedReader(file, 1 << 20)
 
 
-def _pieces(file: io.BufferedReader, split: Split) -> Iterator[bytes | None]:
+def _pieces(file: io.BufferedReader | gzip.GzipFile, split: Split) -> Iterator[bytes | None]:
     """Yields the lines of a split in pieces of many lines. A line that is too long is skipped and yields None. If the
     file is damaged, the lines before the damage are yielded before the error is raised."""
     left = split.stop - split.start if split.stop else math.inf
@@ -878,7 +878,7 @@ def _body_of(read: ArchivedEvent) -> str:
     return msgspec.json.encode(event.data if read.plain else {**event.context, "data": event.data}).decode()
 
 
-def _csv_rows(file: io.BufferedReader) -> Any:
+def _csv_rows(file: io.BufferedReader | gzip.GzipFile) -> Any:
     """Returns the reader of the rows of a CSV file, as texts. Bytes that are not UTF-8 become surrogates."""
     return csv.reader(io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline=""), strict=True)
 

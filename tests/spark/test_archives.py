@@ -126,6 +126,20 @@ def test_damaged_file_gives_what_comes_before_and_says_so(tmp_path: Path, name: 
         assert 0 < len(events) < 50_000
 
 
+@pytest.mark.parametrize("name", ["x.ndjson.gz", "x.csv.gz"])
+@pytest.mark.parametrize("damage", ["cut", "checksum", "more"])
+def test_everything_before_the_end_of_a_gzip_without_an_end_is_read(tmp_path: Path, name: str, damage: str) -> None:
+    """It is cut within its last bytes, its checksum is wrong, or something else follows it."""
+    rows = 5_000
+    line = "a\n" + "1\n" * rows if "csv" in name else '{"a": "1"}\n' * rows
+    whole = gzip.compress(line.encode())
+    ends = {"cut": whole[:-3], "checksum": whole[:-8] + b"\xff" * 4 + whole[-4:], "more": whole + b"more"}
+    (tmp_path / name).write_bytes(ends[damage])
+    events, bad = read_all(tmp_path)
+    assert (len(events), len(bad)) == (rows, 1)
+    assert "the file cannot be read from here on" in bad[0][2]
+
+
 def test_columns_that_no_csv_file_has_are_named(tmp_path: Path) -> None:
     """A typing error in `--numbers` would make texts of numbers. One file with the column is enough."""
     (tmp_path / "a.csv").write_text("value,unit\n1,kg\n", encoding="utf-8")

@@ -62,6 +62,7 @@ from kindcast.server.store.integrity import (
     examine_keys,
     find_damage,
     path_of,
+    reading_uri,
     tables_of,
     tenants_in,
     write_witness,
@@ -173,13 +174,16 @@ def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -
     if not source.is_file() or not source.stat().st_size:
         raise StoreUnreadable(f"there is no database {source}")
     source.open("rb").close()  # SQLite would not say why it cannot
+    address = reading_uri(source)
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with (
-            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as reading,
+            closing(sqlite3.connect(address, uri=True)) as reading,
             closing(sqlite3.connect(target)) as writing,
         ):
             reading.backup(writing)
+            if address != reading_uri(source):
+                raise StoreInUse(f"a server of {source} has started or stopped meanwhile: make the backup again")
             writing.execute("PRAGMA secure_delete=ON")
             there = {name for (name,) in writing.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
             for name in there.intersection(without):

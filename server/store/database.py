@@ -36,7 +36,7 @@ from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import event_days, servers
-from kindcast.server.store.integrity import Damage, Witness, follow_clock, path_of
+from kindcast.server.store.integrity import Damage, Witness, follow_clock, path_of, reading_uri
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, run_plain
 
@@ -464,7 +464,7 @@ def normalised(url: str) -> URL:
 
 def read_only(path: Path) -> URL:
     """Returns the URL with which a SQLite file is only read."""
-    return URL.create("sqlite", database=path.absolute().as_uri(), query={"mode": "ro", "uri": "true"})
+    return URL.create("sqlite", database=reading_uri(path), query={"uri": "true"})
 
 
 SILENCE = {

@@ -49,6 +49,7 @@ __all__ = [
     "follow_clock",
     "mark_of_keys",
     "path_of",
+    "reading_uri",
     "tables_of",
     "tenants_in",
     "unchanged",
@@ -286,6 +287,14 @@ def unchanged(database: Path) -> str:
     return f"{database.absolute().as_uri()}?mode=ro{'&immutable=1' if is_whole else ''}"
 
 
+def reading_uri(database: Path) -> str:
+    """Returns the URI with which SQLite only reads a database, also while a server runs. Without a write-ahead log no
+    server runs, and SQLite would make one: if it may not, as on a read-only mount, it is told that nobody changes the
+    database."""
+    stays = not Path(f"{database}-wal").exists() and not os.access(database.absolute().parent, os.W_OK)
+    return f"{database.absolute().as_uri()}?mode=ro{'&immutable=1' if stays else ''}"
+
+
 def examine(database: Path) -> dict[str, Any]:
     """Checks the database of a stopped server: SQLite's own check, the digests of stored events and matches, and the
     number of commits that the witness knows and the database lacks. Reads everything once. `readable_from` is the
@@ -347,7 +356,7 @@ def examine_keys(database: Path, *, running: bool = False) -> list[str]:
     had_keys = mark_of_keys(database).exists()
     if not keys.is_file():
         return [f"{keys} is missing, and with it the keys"] if had_keys else []
-    address = f"{keys.absolute().as_uri()}?mode=ro" if running else unchanged(keys)
+    address = reading_uri(keys) if running else unchanged(keys)
     damage = quick_check(keys, address)
     if had_keys and not damage and not _has_keys(address):
         damage.append(f"the keys in {keys} are missing: put the file of the keys back")

@@ -364,6 +364,23 @@ def test_folder_may_have_any_name(tmp_path: Path, kindcast: Kindcast, name: str)
         assert len(waiting(client, made)) == 1
 
 
+@pytest.mark.parametrize("has_log", [False, True])
+def test_folder_that_cannot_be_written_is_read_without_files_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_log: bool
+) -> None:
+    """On a read-only mount SQLite cannot make its log. If there is one, a server may run elsewhere."""
+    database = tmp_path / "kindcast.db"
+    with closing(sqlite3.connect(database)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("CREATE TABLE a (b)")
+    if has_log:
+        Path(f"{database}-wal").touch()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with store.reading(database) as connection:
+        connection.exec_driver_sql("SELECT * FROM a").all()
+        assert [each.name for each in tmp_path.iterdir() if each.name.endswith("-shm")] == ["kindcast.db-shm"] * has_log
+
+
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path, postgresql: PostgreSQL, kindcast: Kindcast) -> None:
     """Neither a folder that has something nor a database that a server uses or used."""
     data, url = str(tmp_path / "data"), postgresql.new_database()

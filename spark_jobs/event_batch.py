@@ -30,6 +30,7 @@ from kindcast.semantic.vocabulary import FHIR
 
 __all__ = [
     "ANONYMOUS",
+    "ARRAY_GOES_ON",
     "BOM",
     "CHANGES",
     "EVENTS",
@@ -37,6 +38,7 @@ __all__ = [
     "MATCHES",
     "NORMALISED",
     "NO_DAY",
+    "PART_PROBLEM",
     "PLAIN_TYPE",
     "QUARANTINE",
     "TERMS",
@@ -158,7 +160,10 @@ TEXTS = frozenset({"id", "source", "type", "subject", "time", "datacontenttype",
 BOM = b"\xef\xbb\xbf"
 PART_OF_JSON = re.compile(rb"[\[{,]\s*$|^\s*[\]}]\s*$")
 """A line of a JSON text with line breaks."""
-ONE_PER_LINE = "write each event as one line, for example with jq -c"
+ARRAY_GOES_ON = re.compile(rb"(^\s*\[|[}\]]\s*,)\s*$")
+"""A line after which an array goes on: so the next line is a part of it."""
+ONE_PER_LINE = "write each event as one line, for example with jq -c . or, from an array, with jq -c '.[]'"
+PART_PROBLEM = f"this is not a whole JSON text: {ONE_PER_LINE}"
 SECONDS = re.compile(r"-?[0-9]{1,10}(\.[0-9]{1,9})?", re.ASCII)
 """Seconds since 1970 as text."""
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -187,7 +192,7 @@ def json_of(line: bytes) -> Any:
         return msgspec.json.decode(line.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a ValidationError, too: a number beyond any double
         if PART_OF_JSON.search(line):
-            raise Unreadable(f"this is not a whole JSON text: {ONE_PER_LINE}") from None
+            raise Unreadable(PART_PROBLEM) from None
         raise Unreadable(f"this is not JSON: {error}") from None
     except RecursionError:
         raise Unreadable("the JSON is nested too deeply") from None

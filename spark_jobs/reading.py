@@ -35,6 +35,8 @@ from kindcast.semantic.events import EventLimits
 from kindcast.semantic.flatten import as_json, cells_of, flatten
 from kindcast.spark_jobs.event_batch import (
     ANONYMOUS,
+    ARRAY_GOES_ON,
+    PART_PROBLEM,
     ArchivedEvent,
     EventBatch,
     Rejected,
@@ -722,9 +724,13 @@ def _lines(split: Split, options: ReadOptions) -> Iterator[EventBatch | Rejected
 
 
 def _one_by_one(lines: Lines, number: int, split: Split, options: ReadOptions) -> Iterator[_Read]:
+    is_inside = False
     for place, line in enumerate(lines, number):
         if line and not line.isspace():
             found = _event(line, place, split, options)
+            if is_inside and isinstance(found, ArchivedEvent):
+                found = Rejected(split.name, place, PART_PROBLEM, line.decode("utf-8", "replace").rstrip())
+            is_inside = ARRAY_GOES_ON.search(line) is not None
             body = line.decode("utf-8", "replace")
             if split.parts and isinstance(found, ArchivedEvent) and found.plain:
                 body = msgspec.json.encode(found.event.data).decode()  # with the names of its folders

@@ -519,7 +519,19 @@ def test_json_that_is_not_one_event_per_line_says_what_to_write(tmp_path: Path, 
     (tmp_path / "a.json").write_text(json.dumps(EVENTS, indent=indent), encoding="utf-8")
     events, bad = read_all(tmp_path)
     ((reason, _),) = Counter(reason for _, _, reason in bad).most_common(1)
-    assert (events, reason.partition(": ")[2]) == ([], "write each event as one line, for example with jq -c")
+    advice = "write each event as one line, for example with jq -c . or, from an array, with jq -c '.[]'"
+    assert (events, reason.partition(": ")[2]) == ([], advice)
+
+
+def test_no_line_of_an_array_is_an_event(tmp_path: Path) -> None:
+    """The last one, without a comma, was the only event of the file, so the job succeeded. A line that was not written
+    to its end hides no other line."""
+    (tmp_path / "a.json").write_text('[\n{"n": 1},\n{"n": 2}\n]\n{"n": 3}\n{"n": 4,\n{"n": 5}\n', encoding="utf-8")
+    (tmp_path / "b.json").write_text('[{"n": 1},\n\n{"n": 2}\n]\n', encoding="utf-8")
+    (tmp_path / "c.json").write_text('{"all": [\n  {"n": 1},\n  {"n": 2}\n]}\n', encoding="utf-8")
+    events, bad = read_all(tmp_path)
+    assert [data["n"] for _, _, data in events] == [3, 5]
+    assert all("not a whole JSON text" in reason for _, _, reason in bad[:-1])
 
 
 def test_text_of_parquet_that_is_not_utf_8_is_told_with_its_row(tmp_path: Path) -> None:

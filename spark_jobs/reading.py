@@ -58,6 +58,7 @@ __all__ = [
     "ReadOptions",
     "Split",
     "check_archive",
+    "check_links",
     "columns_of",
     "file_split",
     "file_system",
@@ -115,6 +116,7 @@ UNKNOWN_PROBLEM = f"files with such names are not read; {SUPPORTED}"
 OTHER_COMMAS = {";": "semicolons", "\t": "tabs"}
 """What some programs write between the columns of CSV, instead of commas."""
 UNOPENABLE = "{} cannot be opened as a file: remove it from the archive"
+TWICE_PROBLEM = "{} is a link to {}, whose events would be read twice: remove the link"
 PATTERN = re.compile(r"[*?\[{]")
 """Where the pattern begins in a path of Spark that names several folders."""
 SPARK_S3 = frozenset({"s3a", "s3n"})
@@ -209,6 +211,10 @@ def file_split(place: str, path: str) -> Split | None:
     before = PATTERN.split(place)[0]
     _, root = file_system(before if before == place else posixpath.dirname(before))
     whole = _whole(root if at.startswith(f"{root.rstrip('/')}/") else at, found, path)
+    if whole is not None and isinstance(system, pa.fs.LocalFileSystem) and before == place:
+        home, target = os.path.realpath(root), os.path.realpath(at)
+        if target != posixpath.join(home, whole.name) and _is_in(home, target):
+            whole = replace(whole, problem=TWICE_PROBLEM.format(at, target))
     return whole and next(_splits(whole, found.size, SplitSizes(1 << 62, 1 << 62)), None)
 
 
@@ -228,7 +234,7 @@ def _files_of(place: str) -> tuple[str, list[Any]]:
     if found.is_file:
         return root, [found]
     if isinstance(system, pa.fs.LocalFileSystem):
-        _check_links(root)  # before Arrow follows them
+        check_links(root)  # before Arrow follows them
     try:
         below = system.get_file_info(pa.fs.FileSelector(root, recursive=True))
         _check_tables(place, root, below)
@@ -258,7 +264,7 @@ def _format_of(path: str) -> Format | None:
     return EXTENSIONS.get(posixpath.splitext(path.lower().removesuffix(".gz"))[1])
 
 
-def _check_links(root: str) -> None:
+def check_links(root: str) -> None:
     """Raises `NoArchive` for a broken link, because Arrow silently skips broken links, and for a link to what the
     archive has anyway: its events would be read twice, or without end."""
     for folder, folders, names in os.walk(root):
@@ -269,7 +275,7 @@ def _check_links(root: str) -> None:
                 raise NoArchive(UNOPENABLE.format(path))
             target = os.path.realpath(path)
             if not _is_left_out(posixpath.relpath(path, root)) and _is_in(os.path.realpath(root), target):
-                raise NoArchive(f"{path} is a link to {target}, whose events would be read twice: remove the link")
+                raise NoArchive(TWICE_PROBLEM.format(path, target))
 
 
 def _is_in(root: str, path: str) -> bool:

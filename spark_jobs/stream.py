@@ -48,7 +48,7 @@ from kindcast.spark_jobs.event_batch import (
 )
 from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, bindings_of, decoded, matched_rows
 from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync, tasks_for
-from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, file_split, read_split, splits_of
+from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, check_links, file_split, read_split, splits_of
 from kindcast.spark_jobs.report import UnusableOutput, silent
 from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot, event_keys, settle
 
@@ -93,7 +93,8 @@ def stream_events(
     session: SparkSession, format: str, options: Mapping[str, str], read: ReadOptions = AS_IT_STANDS
 ) -> DataFrame:
     """Reads the events of a stream. The result includes the rows that are not events. `format` is `files` (option
-    `path`: a folder into which complete archive files are moved) or the name of a Spark source: `socket`, `kafka`."""
+    `path`: a folder into which complete archive files are moved) or the name of a Spark source: `socket`, `kafka`.
+    Raises `NoArchive` if the folder has a link to what it has anyway."""
     if format == FILES:
         wanted = replace(read, bodies=True)
         schema = "path string, modificationTime timestamp, length long, content binary"
@@ -101,7 +102,9 @@ def stream_events(
         files = session.readStream.format("binaryFile").schema(schema).options(**read_as)
         found = files.load().select("path")
         place = options["path"].removeprefix("file:")
-        place = place if "://" in place else os.path.abspath(place)  # workers run in folders of their own
+        if "://" not in place:
+            place = os.path.abspath(place)  # workers run in folders of their own
+            check_links(place)  # Spark would follow a link to a folder around it without end
 
         def read_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:

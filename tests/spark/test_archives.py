@@ -701,7 +701,8 @@ def test_files_that_are_not_read_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", ["archive/latest", "archive/day=2/loop", "archive/up", "archive/copy.ndjson"])
 def test_link_to_what_the_archive_has_is_refused(tmp_path: Path, link: str) -> None:
-    """The events of `latest` were matched twice, and those of a folder with a link to itself forty times."""
+    """The events of `latest` were matched twice, and those of a folder with a link to itself forty times. In the folder
+    of a stream, the file in the quarantine is one that was linked while the stream ran."""
     targets = {
         "archive/latest": "day=1",
         "archive/day=2/loop": "../day=2",
@@ -715,9 +716,18 @@ def test_link_to_what_the_archive_has_is_refused(tmp_path: Path, link: str) -> N
     (tmp_path / "archive" / "b.ndjson").symlink_to(".versions/a.ndjson")
     (tmp_path / "archive" / "_previous").symlink_to("day=1")
     assert len(splits_of(str(tmp_path / "archive"))) == 4
+    for name in ("more/a.ndjson", "b.ndjson", "day=1/a.ndjson"):
+        split = file_split(str(tmp_path / "archive"), (tmp_path / "archive" / name).as_uri())
+        assert split is not None
+        assert not split.problem
     (tmp_path / link).symlink_to(targets[link])
     with pytest.raises(NoArchive, match=f"{link} is a link to .* read twice: remove the link"):
         splits_of(str(tmp_path / "archive"))
+    up = f"/{tmp_path.name}/archive/day=1/a.ndjson"
+    within = {"archive/latest": "/a.ndjson", "archive/day=2/loop": "/a.ndjson", "archive/up": up}
+    split = file_split(str(tmp_path / "archive"), (tmp_path / f"{link}{within.get(link, '')}").as_uri())
+    assert split is not None
+    assert "read twice: remove the link" in split.problem
 
 
 def test_file_that_cannot_be_opened_is_an_error_and_not_a_line_of_the_quarantine(tmp_path: Path) -> None:

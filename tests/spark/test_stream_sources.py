@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from kindcast.spark_jobs.report import NoArchive
 from kindcast.spark_jobs.snapshot import Inputs
 from kindcast.spark_jobs.stream import Written, start_stream, stream_events
 from tests.harness.spark_process import JobProcess
@@ -102,6 +103,13 @@ def test_stream_whose_process_is_killed_in_a_batch_writes_each_event_once(
     found = pq.read_table(tmp_path / "out").to_pylist()
     assert Counter(int(row["id"]) for row in found) == Counter(range(7 * IN_A_FILE))
     assert all(sorted(row["subscriptions"]) == wanted(int(row["id"])) for row in found)
+
+
+def test_stream_refuses_a_folder_with_a_link_to_itself(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark followed it, and the first batch never came."""
+    (tmp_path / "loop").symlink_to(".")
+    with pytest.raises(NoArchive, match=r"loop is a link to .* read twice: remove the link"):
+        stream_events(spark, "files", {"path": str(tmp_path)})
 
 
 def test_stream_from_a_socket_is_matched_line_by_line(tmp_path: Path, inputs: Inputs, spark: SparkSession) -> None:

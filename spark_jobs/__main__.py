@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 MASTERS = re.compile(r"local(\[|-cluster\[|$)|spark://|k8s://|yarn$")
+WINDOW = re.compile(r"[^-]*\d\s*[a-zA-Z][^-]*")
 URI = re.compile(r"[a-z][a-z0-9+.-]+:/")
 JAVA_ENDS_WITHIN = 3.0
 """Seconds that Java has to remove its temporary files."""
@@ -248,6 +249,8 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
     for each in given.option:
         if "=" not in each:
             raise JobFailed(f"--option {each}: write name=value")
+    if not WINDOW.fullmatch(given.window):
+        raise JobFailed(f"--window {given.window!r} is no time: write for example '1 hour' or '90 minutes'")
     options = dict(each.partition("=")[::2] for each in given.option)
     if given.source == FILES:
         options.setdefault("path", _needed(given.archive, "--archive"))

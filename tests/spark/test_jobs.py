@@ -342,6 +342,17 @@ def test_spellings_that_a_server_declared_count_in_a_job(tmp_path: Path) -> None
     assert found == [1, 2]
 
 
+@pytest.mark.parametrize("window", ["", "1", "soon", "-1 hour"])
+def test_window_of_a_stream_that_is_no_time_is_told_before_java_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], window: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    places = ["--archive", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert commands.main(["stream", *places, f"--window={window}"]) == 1
+    problem = json.loads(capsys.readouterr().out)["problem"]
+    assert problem == f"--window {window!r} is no time: write for example '1 hour' or '90 minutes'"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_in_this_process")
 def test_command_reads_times_in_csv_and_fails_where_something_was_left_out(

@@ -191,7 +191,7 @@ def _copy_sqlite(source: Path, target: Path, *, without: Collection[str] = ()) -
             writing.commit()
             writing.execute("PRAGMA journal_mode=DELETE")  # one file without a log; a server switches the log on again
     except sqlite3.DatabaseError as error:
-        raise StoreUnreadable(f"the database {source} cannot be copied: {error}") from error
+        raise StoreUnreadable(f"the database {source} cannot be copied to {target}: {error}") from error
 
 
 def _export(url: URL, folder: Path) -> None:
@@ -505,6 +505,8 @@ def _look(connection: Connection, layout: int, checked: Checked) -> None:
 
 
 def _refuse_existing(folder: Path) -> None:
+    if folder.is_symlink() and not folder.exists():
+        raise FileExistsError(f"{folder} is a link to {folder.readlink()}, which does not exist")
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file and not a folder")
     if folder.exists() and any(each.name not in IGNORED for each in folder.iterdir()):

@@ -441,8 +441,8 @@ def test_server_refuses_a_folder_whose_restore_was_killed(tmp_path: Path, kindca
         pass
 
 
-def test_disk_without_room_for_a_restore_is_named(tmp_path: Path, kindcast: Kindcast) -> None:
-    """By the folder that has no room, which may be on another disk than the backup."""
+def test_disk_without_room_is_named(tmp_path: Path, kindcast: Kindcast) -> None:
+    """By the folder that has no room, which may be on another disk than what is copied."""
     data, copied, again = tmp_path / "data", tmp_path / "copied", tmp_path / "again"
     with running_application(data):
         pass
@@ -452,11 +452,16 @@ def test_disk_without_room_for_a_restore_is_named(tmp_path: Path, kindcast: Kind
     resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, hard))
     try:
         ran = kindcast("restore", str(copied), "--data", str(again))
+        made = kindcast("backup", str(again), "--data", str(data))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
     assert (ran.status, ran.err) == (1, f"error: {again}: File too large\n")
+    assert f"{data / 'kindcast.db'} cannot be copied to {tmp_path / '.again.unfinished'}" in made.err
     assert not again.exists()
+    again.symlink_to("nowhere")
+    for command in (("backup", str(again), "--data", str(data)), ("restore", str(copied), "--data", str(again))):
+        assert kindcast(*command).err == f"error: {again} is a link to nowhere, which does not exist\n"
 
 
 def test_a_database_that_cannot_be_opened_is_told_without_its_password(

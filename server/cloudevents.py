@@ -155,14 +155,12 @@ def _wrong(name: str, value: Any) -> Problem | None:
             return Problem("bad-attribute", f"{name} must be a non-empty text", at_member(name))
         if name in KEYS and len(value) > LONGEST_VALUE:
             return Problem("bad-attribute", f"{name} must have at most {LONGEST_VALUE} characters", at_member(name))
-        if _CONTROL.search(value):
-            return Problem("bad-attribute", f"{name} must not have control characters", at_member(name))
-        if name == "time" and not is_date_time(value):
-            return Problem(
-                "bad-attribute", f"time must be a date-time of RFC 3339, not {value[:64]!r}", at_member(name)
-            )
     elif not isinstance(value, str | bool | int) or (isinstance(value, int) and not -(2**31) <= value < 2**31):
         return Problem("bad-attribute", f"{name} must be a text, a boolean or a 32-bit integer", at_member(name))
+    if isinstance(value, str) and _CONTROL.search(value):
+        return Problem("bad-attribute", f"{name} must not have control characters", at_member(name))
+    if name == "time" and not is_date_time(value):
+        return Problem("bad-attribute", f"time must be a date-time of RFC 3339, not {value[:64]!r}", at_member(name))
     return None
 
 

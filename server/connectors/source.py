@@ -342,6 +342,7 @@ class Connector:
         for topic in options.topics:
             if topic.names and topic.holds(message.topic):
                 named |= topic.attributes(message.topic)
+        named |= message.more
         if options.id_member is not None:
             id = _member(message.content.body, options.id_member) or id
         return Plain(
@@ -349,7 +350,7 @@ class Connector:
             source=f"{options.source}/{in_source(message.topic)}",
             type=options.type,
             time=message.time,
-            more=named | dict(message.more),
+            more={name: value for name, value in named.items() if not NO_HEADER.search(str(value))},
         )
 
     async def _publish(self, events: Sequence[tuple[Received, msgspec.Raw]]) -> list[tuple[Received, str]] | None:

@@ -234,7 +234,7 @@ def test_event_every_problem_is_named_at_once() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["subject", "datacontenttype", "dataschema"])
+@pytest.mark.parametrize("name", ["subject", "datacontenttype", "dataschema", "note"])
 @pytest.mark.parametrize("value", ["a\nb", "a\x85b"])
 def test_event_attribute_with_a_control_character_is_refused(name: str, value: str) -> None:
     """CloudEvents allows none in texts. In the header of a binary event, the character is percent-encoded."""

@@ -4,6 +4,7 @@ import asyncio
 import doctest
 import gc
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -284,9 +285,12 @@ class Answering:
     def __init__(self, *answers: dict[str, Any] | httpx.Response) -> None:
         self._answers = list(answers)
         self.sent: list[list[Any]] = []
+        self.events: list[dict[str, Any]] = []
 
     async def send(self, call: Any) -> dict[str, Any]:
-        self.sent.append([each["data"] for each in msgspec.json.decode(call.content)])
+        events = msgspec.json.decode(call.content)
+        self.events += events
+        self.sent.append([each["data"] for each in events])
         answer = self._answers.pop(0)
         if isinstance(answer, dict):
             return answer
@@ -338,6 +342,16 @@ def test_reason_of_a_bad_message_can_be_a_header() -> None:
     assert reason.endswith("nnn??: the number is too large")
     assert len(reason) < 2_000
     assert reason in told[0]
+
+
+@pytest.mark.parametrize(("key", "known"), [("a", {"partitionkey": "a"}), ("\x00\x01", {}), ("a\uffff", {})])
+def test_key_that_no_attribute_can_hold_is_left_out(key: str, known: dict[str, str]) -> None:
+    """Keys of Kafka may be any bytes. The server refuses control characters in attributes."""
+    source = Batch(replace(message(b"1", identity="1"), more={"partitionkey": key}))
+    client = Answering({"accepted": 1, "duplicates": 0, "rejected": []})
+    connected(source, client)
+    (event,) = client.events
+    assert {name: event[name] for name in event if name == "partitionkey"} == known
 
 
 def test_large_batch_is_sent_in_several_requests() -> None:

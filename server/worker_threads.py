@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import anyio
 import anyio.to_thread
 
-__all__ = ["LONG", "Shares", "Turns", "long_turns", "run_in_turn", "run_to_the_end", "short_turns"]
+__all__ = ["LONG", "Share", "Shares", "Turns", "long_turns", "run_in_turn", "run_to_the_end", "short_turns"]
 
 T = TypeVar("T")
 
@@ -60,12 +60,12 @@ class Shares:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._shares: WeakValueDictionary[Hashable, _Share] = WeakValueDictionary()
+        self._shares: WeakValueDictionary[Hashable, Share] = WeakValueDictionary()
 
     @asynccontextmanager
     async def of(self, client: Hashable, size: int) -> AsyncIterator[None]:
         """A context manager that is entered when this client may have `size` more bytes in the queue."""
-        share = self._shares.setdefault(client, _Share(self._most))
+        share = self._shares.setdefault(client, Share(self._most))
         await share.take(size)
         try:
             yield
@@ -73,8 +73,9 @@ class Shares:
             share.give_back(size)
 
 
-class _Share:
-    """What one client has in the queue, and its requests that wait."""
+class Share:
+    """At most so many bytes at one time, or one request of any size. The others wait in order. For the event loop
+    only."""
 
     def __init__(self, most: int) -> None:
         self._most = most

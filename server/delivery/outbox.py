@@ -55,6 +55,7 @@ from kindcast.server.store.deliveries import (
     with_sinks,
 )
 from kindcast.server.store.postings import Numbers
+from kindcast.server.worker_threads import Share
 
 __all__ = ["Endpoints", "Outbox", "RetrySchedule", "Trial", "progress_queue"]
 
@@ -106,10 +107,13 @@ class RetrySchedule:
 ENDPOINT_SHARE = 8
 """One endpoint gets at most one of this many slots, whatever the settings say: half of the smallest lanes."""
 
+PLACE_BYTES = 1 << 17
+"""The size of a place in a lane. A larger message takes as many as it fills. So large ones do not fill the memory."""
+
 HANGING_SECONDS = 1.0
 """An attempt without an answer for this long gives its place in the lane to others, and is counted as hanging."""
 MAX_HANGING = 1_024
-"""The maximum number of hanging attempts. Each holds a connection and one message."""
+"""The maximum number of places of hanging attempts. Each attempt holds a connection and one message."""
 
 MAX_PROVEN = 100_000
 """The maximum number of endpoints remembered as proven or as slow. When there are more, the list is cleared."""
@@ -133,26 +137,26 @@ class Endpoints:
 
     def __init__(self, at_once: int, at_once_per_endpoint: int) -> None:
         quarter = max(1, at_once // 4)
-        self._proven_lane = asyncio.Semaphore(max(1, at_once - 2 * quarter))
-        self._new_lane = asyncio.Semaphore(quarter)
-        self._failing_lane = asyncio.Semaphore(quarter)
+        self._proven_lane = Share(max(1, at_once - 2 * quarter) * PLACE_BYTES)
+        self._new_lane = Share(quarter * PLACE_BYTES)
+        self._failing_lane = Share(quarter * PLACE_BYTES)
         self._per_endpoint = max(1, min(at_once_per_endpoint, at_once // ENDPOINT_SHARE))
-        self._hanging = 0
+        self._hanging_bytes = 0
         self._turns = asyncio.Semaphore(SLOW_AT_ONCE)
         self._slow: set[str] = set()
         self._proven: set[str] = set()
         self._known: dict[str, _Endpoint] = {}
 
     @asynccontextmanager
-    async def slot(self, endpoint: str, *, failing: bool) -> AsyncIterator[None]:
-        """Waits for a slot of the endpoint, and only then for a place in the lane. So a courier that waits for a busy
-        endpoint holds nothing that others need."""
+    async def slot(self, endpoint: str, *, failing: bool, size: int = 0) -> AsyncIterator[None]:
+        """Waits for a slot of the endpoint, and only then for a place in the lane, or several for a message of this
+        `size` in bytes. So a courier that waits for a busy endpoint holds nothing that others need."""
         known = self._endpoint(endpoint)
         known.users += 1
         try:
             async with (
                 known.slots,
-                self._place(self._lane(endpoint, failing=failing)),
+                self._place(self._lane(endpoint, failing=failing), max(PLACE_BYTES, size)),
                 self._turn(slow=failing or endpoint in self._slow),
             ):
                 yield
@@ -162,19 +166,19 @@ class Endpoints:
                 del self._known[endpoint]
 
     @asynccontextmanager
-    async def _place(self, lane: asyncio.Semaphore) -> AsyncIterator[None]:
+    async def _place(self, lane: Share, size: int) -> AsyncIterator[None]:
         """A place in the lane. After `HANGING_SECONDS` the attempt is counted as hanging, if there is room, and the
         place is free for others."""
-        await lane.acquire()
+        await lane.take(size)
         loop, hangs = asyncio.get_running_loop(), False
         timer: asyncio.TimerHandle
 
         def move() -> None:
             nonlocal hangs, timer
-            if self._hanging < MAX_HANGING:
-                self._hanging += 1
+            if self._hanging_bytes + size <= MAX_HANGING * PLACE_BYTES:
+                self._hanging_bytes += size
                 hangs = True
-                lane.release()
+                lane.give_back(size)
             else:
                 timer = loop.call_later(HANGING_SECONDS, move)
 
@@ -184,9 +188,9 @@ class Endpoints:
         finally:
             timer.cancel()
             if hangs:
-                self._hanging -= 1
+                self._hanging_bytes -= size
             else:
-                lane.release()
+                lane.give_back(size)
 
     @asynccontextmanager
     async def _turn(self, *, slow: bool) -> AsyncIterator[None]:
@@ -233,7 +237,7 @@ class Endpoints:
     def _endpoint(self, endpoint: str) -> _Endpoint:
         return self._known.setdefault(endpoint, _Endpoint(asyncio.Semaphore(self._per_endpoint)))
 
-    def _lane(self, endpoint: str, *, failing: bool) -> asyncio.Semaphore:
+    def _lane(self, endpoint: str, *, failing: bool) -> Share:
         if failing:
             return self._failing_lane
         return self._proven_lane if endpoint in self._proven else self._new_lane
@@ -253,6 +257,8 @@ class Endpoints:
 PAGE_MESSAGES = 64
 PAGE_BYTES = 1 << 20
 """The maximum memory of one queue, unless one event is larger."""
+PAGES_BYTES = 64 << 20
+"""The maximum memory of all queues. Above it, a courier waits for its slot first, and then reads."""
 
 LONGEST_SHARED_PAUSE_SECONDS = 60.0
 """How long the 429 or 502 of one subscription stops the others at its endpoint. It is short, because an endpoint may be
@@ -284,6 +290,7 @@ class Courier:
     _reading_for_slow: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     _failed_group: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Subscription number → first and last position of the failed request. It is tried again with the same messages."""
+    _pages_bytes: int = 0  # in memory
     _slow: set[int] = field(default_factory=set)  # subscriptions whose endpoint was slow at the last attempt
     _prompt: int = 0  # number of running couriers of the other subscriptions
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
@@ -312,63 +319,102 @@ class Courier:
                 self._quiet.set()
 
     async def _deliver(self, number: int, announced: asyncio.Event) -> float | None:
-        while True:
-            announced.clear()
-            try:
-                subscriber, page, whole = await self._read(number)
-            except RecordDamaged as error:
-                return await self._stopped_by(number, error)
-            if subscriber is None or not page:
-                return None
-            errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
-            if (due := self._due(subscriber, errors)) > CLOCK.now():
-                return due
-            after = subscriber.start
-            written: asyncio.Future[None] | None = None
-            if subscriber.last_success is not None and not errors:  # perhaps from before a restart
-                self.endpoints.note(_endpoint(subscriber), answered=True)
-            try:
-                for group in _groups(subscriber, page, self._failed_group.get(number)):
-                    async with self.endpoints.slot(_endpoint(subscriber), failing=errors > 0):
-                        # Waiting for the slot may have taken long: was the subscription paused, deleted or acknowledged
-                        # meanwhile?
-                        if announced.is_set() or self.stopping:
-                            announced.clear()
-                            whole = False  # the announcement may be about a message after the page
-                            before, start = subscriber, subscriber.start
-                            if number in self.changed:
-                                self.changed.discard(number)
-                                if written is not None:
-                                    await written
-                                start = after  # what is on disk, unless a replay began
-                            if (subscriber := await self._called(number)) is None:
-                                return None
-                            if _batch(subscriber) != _batch(before) or subscriber.start < start:
-                                return CLOCK.now()  # the page must be grouped differently, or a replay began
-                        if not (group := [match for match in group if match.position > subscriber.start]):
-                            continue
-                        if (fence := self.broker.leases.fence(number)) is None:
-                            return None  # another server delivers
-                        if (due := self._due(subscriber, errors)) > CLOCK.now():
-                            return due
-                        outcome = await self._attempt(subscriber, group)
-                    if outcome.kind != "delivered":
-                        self._failed_group[number] = group[0].position, group[-1].position
-                        step = self._step(subscriber, after, group[0], outcome, errors, fence)
-                        await self.progress.add(step)
-                        return step.next_attempt_at
-                    self._failed_group.pop(number, None)
-                    for match in group:
-                        written = self.progress.add(self._step(subscriber, after, match, outcome, 0, fence))
-                        after = match.position
-                    errors = 0
-                    if subscriber.throttling is not None:
-                        return outcome.at + subscriber.throttling
-            finally:
-                if written is not None:
-                    await written  # the next page begins after what is on disk
-            if whole and not announced.is_set():
-                return None  # later messages would have been announced
+        async with AsyncExitStack() as early:  # the slot for the first request, if it is taken before it is read
+            alone = False
+            while True:
+                announced.clear()
+                try:
+                    subscriber, page, whole = await self._read(number, alone=alone)
+                except RecordDamaged as error:
+                    return await self._stopped_by(number, error)
+                if subscriber is None or not page:
+                    return None
+                errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
+                if (due := self._due(subscriber, errors)) > CLOCK.now():
+                    return due
+                if not alone and self._pages_bytes + _size(page) > PAGES_BYTES:
+                    group = next(_groups(subscriber, page, self._failed_group.get(number)))
+                    slot = self._slot(subscriber, group, errors)
+                    del page, group
+                    await early.enter_async_context(slot)
+                    alone = True
+                    continue
+                taken = early.pop_all() if alone else None
+                alone = False
+                again = await self._deliver_page(number, announced, subscriber, page, whole, errors, taken)
+                del page
+                if again is None or again > CLOCK.now():
+                    return again
+
+    async def _deliver_page(
+        self,
+        number: int,
+        announced: asyncio.Event,
+        subscriber: Subscriber,
+        page: list[StoredMatch],
+        whole: bool,
+        errors: int,
+        slot: AsyncExitStack | None,
+    ) -> float | None:
+        """Delivers messages. `whole`: these are all that wait. `slot` is for the first request, if it was taken before.
+        Returns when to read again, like `deliver`."""
+        after = subscriber.start
+        written: asyncio.Future[None] | None = None
+        if subscriber.last_success is not None and not errors:  # perhaps from before a restart
+            self.endpoints.note(_endpoint(subscriber), answered=True)
+        size = _size(page)
+        self._pages_bytes += size
+        try:
+            for group in _groups(subscriber, page, self._failed_group.get(number)):
+                async with slot or self._slot(subscriber, group, errors):
+                    slot = None
+                    # Waiting for the slot may have taken long: was the subscription paused, deleted or acknowledged
+                    # meanwhile?
+                    if announced.is_set() or self.stopping:
+                        announced.clear()
+                        whole = False  # the announcement may be about a message after the page
+                        before, start = subscriber, subscriber.start
+                        if number in self.changed:
+                            self.changed.discard(number)
+                            if written is not None:
+                                await written
+                            start = after  # what is on disk, unless a replay began
+                        if (called := await self._called(number)) is None:
+                            return None
+                        subscriber = called
+                        if _batch(subscriber) != _batch(before) or subscriber.start < start:
+                            return CLOCK.now()  # the page must be grouped differently, or a replay began
+                    if not (group := [match for match in group if match.position > subscriber.start]):
+                        continue
+                    if (fence := self.broker.leases.fence(number)) is None:
+                        return None  # another server delivers
+                    if (due := self._due(subscriber, errors)) > CLOCK.now():
+                        return due
+                    outcome = await self._attempt(subscriber, group)
+                if outcome.kind != "delivered":
+                    self._failed_group[number] = group[0].position, group[-1].position
+                    step = self._step(subscriber, after, group[0], outcome, errors, fence)
+                    await self.progress.add(step)
+                    return step.next_attempt_at
+                self._failed_group.pop(number, None)
+                for match in group:
+                    written = self.progress.add(self._step(subscriber, after, match, outcome, 0, fence))
+                    after = match.position
+                errors = 0
+                if subscriber.throttling is not None:
+                    return outcome.at + subscriber.throttling
+        finally:
+            self._pages_bytes -= size
+            if written is not None:
+                await written  # the next page begins after what is on disk
+        # Later messages would have been announced.
+        return None if whole and not announced.is_set() else CLOCK.now()
+
+    def _slot(
+        self, subscriber: Subscriber, group: Sequence[StoredMatch], errors: int
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """Returns a slot for a request with these messages."""
+        return self.endpoints.slot(_endpoint(subscriber), failing=errors > 0, size=_size(group))
 
     async def _attempt(self, subscriber: Subscriber, group: Sequence[StoredMatch]) -> Outcome:
         """Sends one request with these messages. Notes whether the endpoint answered, and how fast."""
@@ -434,15 +480,17 @@ class Courier:
                 return None
         return called
 
-    async def _read(self, number: int) -> tuple[Subscriber | None, list[StoredMatch], bool]:
-        """Returns the subscription (None if its sink may not be called), its next messages, and whether these are all
-        that wait. Reads the store once."""
+    async def _read(self, number: int, *, alone: bool) -> tuple[Subscriber | None, list[StoredMatch], bool]:
+        """Returns the subscription (None if its sink may not be called), its next messages (`alone`: those of one
+        request), and whether these are all that wait. Reads the store once."""
 
         def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
             subscriber = self._if_visible(connection, find_subscriber(connection, number))
             if subscriber is None:
                 return None, [], True
-            most = max(PAGE_MESSAGES, _batch(subscriber) or 0)
+            most = _batch(subscriber) or 1
+            if not alone:
+                most = max(PAGE_MESSAGES, most)
             page = read_matches(connection, number, after=subscriber.start, limit=most, byte_budget=PAGE_BYTES)
             whole = len(page) < most and sum(len(match.body) for match in page) < PAGE_BYTES
             return subscriber, page, whole
@@ -513,6 +561,10 @@ def _if_called(subscriber: Subscriber | None) -> Subscriber | None:
     if subscriber is None or subscriber.sink is None or subscriber.expires_at <= CLOCK.now():
         return None
     return subscriber if subscriber.status in PUSHED_STATUSES else None
+
+
+def _size(messages: Sequence[StoredMatch]) -> int:
+    return sum(len(each.body) for each in messages)
 
 
 def _batch(subscriber: Subscriber) -> int | None:

@@ -1,5 +1,6 @@
 """Webhooks through the whole server: queue, order, retries, giving up, and going on after a restart."""
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -14,6 +15,8 @@ from kindcast import Client, ProblemError
 from kindcast.server.delivery import outbox
 from kindcast.server.delivery.outbox import Courier
 from kindcast.server.errors import StoreUnavailable
+from kindcast.server.settings import Settings
+from kindcast.server.store.deliveries import StoredMatch, read_matches
 from tests.harness.application import problem_code
 from tests.harness.certificates import Authority
 from tests.harness.receiver import Answer, Received, Receiver, running_receiver
@@ -525,14 +528,44 @@ def test_outbox_trace_lists_every_attempt(client: Client, receiver: Receiver) ->
     assert attempts == [(1, "failed", 500), (2, "delivered", 200)]
 
 
-def test_outbox_many_subscriptions_each_in_order(client: Client, receiver: Receiver) -> None:
-    """Batches for many subscriptions on one endpoint, some answers failing: each gets every event once, in order."""
+@pytest.mark.parametrize("memory", [outbox.PAGES_BYTES, 20_000])
+def test_outbox_many_subscriptions_each_in_order(
+    client: Client, receiver: Receiver, memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many events for many subscriptions on one endpoint, some answers failing: each gets every event once, in order,
+    also if there is little memory for those that wait."""
+    monkeypatch.setattr(outbox, "PAGES_BYTES", memory)
     for n in range(12):
         client.subscribe("number exists", sink=receiver.script(f"/hook{n}", *([200] * n + [500])))
     for start in range(0, 60, 20):
         client.publish([{"number": number} for number in range(start, start + 20)])
     for n in range(12):
         assert numbers_in(receiver.wait_for(f"/hook{n}", 61), taken=True) == list(range(60))
+
+
+def test_outbox_large_messages_that_wait_for_a_slot_are_not_in_memory(
+    client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One event of 15 MB for a few hundred subscriptions with a sink that hangs filled the memory."""
+    reads: list[int] = []
+
+    def counting(*arguments: Any, **more: Any) -> list[StoredMatch]:
+        found = read_matches(*arguments, **more)
+        reads.append(len(found))
+        return found
+
+    monkeypatch.setattr(outbox, "read_matches", counting)
+    monkeypatch.setattr(outbox, "PAGES_BYTES", 300_000)
+    for n in range(30):
+        client.subscribe("number exists", sink=receiver.swallow(f"/slow{n}"))
+    client.publish({"number": 1, "text": "x" * 100_000})
+    until(lambda: len(reads) >= 30, PATIENCE_SECONDS, lambda: reads)
+    held = [each for each in gc.get_objects() if isinstance(each, StoredMatch)]
+    assert 1 <= len(held) <= 3 + Settings().webhook_concurrency_per_endpoint + outbox.READS_AT_ONCE
+    del held
+    receiver.release()
+    for n in range(30):
+        receiver.wait_for(f"/slow{n}", 1)
 
 
 def _seconds(moment: str) -> float:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kindcast.server.api.subscriptions import SubscriptionBody
-from kindcast.server.delivery.outbox import LONGEST_WISH_SECONDS, Endpoints, RetrySchedule
+from kindcast.server.delivery.outbox import LONGEST_WISH_SECONDS, PLACE_BYTES, Endpoints, RetrySchedule
 from kindcast.server.delivery.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from kindcast.server.security.egress import Connections
 from kindcast.server.settings import Settings
@@ -37,9 +37,9 @@ def test_schedule_delay_is_between_plan_and_jitter_unless_the_sink_wants_more(
     assert max(planned, wished) <= delay <= max(planned * (1 + jitter) + 1e-6, wished)
 
 
-async def waits(endpoints: Endpoints, endpoint: str, *, failing: bool = False) -> bool:
+async def waits(endpoints: Endpoints, endpoint: str, *, failing: bool = False, size: int = 0) -> bool:
     """Whether a slot is not to be had now."""
-    slot = endpoints.slot(endpoint, failing=failing)
+    slot = endpoints.slot(endpoint, failing=failing, size=size)
     task = asyncio.ensure_future(slot.__aenter__())
     for _ in range(5):
         await asyncio.sleep(0)
@@ -82,6 +82,20 @@ def test_endpoints_full_lane_leaves_the_others_free() -> None:
             ]
 
     assert asyncio.run(scenario()) == [True, False, False]
+
+
+def test_endpoints_large_messages_take_several_places() -> None:
+    """So a lane is full with fewer of them. One that is larger than the lane gets in alone."""
+
+    async def scenario() -> list[bool]:
+        endpoints = Endpoints(at_once=16, at_once_per_endpoint=1)
+        found = []
+        for size in (3 * PLACE_BYTES, 9 * PLACE_BYTES):
+            async with endpoints.slot("large", failing=False, size=size):
+                found += [await waits(endpoints, "a"), await waits(endpoints, "b", size=2 * PLACE_BYTES)]
+        return found
+
+    assert asyncio.run(scenario()) == [False, True, True, True]
 
 
 def test_endpoints_silent_endpoint_is_not_proven_any_more() -> None:

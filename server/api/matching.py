@@ -34,6 +34,7 @@ from kindcast.server.api.requests import (
     Language,
     answer,
     body_schema,
+    has_left,
     json_object,
     only_members,
     reader_of,
@@ -262,7 +263,7 @@ async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any
     """Returns the result of `work`. It is cancelled if its client leaves or it takes too long. Raises
     `ClientDisconnect`, `Problem` (422)."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(request))
+    leaving = asyncio.ensure_future(has_left(request))
     try:
         await asyncio.wait((working, leaving), timeout=settings.max_match_seconds, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -274,12 +275,6 @@ async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any
     finally:
         working.cancel()
         leaving.cancel()
-
-
-async def _left(request: Request) -> None:
-    """Returns when the client has left. The body must be read before."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _of_document(

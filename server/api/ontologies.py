@@ -1,15 +1,17 @@
 """Routes of ontologies: upload, list, compare, activate, roll back and delete; the shipped ones, for beginners."""
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from sqlalchemy import Row
+from starlette.requests import ClientDisconnect
 
-from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode, silent
+from kindcast.semantic.ontology import CONTENT_TYPES, Progress, encode
 from kindcast.semantic.shipped_vocabularies import shipped, shipped_names
 from kindcast.server.api.jobs import PREFER, AppJobs, accepted, wants_a_job
 from kindcast.server.api.problem_types import Problem
-from kindcast.server.api.requests import AppBroker, AppCaller, answer, moment
+from kindcast.server.api.requests import AppBroker, AppCaller, answer, has_left, moment
 from kindcast.server.broker.vocabulary_commands import Sharing, Versions
 from kindcast.server.errors import UnknownOntology
 from kindcast.server.security.keys import DEFAULT_TENANT
@@ -125,7 +127,8 @@ async def put_ontology(
     same version (200). When the version is activated, every live subscription is compiled again, in one step. An event
     is matched under exactly one version. With `dry_run` nothing is stored or activated (200): the load report includes
     the subscriptions whose meaning would change. Nothing is fetched: imports are resolved with uploaded documents. With
-    `Prefer: respond-async` the answer is 202 at once, and the job at `Location` has the progress. With `If-Match` the
+    `Prefer: respond-async` the answer is 202 at once, and the job at `Location` has the progress. Without it, the
+    document is not read further if the client leaves. With `If-Match` the
     document is accepted only as the successor of the version with that ETag, and with `If-None-Match: *` only if there
     is no version (412 otherwise). With `shared` all tenants get it; the answer counts their subscriptions
     (`others`)."""
@@ -136,7 +139,7 @@ async def put_ontology(
     document = await request.body()
     room = broker.documents.take_room(len(document))
 
-    async def put(progress: Progress = silent) -> tuple[dict[str, Any], bool]:
+    async def put(progress: Progress) -> tuple[dict[str, Any], bool]:
         with room:
             return await broker.put_ontology(
                 name,
@@ -153,7 +156,16 @@ async def put_ontology(
 
     if wants_a_job(request):
         return await accepted(jobs, put)
-    report, new = await put()
+    leaving = asyncio.ensure_future(has_left(request))
+
+    def check_wanted(*_: object) -> None:
+        if leaving.done():
+            raise ClientDisconnect
+
+    try:
+        report, new = await put(check_wanted)
+    finally:
+        leaving.cancel()
     headers = {"Location": f"/v1/ontologies/{name}"}
     if report["active"] and not dry_run:
         headers["ETag"] = f'"{report["version"]}"'

@@ -154,6 +154,12 @@ async def turn_for_large_page(request: Request) -> AsyncIterator[None]:
         yield
 
 
+async def has_left(request: Request) -> None:
+    """Returns when the client has left. The body must be read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Returns a JSON answer."""
     return Response(msgspec.json.encode(content), status, headers, JSON)

@@ -105,7 +105,7 @@ class DocumentReader:
         relations: Sequence[str] = (),
         progress: Progress = silent,
     ) -> Read:
-        """Reads a document. `progress` is called in another thread.
+        """Reads a document. `progress` is called in another thread. What it raises ends the reading.
 
         Raises `StoreUnavailable` if the server stops, and the errors of `kindcast.semantic.ontology.read_isolated`.
         """
@@ -113,6 +113,7 @@ class DocumentReader:
         def work() -> Read:
             from kindcast.semantic.ontology import Reasoner, read_encoded  # only when needed
 
+            progress("wait", 0, None)
             settings = self._settings
             reasoner = Reasoner(
                 java=settings.java, heap_bytes=settings.reasoner_heap_bytes, seconds=settings.reasoner_seconds

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from tests.harness.waiting import until
 
 PREFIXES = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
 COMPUTERS = PREFIXES + ":Laptop rdfs:subClassOf :Computer ."
-ASYNC = {"Content-Type": "text/turtle", "Prefer": "respond-async"}
+TURTLE = {"Content-Type": "text/turtle"}
+ASYNC = {**TURTLE, "Prefer": "respond-async"}
 PATIENCE_SECONDS = 300.0
 
 
@@ -182,6 +184,34 @@ def test_large_uploads_leave_room_for_all_other_requests(
         assert first.result().status_code == small.result().status_code in (201, 202)
         # An ontology is listed before its job has ended.
         until(lambda: upload("second", second).status_code in (201, 202))
+
+
+def test_upload_whose_client_has_left_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it waits, and while it is read. The document of a job is read nevertheless."""
+    began, go_on, names, read = threading.Event(), threading.Event(), list[str](), ontology.read_encoded
+
+    def wait(document: bytes, **more: Any) -> bytes:
+        names.append(more["name"])
+        began.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        return read(document, **more)
+
+    def leave(url: str, name: str, document: bytes) -> None:
+        with suppress(httpx.ReadTimeout):
+            httpx.put(f"{url}/v1/ontologies/{name}", content=document, headers=TURTLE, timeout=httpx.Timeout(9, read=1))
+
+    monkeypatch.setattr(ontology, "read_encoded", wait)
+    with running_app(tmp_path, ontology_readers=1) as url, httpx.Client(base_url=url) as client:
+        first = put(client, "first", COMPUTERS).headers["location"]
+        assert began.wait(PATIENCE_SECONDS)
+        leave(url, "waits", COMPUTERS.encode())
+        last = put(client, "last", COMPUTERS).headers["location"]
+        go_on.set()
+        assert [ended(client, each)["status"] for each in (first, last)] == ["done", "done"]
+        assert names == ["first", "last"]
+        leave(url, "large", classes(30_000))
+        until(lambda: _children() == [])
+        assert [each["name"] for each in client.get("/v1/ontologies").json()["ontologies"]] == ["first", "last"]
 
 
 def test_upload_beyond_the_processor_time_is_refused_and_the_server_serves_on(tmp_path: Path) -> None:

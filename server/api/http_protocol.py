@@ -595,7 +595,8 @@ class HttpConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def handle_websocket_upgrade(self) -> None:
-        """Turns the connection into a WebSocket."""
+        """Turns the connection into a WebSocket, which also gets what arrived behind the handshake."""
+        rest = self._behind_head()
         self._closing = True
         self._limits.release(self)
         self.connections.discard(self)
@@ -605,7 +606,7 @@ class HttpConnection(HttpToolsProtocol):
         protocol.take_over(self._limits, self.address, client, "wss" if scheme == "https" else "ws")
         self._limits.replace(self, protocol)
         protocol.connection_made(transport)
-        lines = [b"GET " + self.url + b" HTTP/1.1", *(name + b": " + value for name, value in self.headers), b"", b""]
+        lines = [b"GET " + self.url + b" HTTP/1.1", *(name + b": " + value for name, value in self.headers), b"", rest]
         protocol.data_received(b"\r\n".join(lines))
         transport.set_protocol(protocol)
 
@@ -696,15 +697,19 @@ class HttpConnection(HttpToolsProtocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Parses the request again without `Upgrade`, because the parser takes what follows such a head for another
         protocol: the body would be lost, or read as a request. Logs nothing, since a client must not fill the log."""
-        stopped = sys.exception()
-        assert isinstance(stopped, HttpParserUpgrade)
-        rest = self._piece[stopped.args[0] :]
+        rest = self._behind_head()
         line = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         kept = [name + b": " + value for name, value in self.headers if name != b"upgrade"]
         self._without_upgrade, self._unread = False, 0
         self.parser = HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
         self.data_received(b"\r\n".join((line, *kept, b"", rest)))
+
+    def _behind_head(self) -> bytes:
+        """Returns the bytes that arrived behind a head with `Upgrade`, at which the parser has stopped."""
+        stopped = sys.exception()
+        assert isinstance(stopped, HttpParserUpgrade)
+        return self._piece[stopped.args[0] :]
 
     def send_400_response(self, msg: str) -> None:
         if self._closing:

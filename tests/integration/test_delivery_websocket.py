@@ -248,6 +248,26 @@ def test_frames_that_arrive_together_are_all_read(client: httpx.Client) -> None:
     assert client.get(f"/v1/subscriptions/{made['id']}/events").json()["events"] == []
 
 
+@pytest.mark.parametrize("packets", [1, 2])
+def test_frames_that_arrive_with_the_handshake_are_read(client: httpx.Client, packets: int) -> None:
+    """Some clients do not wait for the answer."""
+    made = subscribe(client)
+    publish(client, n=1)
+    last = client.get(f"/v1/subscriptions/{made['id']}/events").json()["cursor"]
+    told = f"kindcast-ticket: {made['ticket']}\r\n"
+    asked = _handshake(f"/v1/subscriptions/{made['id']}/ws", client, told, None)
+    frame = _frame(json.dumps({"ack": last}).encode())
+    with socket.create_connection(_host(client), timeout=PATIENCE) as raw:
+        for packet in [asked + frame] if packets == 1 else [asked, frame]:
+            raw.sendall(packet)
+        answer = b""
+        while b'"acked"' not in answer:
+            piece = raw.recv(65_536)
+            assert piece, answer
+            answer += piece
+    assert client.get(f"/v1/subscriptions/{made['id']}/events").json()["events"] == []
+
+
 def test_a_message_that_is_not_utf8_closes_it_and_is_no_error_of_the_server(
     client: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,8 +7,9 @@ all of them share.
 
 The tenant `default` is the database of the server and always open. The others are in `tenants/NAME/` of the data
 folder or, on PostgreSQL, in a schema each. A tenant with due work (webhooks, candidates of operators) stays open, and
-the next start opens it again. If several servers share a PostgreSQL, each opens a tenant on its first use there; a
-tenant with due work that no server has open any more, because its server ended, is opened by another one.
+the next start opens it again. If another tenant needs its place, and its next attempt is not soon, it is closed until
+then. If several servers share a PostgreSQL, each opens a tenant on its first use there; a tenant with due work that no
+server has open any more, because its server ended, is opened by another one.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ from kindcast.server.backtests import Backtests
 from kindcast.server.broker import Broker
 from kindcast.server.broker.documents import decoded
 from kindcast.server.broker.vocabulary_commands import SharedChange, active_declarations, dependents_of
+from kindcast.server.clock import CLOCK
 from kindcast.server.cloudevents import EventReader
 from kindcast.server.delivery import DeliveryService, running_delivery
 from kindcast.server.delivery.tail import LiveTail
@@ -59,7 +61,7 @@ from kindcast.server.settings import SNAPSHOT, Settings
 from kindcast.server.store import ontologies, pending, subscriptions
 from kindcast.server.store.backup import MAIN, reading
 from kindcast.server.store.database import in_schema, max_connections, normalised
-from kindcast.server.store.deliveries import awaiting_webhooks
+from kindcast.server.store.deliveries import awaiting_webhooks, next_attempt
 from kindcast.server.store.pending import ontology_is_needed
 from kindcast.server.store.servers import members
 from kindcast.server.store.system import DELETED, SystemStore, Tenant
@@ -76,6 +78,8 @@ CONNECTIONS_PER_TENANT = 8
 two, and for a short time a third. The rest is for other servers."""
 CONNECTIONS_OF_OPEN_TENANT = 2
 LEAST_OPEN = 4
+SOON_SECONDS = 30.0
+"""A tenant whose next attempt is due within this time is not closed for another one."""
 UNREADABLE_SECONDS = 60.0
 """How long a tenant with due work whose data could not be read waits for another attempt, unless a request opens it."""
 PATIENCE_SECONDS = 5.0
@@ -169,6 +173,8 @@ class Tenants:
         self._beginning: set[str] = set()
         """The tenants that are being opened. They count as open ones."""
         self._locks: dict[str, asyncio.Lock] = {}
+        self._closed_until: dict[str, float] = {}
+        """The tenants with due work that were closed for others, and when their next attempts are due."""
         self._unreadable: dict[str, float] = {}
         """The tenants with due work whose data could not be read, and when `wake` tries them again."""
         self.shared = SharedOntologies(self)
@@ -210,7 +216,7 @@ class Tenants:
             if name not in self._open:
                 self._beginning.add(name)
                 try:
-                    await self._make_room()
+                    await self._make_room(name, until_due=True)
                     await self._begin(name)
                 finally:
                     self._beginning.discard(name)
@@ -366,13 +372,14 @@ class Tenants:
             own["reader_connections"] = -(-self._settings.reader_connections // 2)
         return self._settings.model_copy(update=own)
 
-    async def _make_room(self) -> None:
-        """Closes the least recently used idle tenant, if more than `max_open_tenants` are open or being opened. Raises
-        `BrokerBusy` if none is idle."""
-        if len(self) + len(self._beginning - self._open.keys()) <= self._max_open:
+    async def _make_room(self, name: str, *, until_due: bool) -> None:
+        """Makes room for a tenant: closes the least recently used idle one, if more than `max_open_tenants` would be
+        open or being opened. With `until_due`, this may be one whose next attempt is not soon. Raises `BrokerBusy` if
+        none can be closed."""
+        if len(self) + len((self._beginning | {name}) - self._open.keys()) <= self._max_open:
             return
-        for name, each in sorted(self._open.items(), key=lambda item: item[1].services.used_at):
-            if await self._close_if_quiet(name, each.services):
+        for other, each in sorted(self._open.items(), key=lambda item: item[1].services.used_at):
+            if await self._close_if_quiet(other, each.services, until_due=until_due):
                 return
         raise BrokerBusy("too many tenants are in use at the same time: try again in a moment")
 
@@ -401,29 +408,45 @@ class Tenants:
             if not left:
                 self._cleaned = changes
 
-    async def _close_if_quiet(self, name: str, services: TenantServices) -> bool:
+    async def _close_if_quiet(self, name: str, services: TenantServices, *, until_due: bool = False) -> bool:
+        """Closes a tenant that nobody uses and that has no due work or, with `until_due`, none soon. `wake` opens it in
+        time. Returns whether it was closed."""
         if services.under_way or services.broker.waiting or services.jobs.running:
             return False
         async with self._locks[name]:
-            if name not in self._open or await _may_be_due(services) or services.under_way:
+            due_at = await _next_due(services)
+            waits = due_at is not None and until_due and due_at > CLOCK.now() + SOON_SECONDS
+            if name not in self._open or not (due_at is None or waits) or services.under_way:
                 return False
             closed = self._open.pop(name)
             await closed.stack.aclose()
-            await anyio.to_thread.run_sync(self._store.rest, closed.tenant)
+            if due_at is None:
+                await anyio.to_thread.run_sync(self._store.rest, closed.tenant)
+            else:
+                self._closed_until[name] = due_at
             return True
 
     async def wake(self) -> bool:
-        """Opens the tenants that had due work when their last server ended. Returns False if some must wait because too
-        many are open, or because the database or their files cannot be used now."""
+        """Opens the tenants that had due work when their last server ended, and those whose next attempt is due.
+        Returns False if some must wait because too many are open, or because the database or their files cannot be used
+        now."""
         are_open, now = True, time.monotonic()
         self._unreadable = {name: again for name, again in self._unreadable.items() if again > now}
+        due = {name for name, at in self._closed_until.items() if at <= CLOCK.now()}
+        self._closed_until = {
+            name: at for name, at in self._closed_until.items() if name not in due and not self.is_open(name)
+        }
         awake = await anyio.to_thread.run_sync(self._store.awake)
-        waiting = [each for each in awake if not self.is_open(each.name) and each.name not in self._unreadable]
+        closed = self._closed_until.keys() | self._unreadable.keys()
+        waiting = [each for each in awake if not self.is_open(each.name) and each.name not in closed]
         if self.on_postgresql and waiting:
             served = await anyio.to_thread.run_sync(self._store.served, waiting)
             waiting = [each for each in waiting if each.name not in served]
-        for each in waiting:
+        for each in sorted(waiting, key=lambda each: each.name not in due):
             try:
+                if self.on_postgresql and each.name not in due:
+                    # Perhaps another server closed it until it is due: no other one is closed for it in turn.
+                    await self._make_room(each.name, until_due=False)
                 await self._find(each.name)
             except BrokerBusy:
                 return False
@@ -442,7 +465,8 @@ class Tenants:
         while True:
             try:
                 is_compared = is_compared or await self._compare_with_connections()
-                are_awake = (are_awake and not self.on_postgresql) or await self.wake()
+                is_done = are_awake and not self.on_postgresql and not self._closed_until
+                are_awake = is_done or await self.wake()
                 await self.look()
                 await self.shared.look()
             except ServerError as error:
@@ -487,9 +511,9 @@ class Tenants:
 
     async def _close_open(self, closed: _Open) -> None:
         """Closes a tenant when the server stops. It is opened again by the next server if it has due work."""
-        is_due = await _may_be_due(closed.services)
+        due_at = await _next_due(closed.services)
         await closed.stack.aclose()
-        if not is_due:
+        if due_at is None:
             with contextlib.suppress(ServerError):
                 await anyio.to_thread.run_sync(self._store.rest, closed.tenant)
 
@@ -499,18 +523,26 @@ class Tenants:
             each.services.delivery.wakeups.close()
 
 
-async def _may_be_due(services: TenantServices) -> bool:
-    """Whether a tenant has due work, or cannot be read now. That must not keep other tenants from being closed or
-    opened."""
+async def _next_due(services: TenantServices) -> float | None:
+    """Returns when due work of a tenant is to be tried next: 0.0 if this may be now, or if the tenant cannot be read,
+    which must not keep other tenants from being closed or opened; None if there is none."""
     try:
-        return await services.broker.read(_is_due)
+        return await services.broker.read(_due_at)
     except ServerError:
-        return True
+        return 0.0
 
 
-def _is_due(connection: Connection) -> bool:
-    """Whether a webhook has messages to deliver, or an operator candidates to decide."""
-    return bool(awaiting_webhooks(connection)) or pending.next_due(connection, after=0.0) is not None
+def _due_at(connection: Connection) -> float | None:
+    """Returns when a webhook has messages to deliver, or an operator candidates to decide: 0.0 for a webhook that may
+    have some soon; None if nothing waits."""
+    decided = pending.next_due(connection, after=0.0)
+    if not awaiting_webhooks(connection):
+        return decided
+    soon = CLOCK.now() + SOON_SECONDS
+    tried = next_attempt(connection, after=soon)
+    if tried is None or awaiting_webhooks(connection, due_at=soon):
+        return 0.0
+    return tried if decided is None else min(tried, decided)
 
 
 @asynccontextmanager

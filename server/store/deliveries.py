@@ -47,6 +47,7 @@ __all__ = [
     "forget_notices",
     "is_dead",
     "list_dead",
+    "next_attempt",
     "note_told",
     "position_before",
     "read_matches",
@@ -359,6 +360,15 @@ def awaiting_webhooks(
             rows = connection.execute(statement.where(subscriptions.c.number.in_(some)))
             called |= {number: start for number, start in rows}
     return sorted(matched_after(connection, called))
+
+
+def next_attempt(connection: Connection, *, after: float) -> float | None:
+    """Returns when the first attempt after `after` is planned to a sink that failed; None if there is none."""
+    failing = (subscriptions.c.status == "failing") & (subscriptions.c.next_attempt_at > after)
+    found: float | None = connection.execute(
+        sa.select(sa.func.min(subscriptions.c.next_attempt_at)).where(failing)
+    ).scalar_one()
+    return found
 
 
 def with_sinks(connection: Connection, numbers: Collection[int] | None = None) -> set[int]:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from kindcast.semantic import ontology
 from kindcast.server import tenants
 from kindcast.server.broker import Broker
+from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreDamaged, StoreUnavailable, StoreUnreadable
 from kindcast.server.security.callers import KeyRing
 from kindcast.server.security.keys import Key
@@ -367,6 +368,41 @@ def test_a_webhook_keeps_its_tenant_awake(tmp_path: Path, where: dict[str, Any])
             receiver.wait_for("/hook", 4)
 
 
+def test_tenants_whose_webhooks_fail_leave_room_for_others(
+    tmp_path: Path, where: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were open until the last attempt, for days, and others were refused. They are opened for each attempt."""
+    monkeypatch.setattr(tenants, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(tenants, "SHARED_LOOK_SECONDS", 0.05)
+    delays = {"webhook_delays_seconds": (1.0, *9 * (3_600.0,)), "webhook_jitter": 0.0}
+    with running_receiver() as receiver:
+        sink = receiver.script("/hook", *20 * (503,))
+        with running_application(tmp_path, allow_private_sinks=True, max_open_tenants=3, **delays, **where) as client:
+            keyed = Keyed(client)
+            keys = {name: keyed.key("admin", tenant=name) for name in ("one", "two", "three", "four")}
+            body = {"expression": "a exists", "sink": sink}
+            for name in ("one", "two"):
+                assert client.post("/v1/subscriptions", json=body, headers=keys[name]).status_code == 201
+                assert client.post("/v1/events", json={"a": 1}, headers=keys[name]).status_code == 202
+
+            def failed_twice(name: str) -> bool:
+                (each,) = client.get("/v1/subscriptions", headers=keys[name]).json()["subscriptions"]
+                return bool(each["consecutive_errors"] == 2)
+
+            until(lambda: failed_twice("one") and failed_twice("two"))  # the next attempts are not soon
+
+            def others_are_open() -> bool:
+                for name in ("three", "four"):
+                    client.post("/v1/events", json={"a": 1}, headers=keys[name])
+                listed = client.get("/v1/tenants", headers=keyed.admin).json()["tenants"]
+                return {each["name"] for each in listed if each["open"]} == {"default", "three", "four"}
+
+            until(others_are_open)
+            later = CLOCK.now() + 3_600.0
+            monkeypatch.setattr(CLOCK, "now", lambda: later)
+            receiver.wait_for("/hook", 6)
+
+
 def test_a_tenant_that_cannot_be_opened_at_the_start_is_opened_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -474,14 +510,14 @@ def test_a_tenant_that_cannot_be_read_keeps_no_other_one_from_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has been idle for the longest time, so it would be closed first. Another one is closed instead."""
-    is_due = tenants._is_due
+    due_at = tenants._due_at
 
-    def is_due_or_damaged(connection: Connection) -> bool:
+    def due_at_or_damaged(connection: Connection) -> float | None:
         if "tenants/damaged/" in str(connection.engine.url.database):
             raise StoreDamaged("the database is damaged")
-        return is_due(connection)
+        return due_at(connection)
 
-    monkeypatch.setattr(tenants, "_is_due", is_due_or_damaged)
+    monkeypatch.setattr(tenants, "_due_at", due_at_or_damaged)
     with running_application(tmp_path, max_open_tenants=3) as client:
         keyed = Keyed(client)
         for name in ("damaged", "second", "third"):

@@ -116,7 +116,7 @@ class Database:
         self._sets_clock = sets_clock
         self._busy_seconds = settings.busy_timeout_seconds
         self._lock: int | None = None
-        self._file: tuple[int, int] | None = None
+        self._file: int | None = None
         self.witness = Witness(path_of(str(self._url.database))) if self.is_sqlite else None
         """The witness file, with the number of the last commit; None for PostgreSQL."""
         repair = f"kindcast repair --data {shlex.quote(str(settings.data))}"
@@ -191,13 +191,13 @@ class Database:
         deleted or moved away is lost."""
         return not self.is_sqlite or self._file_now() == self._file
 
-    def _file_now(self) -> tuple[int, int] | None:
-        """Returns the device and the number of the file of a SQLite database; None if there is none."""
+    def _file_now(self) -> int | None:
+        """Returns the inode of the file of a SQLite database, by which SQLite too knows whether it was moved; None if
+        there is none."""
         try:
-            found = os.stat(str(self._url.database))
+            return os.stat(str(self._url.database)).st_ino
         except OSError:
             return None
-        return found.st_dev, found.st_ino
 
     def _check_schema(self, connection: Connection) -> None:
         """Refuses connections on which names would mean the tables of another tenant."""

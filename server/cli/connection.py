@@ -170,7 +170,9 @@ def _an_address(server: str) -> Iterator[None]:
 
     try:
         yield
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+    except httpx.UnsupportedProtocol as error:
+        raise CommandFailed(str(error)) from error
+    except httpx.InvalidURL as error:
         raise CommandFailed(
             f"{server} is not the address of a server: {error}", f"An address looks like {DEFAULT_SERVER}."
         ) from error

@@ -59,6 +59,13 @@ def test_command_with_a_closed_output_does_its_work(
     getattr(sys, name).close()
 
 
+@pytest.mark.parametrize("address", ["localhost:8080", ""])
+def test_address_without_a_scheme_is_told_once(kindcast: Kindcast, address: str) -> None:
+    """In one sentence that shows an address."""
+    said = kindcast("status", "--server", address).err
+    assert said == f"error: the address of a server looks like http://127.0.0.1:8080, not '{address}'\n"
+
+
 def test_full_disk_is_told_in_words() -> None:
     """`> /dev/full`, which has no name: without the error number of the system."""
     error = OSError(errno.ENOSPC, "No space left on device")

@@ -125,7 +125,7 @@ async function concept(iri) {
       card(h("h2", {}, t("Who asks for it")), h("p", {}, t("Subscriptions that name it or one of the {1} concepts beneath it: {0}", number(usage.subscriptions.count), number(usage.descendants_count))),
         h("ul", { class: "plain" }, usage.subscriptions.listed.slice(0, 10).map((each) => h("li", { class: "row" }, link(each.id, "#/deliveries/" + each.id), h("code", {}, shortened(each.canonical))))),
         h("h3", {}, t("Recent events")), usage.events.count ? h("ul", { class: "plain" }, usage.events.listed.slice(0, 10).map((each) => h("li", { class: "row" }, link("#" + each.sequence, "#/live?event=" + each.sequence), h("span", { class: "quiet small" }, each.type), each.matched ? tag(t("{0} got it", each.matched), "good") : tag(t("nobody got it")))))
-          : h("p", { class: "quiet" }, t("None of the last {0} events was about it.", number(usage.examined.events))),
+          : h("p", { class: "quiet" }, t("No recent event was about it. Events looked at: {0}.", number(usage.examined.events))),
         how("v1/concepts/usage?" + query({ term: it.iri })))),
   ], way];
 }
@@ -272,7 +272,7 @@ function impact(answer) {
 
 async function unknown() {
   const told = await get("terms/unknown?" + query({ lang: state.language }));
-  const head = h("p", {}, t("Words that publishers sent where a concept was expected, and that nothing is called. Looked at: the last {0} events.", number(told.examined.events)));
+  const head = h("p", {}, t("Words that publishers sent where a concept was expected, and that nothing is called. Events looked at: {0}.", number(told.examined.events)));
   const strange = told.properties?.length > 0 && card(h("h2", {}, t("Unknown properties")), h("p", {}, t("Properties of linked data that no ontology, declaration or subscription knows.")),
     table([t("Property"), t("Attribute"), { text: t("How often"), number: true }, t("Make it known"), t("Source"), t("Last event")], told.properties.map((each) => [
       h("code", {}, each.iri), h("code", {}, each.attribute), number(each.count), known(each), each.source, link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])), how("v1/terms/unknown", "kindcast declare attribute NAME '{\"kind\": \"number\"}'"));

@@ -578,8 +578,10 @@ MOST_KEPT = 10_000
 """The maximum number of cached answers of one operator."""
 
 WAITING_EACH = 8
-"""The maximum number of waiting calls per possible running call. Further calls are refused. So one slow operator can
-neither fill the memory nor block all events that are being decided."""
+"""The maximum number of calls that run or wait, per possible running call. Further calls are refused."""
+MOST_WAITING = 500
+"""The maximum of that number: half of the events that are decided at once (`EVENTS_AT_ONCE`). So one slow operator can
+neither fill the memory nor delay all others."""
 SHORTEST_WAIT, LONGEST_WAIT = 0.5, 30.0
 """The shortest and longest time before a refused call is tried again, in seconds."""
 
@@ -630,6 +632,7 @@ class SharedCalls:
         self._closed = closed
         self._waiting = 0
         self._mean_seconds = 0.1
+        self._last_began = time.perf_counter()
         self._running = 0
         self._failed = 0
 
@@ -690,8 +693,9 @@ class SharedCalls:
         """Returns the answer, from the cache or by a call. Raises `OperatorFailed`."""
         if (kept := self._kept.get(key)) is not None and kept[0] > time.monotonic():
             return Answered(kept[1], 0.0)
-        if self._waiting >= WAITING_EACH * self.limits.concurrency:
-            expected = self._mean_seconds * WAITING_EACH * random.uniform(0.5, 1.5)
+        if self._waiting >= min(WAITING_EACH * self.limits.concurrency, MOST_WAITING):
+            seconds = max(self._mean_seconds, time.perf_counter() - self._last_began)  # it may hang
+            expected = seconds * WAITING_EACH * random.uniform(0.5, 1.5)
             after = min(max(expected, SHORTEST_WAIT), LONGEST_WAIT)
             raise OperatorFailed("has too many calls at present", kind="busy", after=after)
         self._waiting += 1
@@ -715,7 +719,7 @@ class SharedCalls:
 
     async def _asked(self, key: bytes, event: Event, arguments: tuple[Any, ...]) -> Answered:
         await self.circuit.enter()
-        began = time.perf_counter()
+        began = self._last_began = time.perf_counter()
         self._running += 1
         try:
             async with asyncio.timeout(self.limits.seconds):

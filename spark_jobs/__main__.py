@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -242,9 +242,8 @@ def _asked(given: argparse.Namespace) -> tuple[str | dict[str, Any], str, bool]:
 
 
 def _stream(given: argparse.Namespace) -> dict[str, Any]:
-    from kindcast.spark_jobs.match import Chosen
-    from kindcast.spark_jobs.output import worst_of
-    from kindcast.spark_jobs.stream import FILES, Written, start_stream, stream_events
+    from kindcast.spark_jobs.output import Output
+    from kindcast.spark_jobs.stream import FILES
 
     for each in given.option:
         if "=" not in each:
@@ -257,7 +256,15 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
         if "://" not in options["path"] and not Path(options["path"]).is_dir():
             raise NoArchive(f"there is no folder {options['path']}: name the folder where files arrive")
     _check_subscriptions(given)
-    window = _needed(given.window or None, "--window")
+    with Output(given.output).held():
+        return _streamed(given, options)
+
+
+def _streamed(given: argparse.Namespace, options: Mapping[str, str]) -> dict[str, Any]:
+    from kindcast.spark_jobs.match import Chosen
+    from kindcast.spark_jobs.output import worst_of
+    from kindcast.spark_jobs.stream import Written, start_stream, stream_events
+
     counts = {"batches": 0, "events": 0, "matches": 0, "quarantined": 0}
 
     def told(batch: int, written: Written) -> None:
@@ -273,7 +280,7 @@ def _stream(given: argparse.Namespace) -> dict[str, Any]:
         stream_events(session, given.source, options, _read(given)),
         given.output,
         newest,
-        window=window,
+        window=given.window,
         trigger_seconds=None if given.once else given.every,
         chosen=Chosen(explode=given.explode, matched_only=given.matched_only),
         outbox=given.outbox,

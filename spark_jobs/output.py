@@ -173,12 +173,10 @@ class Output:
         self._staged = self._own / "staged"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Locks the output folder, so that only one job uses it. After a crash, an incomplete publication is finished,
-        and half-written files are removed. Raises `UnusableOutput`, also if the folder has days that no job wrote: they
-        would be replaced."""
+    def held(self) -> Iterator[None]:
+        """Locks the output folder, so that only one job uses it. Raises `UnusableOutput`."""
         try:
-            self._staged.mkdir(parents=True, exist_ok=True)
+            self._own.mkdir(parents=True, exist_ok=True)
             lock = (self._own / "lock").open("w")
         except OSError as error:
             raise UnusableOutput(f"{self.folder} cannot be written: {error}") from error
@@ -189,6 +187,14 @@ class Output:
                 raise UnusableOutput(
                     f"another job is writing {self.folder}: wait for it, or name another folder"
                 ) from None
+            yield
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Locks the output folder like `held`. After a crash, an incomplete publication is finished, and half-written
+        files are removed. Raises `UnusableOutput`, also if the folder has days that no job wrote: they would be
+        replaced."""
+        with self.held():
             self._carry_on()
             self._check_days()
             yield
@@ -219,6 +225,7 @@ class Output:
     # ── putting in place ────────────────────────────────────────────────────────────────────────────────────────
 
     def _carry_on(self) -> None:
+        self._staged.mkdir(exist_ok=True)
         journal = self._own / "journal.json"
         if journal.exists():
             self._put_in_place(json.loads(journal.read_text(encoding="utf-8")))
@@ -228,7 +235,6 @@ class Output:
             self._staged.mkdir()
         for name in ("building", "old", "discarded"):
             shutil.rmtree(self._own / name, ignore_errors=True)
-        self._staged.mkdir(exist_ok=True)
         for path in self._staged.glob("*.*"):
             self._discard(path)
 

@@ -238,11 +238,17 @@ def _die_after(steps: int) -> None:
     sys.addaudithook(hook)
 
 
-def test_second_job_for_one_output_is_refused(tmp_path: Path) -> None:
-    """Two would undo each other's work."""
-    with Output(tmp_path / "out").locked(), pytest.raises(UnusableOutput, match="another job"):  # noqa: SIM117
-        with Output(tmp_path / "out").locked():
+def test_second_job_for_one_output_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two would undo each other's work, also two streams: the second one removed what the first one was writing."""
+    out = tmp_path / "out"
+    with Output(out).locked(), pytest.raises(UnusableOutput, match="another job"):  # noqa: SIM117
+        with Output(out).locked():
             pass
+    (tmp_path / "in").mkdir()
+    asked = ["--ontology", str(tmp_path / "absent.ttl"), "--subscriptions", str(tmp_path / "absent.ndjson")]
+    with Output(out).held():
+        assert commands.main(["stream", "--archive", str(tmp_path / "in"), "--output", str(out), *asked]) == 1
+    assert "another job is writing" in json.loads(capsys.readouterr().out)["problem"]
 
 
 def test_output_that_cannot_be_written_is_named(

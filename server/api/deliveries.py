@@ -2,9 +2,10 @@
 and deliver them again; and the live tail of all events. `kindcast.server.delivery` does the work.
 """
 
+import asyncio
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, Row
 from starlette.requests import HTTPConnection
+from starlette.types import Receive, Scope, Send
 
 from kindcast.server.api.access import AccessControl, caller_of, services_of, wrong_key
 from kindcast.server.api.problem_types import Problem, as_document, problem_of, respond
@@ -26,6 +28,7 @@ from kindcast.server.api.requests import (
     answer,
     body_schema,
     json_object,
+    large_turn_of,
     moment,
     reader_of,
     turn_for_large_page,
@@ -54,6 +57,36 @@ from kindcast.server.store.events import read_attempts
 __all__ = ["dead_letter_router", "live_router", "router"]
 
 router = APIRouter(prefix="/v1/subscriptions/{id}", tags=["delivery"])
+
+
+class _EventStream(EventSourceResponse):
+    """Like the framework's own, but it does not hold the last message until the next one comes. That one holds it also
+    after the client has left, until the garbage collector looks. Messages may be large."""
+
+    def __init__(self, lines: AsyncGenerator[bytes]) -> None:
+        super().__init__(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._lines = lines
+
+    async def stream_response(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for line in self._lines:
+            await send({"type": "http.response.body", "body": line, "more_body": True})
+            del line
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self.stream_response(send))
+        leaving = asyncio.ensure_future(self.listen_for_disconnect(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+            leaving.cancel()
+            await asyncio.wait((sending, leaving))
+            await self._lines.aclose()
+        if not sending.cancelled():
+            sending.result()
+
 
 MAX_WAIT_SECONDS = 30.0
 """The longest wait that a client may request. The settings of a server may be lower."""
@@ -211,8 +244,9 @@ async def stream_messages(
     start = await find_start(delivery.looks, id, last_event_id or after, reader_of(caller_of(request), delivery.broker))
     if start.over:
         return Response(status_code=204)
-    lines = stream(delivery.looks, delivery.wakeups, start, delivery.settings.stream_ping_seconds)
-    return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    pings = delivery.settings.stream_ping_seconds
+    lines = stream(delivery.looks, delivery.wakeups, start, pings, partial(large_turn_of, request))
+    return _EventStream(lines)
 
 
 @router.websocket("/ws")
@@ -232,7 +266,13 @@ async def exchange_messages(
         return
     caller = caller_of(websocket)
     await serve_websocket(
-        delivery, websocket, start, caller.claim(ticket), lambda error: as_document(problem_of(error)), caller.charge
+        delivery,
+        websocket,
+        start,
+        caller.claim(ticket),
+        lambda error: as_document(problem_of(error)),
+        caller.charge,
+        partial(large_turn_of, websocket),
     )
 
 
@@ -371,7 +411,7 @@ async def watch_events(
     that got them. Above 50 events per second it is a sample, and `skipped` is the number of missing events. It begins
     now and repeats nothing."""
     lines = tail.watch(Filter(source, caller.sees_payloads, caller.roles), settings.stream_ping_seconds)
-    return EventSourceResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    return _EventStream(lines)
 
 
 @live_router.get("/events/recent", summary="The newest events")

@@ -5,7 +5,7 @@ import base64
 import binascii
 import re
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ from kindcast.server.security.keys import TICKET_HEADER, Claim
 from kindcast.server.security.permissions import Reader
 from kindcast.server.settings import Settings
 from kindcast.server.strict_json import decode, depth_within
+from kindcast.server.worker_threads import Turns
 
 __all__ = [
     "CUT",
@@ -45,7 +46,9 @@ __all__ = [
     "body_schema",
     "check_encoding",
     "check_name",
+    "has_left",
     "json_object",
+    "large_turn_of",
     "moment",
     "next_page",
     "not_yet",
@@ -147,11 +150,17 @@ def reader_of(caller: Caller | Claim, broker: Broker) -> Reader:
 async def turn_for_large_page(request: Request) -> AsyncIterator[None]:
     """A context manager that is entered when the client of a request may read a large page. Raises `ClientDisconnect`
     if the client left meanwhile."""
-    client = caller_of(request).owner or (request.client and request.client.host)
-    async with services_of(request).delivery.large_pages.of(client):
+    async with large_turn_of(request):
         if await request.is_disconnected():
             raise ClientDisconnect
         yield
+
+
+def large_turn_of(request: HTTPConnection) -> AbstractAsyncContextManager[None]:
+    """Returns a context manager that is entered when it is the client's turn to read something large."""
+    client = caller_of(request).owner or (request.client and request.client.host)
+    turns: Turns = services_of(request).delivery.large_pages
+    return turns.of(client)
 
 
 async def has_left(request: Request) -> None:

@@ -12,11 +12,11 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
@@ -52,7 +52,7 @@ from kindcast.server.store.deliveries import (
 )
 from kindcast.server.store.matches import find_positions
 from kindcast.server.strict_json import MalformedJson
-from kindcast.server.worker_threads import short_turns
+from kindcast.server.worker_threads import run_to_the_end, short_turns
 
 __all__ = [
     "CLOUDEVENTS",
@@ -70,6 +70,9 @@ __all__ = [
     "serve_websocket",
     "stream",
 ]
+
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+"""Returns a context manager that is entered when it is the turn of a client to read a large page."""
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
@@ -103,7 +106,7 @@ async def pull(
     after: str | None,
     limit: int,
     wait: float,
-    turn: Callable[[], AbstractAsyncContextManager[None]],
+    turn: Turn,
 ) -> bytes:
     """Returns the next messages, a `Page` as JSON. Waits up to `wait` seconds for the first one, unless the
     subscription has expired. A large page is read within a `turn`.
@@ -207,13 +210,16 @@ class Expiring:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Some matches, and the subscription when they were read. A request may change its `attributes`. The receiver takes
-    the matches out one by one, so that those that were sent are no longer held."""
+T = TypeVar("T")
+Frame = TypeVar("Frame", bytes, str)
+"""A message as a line of a stream, or as the text of a WebSocket."""
 
-    subscriber: Subscriber
-    matches: deque[StoredMatch]
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[Frame]):
+    """Some messages. Those that were taken are no longer held."""
+
+    frames: Iterator[Frame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,18 +240,24 @@ async def find_start(looks: Looks, id: str, after: str | None, reader: Reader) -
         subscriber = subscriber_of(connection, id)
         reader.check(connection, subscriber.number)
         start = start_of(connection, subscriber, after)
-        left = read_matches(connection, subscriber.number, after=start, limit=1, byte_budget=1)
-        return Start(subscriber, start, reader, over=_has_expired(subscriber) and not left)
+        over = _has_expired(subscriber) and not find_positions(connection, subscriber.number, after=start, limit=1)
+        return Start(subscriber, start, reader, over)
 
     return await looks.look(("start", id, after, reader.roles), read)
 
 
 async def follow(
-    looks: Looks, wakeups: Wakeups, start: Start, ping_seconds: float
-) -> AsyncGenerator[Found | Expiring | End | None]:
-    """Yields what a reader gets from `start` on: pages of matches; once for each end time, that the subscription will
-    end soon; None when nothing has come for `ping_seconds`; and finally the reason why the stream ends. The next page
-    is read after the previous one was taken. While the database cannot be reached, it is tried again."""
+    looks: Looks,
+    wakeups: Wakeups,
+    start: Start,
+    ping_seconds: float,
+    turn: Turn,
+    frame: Callable[[Subscriber, StoredMatch], Frame],
+) -> AsyncGenerator[Found[Frame] | Expiring | End | None]:
+    """Yields what a reader gets from `start` on: pages of messages, which `frame` makes; once for each end time, that
+    the subscription will end soon; None when nothing has come for `ping_seconds`; and finally the reason why the stream
+    ends. The next page is read after the previous one was taken. A large event is read, and its message is made, within
+    a `turn`. While the database cannot be reached, it is tried again."""
     number, after, told = start.subscriber.number, start.after, None
     away_since: float | None = None
 
@@ -258,12 +270,28 @@ async def follow(
         more = bool(found) and bool(find_positions(connection, number, after=found[-1].position, limit=1))
         return subscriber, found, more
 
+    async def look() -> tuple[Subscriber | None, int, Iterator[Frame], bool]:
+        """Returns the subscription, a page with its end, and whether there is more."""
+        once = partial(looks.look, ("follow", number, after, start.reader.roles), partial(read, after=after))
+        subscriber, found, more = await once()
+        if subscriber is None or not found:
+            return subscriber, after, iter(()), more
+        if len(found[-1].body) <= PAGE_BYTES:
+            return subscriber, found[-1].position, map(partial(frame, subscriber), _taken(deque(found))), more
+        del found  # while this waits
+        async with turn():
+            subscriber, found, more = await once()
+            if subscriber is None or not found:
+                return subscriber, after, iter(()), more
+            made = partial(frame, subscriber)
+            frames = await run_to_the_end(lambda: deque(map(made, found)))
+            return subscriber, found[-1].position, _taken(frames), more
+
     with wakeups.watch(number) as woken:
         while not wakeups.closed:
             woken.clear()
             try:
-                wanted = "follow", number, after, start.reader.roles
-                subscriber, found, has_more = await looks.look(wanted, partial(read, after=after))
+                subscriber, end, frames, has_more = await look()
             except (RecordDamaged, StoreDamaged):
                 yield "damaged"
                 return
@@ -284,11 +312,9 @@ async def follow(
             if subscriber is None:
                 yield "deleted"
                 return
-            page = deque(found)
-            del found  # what was sent is no longer held
-            if page:
-                after = page[-1].position
-                yield Found(subscriber, page)
+            if end > after:
+                after = end
+                yield Found(frames)
                 has_more = has_more or _has_expired(subscriber)  # it may have been renewed meanwhile
             if (soon := expiring(subscriber)) is not None and soon != told:
                 told = soon
@@ -306,11 +332,19 @@ async def follow(
     yield "shutdown"
 
 
-async def stream(looks: Looks, wakeups: Wakeups, start: Start, ping_seconds: float) -> AsyncIterator[bytes]:
+def _taken(page: deque[T]) -> Iterator[T]:
+    """Yields the items, and holds only those that are left."""
+    while page:
+        yield page.popleft()
+
+
+async def stream(
+    looks: Looks, wakeups: Wakeups, start: Start, ping_seconds: float, turn: Turn
+) -> AsyncGenerator[bytes]:
     """Yields the lines of the answer, from `start` until the subscription ends, the server stops or the reader
     leaves."""
     yield format_sse_event(retry=RETRY_MILLISECONDS)
-    async for step in follow(looks, wakeups, start, ping_seconds):
+    async for step in follow(looks, wakeups, start, ping_seconds, turn, partial(_sse_event, reader=start.reader)):
         if step is None:
             yield KEEPALIVE_COMMENT
         elif isinstance(step, str):
@@ -318,13 +352,14 @@ async def stream(looks: Looks, wakeups: Wakeups, start: Start, ping_seconds: flo
         elif isinstance(step, Expiring):
             yield format_sse_event(event="expiring", data_str=f'{{"expiring":"{step.at}"}}')
         else:
-            while step.matches:
-                yield _sse_event(step.subscriber, step.matches.popleft(), start.reader)
+            for frame in step.frames:
+                yield frame
+                del frame  # the next one may come much later
 
 
 def _sse_event(subscriber: Subscriber, match: StoredMatch, reader: Reader) -> bytes:
-    data = encode(message_of(subscriber.id, match, subscriber.attributes, reader.shown)).decode()
-    return format_sse_event(id=str(match.position), event="match", data_str=data)
+    data = encode(message_of(subscriber.id, match, subscriber.attributes, reader.shown))
+    return b"event: match\ndata: %b\nid: %d\n\n" % (b" ".join(data.splitlines()), match.position)
 
 
 def _has_expired(subscriber: Subscriber) -> bool:
@@ -359,12 +394,14 @@ async def serve_websocket(
     claim: Claim,
     problem: Callable[[Exception], dict[str, object]],
     charge: Callable[[], None],
+    turn: Turn,
 ) -> None:
     """Accepts the connection and serves it until the reader leaves or the subscription ends. `problem` converts an
-    error to what a client sees. `charge` is called for each frame of the reader and raises `LimitReached`."""
+    error to what a client sees. `charge` is called for each frame of the reader and raises `LimitReached`. `turn` is
+    that of `follow`."""
     bare = CLOUDEVENTS in websocket.scope["subprotocols"]
     await websocket.accept(CLOUDEVENTS if bare else None)
-    sending = asyncio.create_task(_send(delivery, websocket, start, bare))
+    sending = asyncio.create_task(_send(delivery, websocket, start, bare, turn))
     reading = asyncio.create_task(_read(delivery, websocket, start.subscriber, claim, problem, charge))
     try:
         await asyncio.wait((sending, reading), return_when=asyncio.FIRST_COMPLETED)
@@ -381,9 +418,9 @@ async def serve_websocket(
             raise error
 
 
-async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, bare: bool) -> None:
-    pings = delivery.settings.stream_ping_seconds
-    async for step in follow(delivery.looks, delivery.wakeups, start, pings):
+async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, bare: bool, turn: Turn) -> None:
+    pings, frame = delivery.settings.stream_ping_seconds, partial(_frame, reader=start.reader, bare=bare)
+    async for step in follow(delivery.looks, delivery.wakeups, start, pings, turn, frame):
         if isinstance(step, str):
             if not bare:
                 await websocket.send_text(f'{{"end":"{step}"}}')
@@ -392,11 +429,12 @@ async def _send(delivery: DeliveryService, websocket: WebSocket, start: Start, b
             if not bare:
                 await websocket.send_text(f'{{"expiring":"{step.at}"}}')
         elif step is not None:
-            while step.matches:
-                await websocket.send_text(_frame(step.subscriber, step.matches.popleft(), start.reader, bare=bare))
+            for text in step.frames:
+                await websocket.send_text(text)
+                del text  # the next one may come much later
 
 
-def _frame(subscriber: Subscriber, match: StoredMatch, reader: Reader, *, bare: bool) -> str:
+def _frame(subscriber: Subscriber, match: StoredMatch, reader: Reader, bare: bool) -> str:
     chosen = subscriber.id, match, subscriber.attributes, reader.shown
     return as_cloudevent(*chosen) if bare else encode(message_of(*chosen)).decode()
 

@@ -9,7 +9,7 @@ as often as one. At most `WAITING` messages are kept for a follower that does no
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -94,7 +94,7 @@ class LiveTail:
         self._reading: asyncio.Task[None] | None = None
         wakeups.also_closes(self._close)
 
-    async def watch(self, wanted: Filter, ping_seconds: float) -> AsyncIterator[bytes]:
+    async def watch(self, wanted: Filter, ping_seconds: float) -> AsyncGenerator[bytes]:
         """Yields the lines of one answer: messages with events from now on, until the server stops or the follower
         leaves."""
         now = await self._broker.read(last_sequence)

@@ -5,8 +5,9 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,16 +16,18 @@ from sqlalchemy.event import listen
 
 from kindcast import AsyncClient, Client, ProblemError
 from kindcast.server.broker import Broker
+from kindcast.server.broker.garbage_collection import paused
 from kindcast.server.delivery import receiving
 from kindcast.server.delivery.receiving import PAGE_BYTES, Found, find_start, follow
 from kindcast.server.delivery.service import Wakeups
 from kindcast.server.delivery.turns import Looks
 from kindcast.server.errors import StoreUnavailable
 from kindcast.server.security.permissions import Reader
-from kindcast.server.store.deliveries import read_matches
+from kindcast.server.store.deliveries import StoredMatch, Subscriber, read_matches
 from tests.harness.broker import READER, new, run, running
 from tests.harness.server_process import running_server
 from tests.harness.server_thread import running_app
+from tests.harness.waiting import until
 
 SILENCE_SECONDS = 30.0
 """Longest silence that a test bears; only a failing one waits so long."""
@@ -246,17 +249,47 @@ def test_stream_holds_few_bytes_for_a_reader_that_does_not_read(tmp_path: Path) 
             start = await find_start(looks, "s", None, reader)
             assert await broker.read(most_events_of_a_query) < 10
             sent = []
-            async with aclosing(follow(looks, Wakeups(), start, 60.0)) as steps:
+            async with aclosing(follow(looks, Wakeups(), start, 60.0, nullcontext, _body)) as steps:
                 while len(sent) < 30:
                     step = await anext(steps)
                     if not isinstance(step, Found):
                         continue  # it ends soon
-                    assert sum(len(match.body) for match in step.matches) < 2 * PAGE_BYTES
-                    while step.matches:
-                        sent.append(json.loads(step.matches.popleft().body)["data"]["n"])
+                    page = list(step.frames)
+                    assert sum(map(len, page)) < 2 * PAGE_BYTES
+                    sent += [json.loads(each)["data"]["n"] for each in page]
             assert sent == list(range(30))
 
     run(read)
+
+
+def test_stream_lets_go_of_a_message_that_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the reader waits for the next one, and after it has left, without the help of the garbage collector."""
+
+    made, gone, make = list[int](), list[int](), receiving._sse_event
+
+    class Line(bytes):
+        def __del__(self) -> None:
+            gone.append(1)
+
+    def counted(*arguments: Any, **more: Any) -> bytes:
+        made.append(1)
+        return Line(make(*arguments, **more))
+
+    monkeypatch.setattr(receiving, "_sse_event", counted)
+    with running_app(tmp_path, stream_ping_seconds=3_600.0) as url, Client(url) as client, paused():
+        id = client.subscribe("number exists")["id"]
+        client.publish({"number": 1})
+        with stream(client, id) as waiting:
+            lines = waiting.iter_lines()
+            lines_until(lines, "data: {")
+            until(lambda: len(gone) == 1)
+            client.publish({"number": 2, "filling": "x" * 15_000_000})
+            until(lambda: len(made) == 2)
+        until(lambda: len(gone) == 2)
+
+
+def _body(_: Subscriber, match: StoredMatch) -> str:
+    return match.body
 
 
 def test_stream_reader_behind_the_retention_is_told(tmp_path: Path) -> None:

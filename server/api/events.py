@@ -439,6 +439,7 @@ async def list_events(
 
 @router.get("/{sequence}/trace", summary="Follow an event")
 async def trace(
+    request: Request,
     broker: AppBroker,
     caller: AppCaller,
     reader: AppEventReader,
@@ -471,7 +472,8 @@ async def trace(
         recorded = None if asked is None else _recorded(connection, event, asked, broker.settings.shards)
         return event, waiting, _deliveries(connection, sequence, sight, payload=caller.sees_payloads), recorded
 
-    event, waiting, deliveries, recorded = await broker.read(read)
+    async with turn_for_large_page(request):
+        event, waiting, deliveries, recorded = await broker.read(read)
     view = sight.view
     undecided = [] if view is not None else [_undecided(each) for each in waiting]  # operators see the whole event
     content = _shown(event, view, payload=caller.sees_payloads) | {"undecided": undecided}

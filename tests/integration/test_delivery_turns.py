@@ -280,6 +280,17 @@ def test_events_are_listed_one_page_at_a_time(tmp_path: Path, monkeypatch: pytes
         assert most == [1]
 
 
+def test_events_are_traced_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traces of large events stopped publishing for seconds."""
+    most = at_once(monkeypatch, events, "find_event", None)
+    with running_app(tmp_path) as url, httpx.Client(base_url=url, timeout=PATIENCE) as client:
+        client.post("/v1/events", json={"n": 1}).raise_for_status()
+        with ThreadPoolExecutor(8) as readers:
+            answers = list(readers.map(client.get, ["/v1/events/1/trace"] * 8))
+        assert [each.json()["event"]["data"] for each in answers] == [{"n": 1}] * 8
+        assert most == [1]
+
+
 def test_no_large_page_is_read_for_a_client_that_left(
     tmp_path: Path, budgets: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -436,16 +436,6 @@ def test_command_that_cannot_begin_says_what_to_do(
     assert said in capsys.readouterr().err
 
 
-def test_stream_with_an_empty_window_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As of a shell variable that is not set; Spark says that it should be str, got str."""
-    (tmp_path / "asked.ndjson").write_text('{"id": "a", "expression": "price < 5"}\n', encoding="utf-8")
-    places = ["--archive", str(tmp_path), "--output", str(tmp_path.with_name("out"))]
-    files = ["--ontology", "shop.ttl", "--subscriptions", str(tmp_path / "asked.ndjson")]
-    with pytest.raises(SystemExit):
-        main(["spark", "stream", *places, *files, "--once", "--window", ""])
-    assert "--window is missing" in capsys.readouterr().err
-
-
 def test_job_without_pyspark_says_what_to_install(tmp_path: Path) -> None:
     """The server and its commands run without it."""
     code = "import sys; sys.modules['pyspark'] = None; "

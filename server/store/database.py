@@ -37,6 +37,7 @@ from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import event_days, servers
 from kindcast.server.store.integrity import Damage, Witness, follow_clock, path_of, reading_uri
+from kindcast.server.store.ledger import begin_ledger
 from kindcast.server.store.matches import MatchCache
 from kindcast.server.store.tables import ledger, run_plain
 
@@ -175,6 +176,7 @@ class Database:
                 if self.witness is not None:
                     self._compare(connection, self.witness)
                 event_days.create_tables(connection)
+                begin_ledger(connection)
                 if not self.is_sqlite:
                     servers.metadata.create_all(connection)
             self._file = self._file_now()

@@ -47,6 +47,7 @@ __all__ = [
     "LAYOUT",
     "PACKED_FROM",
     "Totals",
+    "begin_ledger",
     "check_readable",
     "read_totals",
     "readable_from",
@@ -244,16 +245,20 @@ class Totals:
     parked_waiting: int
 
 
+def begin_ledger(connection: Connection) -> None:
+    """Creates the row of a new database, in the transaction that creates its tables."""
+    if connection.execute(select(ledger.c.layout)).scalar_one_or_none() is None:
+        zeros = {column.name: 0 for column in ledger.columns if not column.nullable}
+        connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT, "readable_from": READABLE_FROM}))
+
+
 def open_ledger(connection: Connection) -> None:
-    """Creates the row of a new database, or migrates the tables of an older one to the present layout.
+    """Migrates the tables of an older database to the present layout.
 
     Raises `StoreUnreadable` for a newer layout with which this server cannot work.
     """
-    layout = connection.execute(select(ledger.c.layout)).scalar_one_or_none()
-    if layout is None:
-        zeros = {column.name: 0 for column in ledger.columns if not column.nullable}
-        connection.execute(insert(ledger).values({**zeros, "id": 1, "layout": LAYOUT, "readable_from": READABLE_FROM}))
-    elif layout < LAYOUT:
+    layout = connection.execute(select(ledger.c.layout)).scalar_one()
+    if layout < LAYOUT:
         _migrate_to_present(connection, layout)
     else:
         check_readable(readable_from(connection, layout))

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import create_engine, inspect
 
 from kindcast import Client
-from kindcast.server.broker import Broker
+from kindcast.server.broker import Broker, broker
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import backup as store
@@ -173,6 +173,28 @@ def test_tenant_whose_deletion_was_broken_off_is_in_a_backup(tmp_path: Path, kin
     assert kindcast("restore", str(tmp_path / "b"), "--data", str(tmp_path / "again")).status == 0
     with running_application(tmp_path / "again") as client:
         assert len(client.get("/v1/events", headers=headers).json()["events"]) == 1
+
+
+def test_tenant_whose_first_use_was_broken_off_stops_no_backup(
+    tmp_path: Path, kindcast: Kindcast, where: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill when its tables were just made. On PostgreSQL no back-up could be made, also of others that a
+    server was opening; on SQLite the check of it found damage."""
+
+    def break_off(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, "broken off")
+
+    data, database = tmp_path / "data", [f"--database={each}" for each in where.values()]
+    with running_application(data, **where) as client:
+        ruler = client.post("/v1/keys", json={"role": "admin"}).json()["key"]
+        client.headers["Authorization"] = f"Bearer {ruler}"
+        client.post("/v1/tenants", json={"name": "bakery"}).raise_for_status()
+        monkeypatch.setattr(broker, "restore", break_off)
+        broken = client.post("/v1/events", json={"n": 1}, headers={"Kindcast-Tenant": "bakery"})
+        assert broken.status_code == 503
+        monkeypatch.undo()
+    assert kindcast("backup", str(tmp_path / "b"), "--data", str(data), *database).status == 0
+    assert kindcast("check", "--data", str(tmp_path / "b")).status == 0
 
 
 @pytest.mark.parametrize("begun", [b"", None], ids=["empty", "without tables"])

@@ -78,7 +78,7 @@ def _create(connection: Connection, parted: bool) -> None:
     if parted:
         connection.exec_driver_sql("BEGIN")
         event_days.create_tables(connection)
-        ledger.open_ledger(connection)
+        ledger.begin_ledger(connection)
         connection.exec_driver_sql("COMMIT")
     else:
         table.create(connection)

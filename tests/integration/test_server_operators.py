@@ -77,7 +77,7 @@ def test_candidate_that_is_decided_during_a_read_is_not_decided_again(
 
     monkeypatch.setattr(pending_store, "due", due_before)
     with running_service() as own, running_application(tmp_path, **QUICK) as client:
-        register(client, own, "yes")
+        register(client, own, "yes", timeout_seconds=30.0)
         made = subscribe(client, "yes()")
         for n in range(10):
             publish(client, n=n)

@@ -303,7 +303,8 @@ def _write_batch(
     written = Written(events, matches, len(bad) + rejected_later)
     said = asdict(written) | {"vocabulary_version": snapshot.vocabulary_version}
     (building / "_batch.json").write_text(json.dumps(said), encoding="utf-8")
-    sync(building)
+    for path in (*building.rglob("*"), building):
+        sync(path)
     building.rename(place)
     sync(output)
     return written

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from kindcast.spark_jobs import stream
 from kindcast.spark_jobs.output import worst_of
 from kindcast.spark_jobs.report import UnusableOutput
 from kindcast.spark_jobs.snapshot import Inputs, Snapshot, write_snapshot
@@ -79,6 +80,18 @@ def test_stream_matches_new_files_once_and_carries_on_after_a_restart(
     assert rows(tmp_path) == {"1": ["computers"], "2": [], "3": ["computers"]}
     (bad,) = [each for path in (tmp_path / "out").rglob("_quarantine/*") for each in pq.read_table(path).to_pylist()]
     assert (bad["file"], bad["line"], bad["text"]) == ("one.ndjson", 2, "{broken")
+
+
+def test_everything_of_a_batch_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, drain: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what cannot be read, and the counts: without them a stream could not go on after a loss of power."""
+    flushed: set[str] = set()
+    monkeypatch.setattr(stream, "sync", lambda path: flushed.add(path.name))
+    put(tmp_path, "a.ndjson", [offer("1", "Laptop"), "{broken"])
+    drain()
+    batch = tmp_path / "out" / "batch=000000000"
+    assert {"_batch.json", "_quarantine", "lines.parquet"} <= {path.name for path in batch.rglob("*")} <= flushed
 
 
 def test_stream_reads_folders_as_an_archive_has_them(tmp_path: Path, drain: Callable[[], None]) -> None:

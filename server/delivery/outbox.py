@@ -288,6 +288,7 @@ class Courier:
     """Subscriptions whose messages are being delivered, and that changed meanwhile: not only matches were added."""
     _reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
     _reading_for_slow: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    _reading_alone: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
     _failed_group: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Subscription number → first and last position of the failed request. It is tried again with the same messages."""
     _pages_bytes: int = 0  # in memory
@@ -497,7 +498,7 @@ class Courier:
 
         if self.stopping:
             return None, [], True
-        async with self._turn(number):
+        async with self._reading_alone if alone else self._turn(number):  # it holds a slot, which others wait for
             return await self.broker.read(read)
 
     @asynccontextmanager

@@ -385,20 +385,26 @@ def with_sinks(connection: Connection, numbers: Collection[int] | None = None) -
 
 def waits_since(connection: Connection, number: int) -> float | None:
     """Returns when the oldest event that waits for a subscription was accepted; None if none waits. Cost: that of
-    `find_positions`, and two lookups."""
+    `find_positions`, and some lookups. The event is not read."""
     subscriber = find_subscriber(connection, number)
     if subscriber is None:
         return None
-    try:
-        found = read_matches(connection, number, after=subscriber.start, limit=1, byte_budget=0)
-    except RecordDamaged as error:
-        sequence = error.sequence
-    else:
-        if not found:
-            return None
-        sequence = found[0].sequence
+    positions = find_positions(connection, number, after=subscriber.start, limit=1)
+    if not positions:
+        return None
+    sequence = _event_at(connection, number, positions[0])
     accepted = sa.select(events.c.accepted_at).where(events.c.sequence == sequence)
     return connection.execute(accepted).scalar_one_or_none()
+
+
+def _event_at(connection: Connection, number: int, position: int) -> int:
+    """Returns the sequence number of the event that a subscription has at a position, without reading the event."""
+    found = sa.select(match_lists.c.event).where(match_lists.c.position == position).limit(1)
+    row = connection.execute(found).one_or_none()
+    if row is None and match_store.has_older(connection):
+        mine = (older_table.c.subscription == number) & (older_table.c.position == position)
+        row = connection.execute(sa.select(older_table.c.event).where(mine).limit(1)).one_or_none()
+    return position if row is None or row.event is None else int(row.event)
 
 
 def webhooks_wait_since(connection: Connection) -> float | None:

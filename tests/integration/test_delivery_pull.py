@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from kindcast import Client, ProblemError
+from kindcast.server.store import deliveries
 from tests.harness.server_thread import running_app
 
 BEGIN_SECONDS = 0.3
@@ -226,3 +227,13 @@ def test_pull_cursor_before_the_retention_is_gone(tmp_path: Path) -> None:
         assert client.pull(loud, after=cursor)["events"] == []
         client.ack(loud, cursor)
         assert client.pull(loud)["events"] == []
+
+
+def test_events_that_wait_are_not_read_to_say_since_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With large events, one look at the status took many seconds."""
+    with running_app(tmp_path) as url, Client(url) as client:
+        id = client.subscribe("n exists")["id"]
+        assert client.subscription(id)["pending_since"] is None
+        client.publish({"n": 1})
+        monkeypatch.setattr(deliveries, "is_whole", lambda *_: pytest.fail("an event was read"))
+        assert client.subscription(id)["pending_since"] == client.events()["events"][0]["accepted_at"]

@@ -591,8 +591,8 @@ def read_plain(
     canonicaliser: Canonicaliser, lowering: Lowering, attributes: Iterable[str], value: Any, unit: str | None = None
 ) -> dict[ColumnId, tuple[Key, ...]]:
     """Returns the keys of a plain value in the columns of its attributes. It is read without an event; only its unit is
-    given. The text of an undeclared attribute that subscriptions use only as a text has no other readings made: they
-    would take most of the time, and texts such as identifiers do not repeat."""
+    given. If subscriptions use an undeclared attribute only as a text, its texts are not read as concepts, quantities
+    and dates: that would take most of the time, and texts such as identifiers do not repeat, so no cache helps."""
     keys: dict[ColumnId, dict[Key, None]] = {}
     for attribute in attributes:
         is_text = type(value) is str and canonicaliser.declaration(attribute) is None

@@ -488,7 +488,9 @@ def match_events(
 def _notes_about(event: Event, read: ReadEvent) -> list[Note]:
     """Returns the notes for the publisher, without those about attributes that the server filled in."""
     notes = read.notes(MAX_NOTES)
-    filled_in = {f"ce.{name}" for name, value in DEFAULTS.items() if event.context.get(name) == value} if notes else ()
+    if not notes:  # as for most events
+        return []
+    filled_in = {f"ce.{name}" for name, value in DEFAULTS.items() if event.context.get(name) == value}
     return [note for note in notes if note.attribute not in filled_in]
 
 

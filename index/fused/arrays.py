@@ -15,6 +15,7 @@ The rows of a segment are ordered by cluster, then by access path. The index of 
 `Packed` holds all arrays in one array per type, because a kernel call costs some 100 ns per array argument.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ __all__ = [
     "graph_arrays",
     "graph_shape",
     "grown",
+    "joined",
     "pack",
     "unpack",
     "walk_up",
@@ -322,6 +324,15 @@ def _frozen(array: npt.NDArray[np.integer], dtype: type) -> npt.NDArray[Any]:
     view: npt.NDArray[Any] = np.ascontiguousarray(array, dtype=dtype).view()
     view.setflags(write=False)
     return view
+
+
+def joined(parts: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """Returns the start of each of the arrays, and the arrays one after the other."""
+    if len(parts) == 1:
+        return np.array([0, parts[0].size], dtype=np.int64), parts[0]
+    starts = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum([each.size for each in parts], out=starts[1:])
+    return starts, np.concatenate([*parts, np.empty(0, dtype=np.int64)])
 
 
 @compiled

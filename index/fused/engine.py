@@ -57,7 +57,7 @@ from kindcast.index.fused.kernels import match_segment, number_code
 from kindcast.index.fused.layout import ClusterKey, Groups, Place, RowGroup, groups_of_places, merged, places_of
 from kindcast.index.fused.memtable import FROZEN, IN_MEMTABLE, NEVER, NOWHERE, Memtable, RowLocations, match_memtable
 from kindcast.index.fused.residuals import GrowingRest, ProgramArrays, Rest
-from kindcast.index.fused.search import ResultMemory, Scratch, check_residuals, distinct_rows, search
+from kindcast.index.fused.search import ResultMemory, Scratch, check_residuals, distinct_rows, in_memtables, search
 from kindcast.index.fused.segment import Segment, SharedArrays
 from kindcast.index.fused.small_clusters import Scattered, ScatteredArrays
 from kindcast.index.jit import announce_compilation, compiled
@@ -145,12 +145,12 @@ def _write(test: OperandColumn, columns: Columns, kept: npt.NDArray[np.int64], e
                 ends[:] = found[:, None]
 
 
-# The fast path for a single event and a single segment, in one kernel call.
+# The fast path for a single event, with one kernel call for each segment.
 #
 # A batch of one costs some 15 µs before anything is matched: arrays that are made for one event, and several calls of
 # kernels, each of which unpacks what it is given. Here the values of an event go into one array, and one call answers
-# with its rows in order. All other cases (memtables with rows, several segments, programs, small clusters, several
-# values in a column) take the batch path.
+# with the rows of a segment in order. Rows of memtables are found as in a batch. If a segment has programs, small
+# clusters or shared positions, or the event several values in a column, it takes the batch path.
 #
 #     LoweredEvent ─▶ Columns.values_of ─▶ match_single: match_segment ─▶ distinct_rows ─▶ rows
 
@@ -215,6 +215,7 @@ def match_single(
     return distinct_rows(offsets, buffer[: starts[passes]], capacity)[1]
 
 
+NO_ROWS = np.empty(0, dtype=np.int32)
 MEMTABLE_ROWS = 2048
 """Entries of a memtable: their masks take 256 bytes per column of an event, and the fewer merges the better."""
 BULK_ROWS = 256
@@ -353,41 +354,58 @@ class FusedEngine(Engine):
     # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def match(self, event: LoweredEvent) -> npt.NDArray[np.int32]:
-        """Returns the rows whose clauses match `event`, in ascending order. Takes the fast path if one segment holds
-        all rows, otherwise the batch path with a batch of one."""
+        """Returns the rows whose clauses match `event`, in ascending order. Takes the fast path if all segments are
+        plain, otherwise the batch path with a batch of one."""
         self._compaction.advance()
         values = self._columns.values_of(event)
         if values is None:
             return self.match_batch([event]).rows
+        layout, codes = values
         segments, memtables = self._compaction.parts
-        if len(segments) == 1 and segments[0].is_plain and not any(map(len, memtables)):
-            return self._match_alone(segments[0], event.present, *values)
-        return self._ordered(self._search(self._columns.batch_of(event.present, *values))).rows
+        unfrozen = [memtable for memtable in memtables if memtable.places]
+        if not all([segment.is_plain for segment in segments]):  # a generator takes longer
+            return self._ordered(self._search(self._columns.batch_of(event.present, layout, codes))).rows
+        scratch = self._scratch((len(layout.concepts) + 1) * len(self._builder.cells))
+        if len(segments) == 1 and not unfrozen:
+            rows = self._in_segment(segments[0], event.present, layout, codes, scratch)
+        else:
+            found = [self._in_segment(segment, event.present, layout, codes, scratch) for segment in segments]
+            if unfrozen:
+                announce_compilation(match_memtable)
+                batch = self._columns.batch_of(event.present, layout, codes)
+                found += in_memtables(unfrozen, batch, self._graph, scratch, len(self._columns))
+            rows = np.concatenate([NO_ROWS, *found])
+            rows.sort()
+        scratch.rows_an_event = rows.size
+        self._compaction.keep(scratch)
+        return rows
 
-    def _match_alone(
-        self, segment: Segment, present: frozenset[AttributeId], layout: ColumnLayout, values: Floats
-    ) -> npt.NDArray[np.int32]:
+    def _in_segment(
+        self,
+        segment: Segment,
+        present: frozenset[AttributeId],
+        layout: ColumnLayout,
+        values: Floats,
+        scratch: Scratch,
+    ) -> Codes:
+        """Returns the rows of a plain segment that match one event, in ascending order."""
         visits = segment.visits(present)
         if not visits.size:
-            return np.zeros(0, dtype=np.int32)
+            return NO_ROWS
         announce_compilation(match_single)
-        cells = self._builder.cells
-        scratch = self._scratch((len(layout.concepts) + 1) * len(cells))
-        rows = match_single(
+        rows: Codes = match_single(
             *segment.packed,
             *self._graph,
             layout.columns,
             values,
             visits,
-            cells,
+            self._builder.cells,
             scratch.marked,
             scratch.above,
             segment.passes,
             scratch.room(1),
             self._locations.size,
         )
-        scratch.rows_an_event = rows.size
-        self._compaction.keep(scratch)
         return rows
 
     def match_batch(self, events: Sequence[LoweredEvent]) -> RowTable:

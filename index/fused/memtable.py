@@ -19,14 +19,14 @@ take ─▶ lowest free row ─▶ IN_MEMTABLE ─▶ FROZEN          give_back 
 
 import heapq
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kindcast.index.clause import AttributeId, Clause
-from kindcast.index.fused.arrays import Bytes, Codes, Floats, GraphArrays, Ints, Words, grown
+from kindcast.index.fused.arrays import Bytes, Codes, Floats, GraphArrays, Ints, Words, grown, joined
 from kindcast.index.fused.columns import CONCEPT, KEY, ORDERED, Columns, Parts
 from kindcast.index.fused.layout import Place, places_of
 from kindcast.index.fused.residuals import (
@@ -226,11 +226,19 @@ class Memtable:
                     self._enter_rows()
         return self._sieves
 
-    def fits(self, presents: Sequence[frozenset[AttributeId]], present_from: Ints, present: Ints, words: int) -> Words:
-        """Returns `uint64[kinds, words]`: the rows whose attribute sets fit each kind of event. `present` has the
-        attributes of all kinds, those of kind k from `present_from[k]` on. Costs some ns per attribute of the rows that
-        were not yet compared with this kind of event."""
-        entries = self.arrays()[0]
+    def fits(
+        self,
+        presents: Sequence[frozenset[AttributeId]],
+        attributes: Callable[[frozenset[AttributeId]], Ints],
+        words: int,
+    ) -> Words:
+        """Returns `uint64[kinds, words]`: the rows whose attribute sets fit each kind of event. `attributes` makes an
+        array of one. Costs some ns per attribute of the rows that were not yet compared with this kind of event. The
+        result must not be changed."""
+        if len(presents) == 1:
+            last, known = self._fitting.get(presents[0], (0, NO_WORDS))
+            if last == self.entries and known.size == words:
+                return known[None]
         found = np.zeros((len(presents), words), dtype=np.uint64)
         compared = np.zeros(len(presents), dtype=np.int64)
         for kind, each in enumerate(presents):
@@ -238,7 +246,8 @@ class Memtable:
             found[kind, : known.size] = known
         behind = np.flatnonzero(compared < self.entries)
         if behind.size:
-            _fit(entries, present_from, present, compared, self.entries, found)
+            present_from, present = joined([attributes(each) for each in presents])
+            _fit(self.arrays()[0], present_from, present, compared, self.entries, found)
             if len(self._fitting) + behind.size > REMEMBERED:
                 self._fitting.clear()
             for kind in behind.tolist()[:REMEMBERED]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from kindcast.index.clause import AttributeId
 from kindcast.index.engine import RowTable
-from kindcast.index.fused.arrays import Bytes, Codes, GraphArrays, Ints
+from kindcast.index.fused.arrays import Bytes, Codes, GraphArrays, Ints, joined
 from kindcast.index.fused.columns import EventBatch
 from kindcast.index.fused.kernels import match_segment
 from kindcast.index.fused.memtable import Memtable, match_memtable
@@ -24,7 +24,7 @@ from kindcast.index.fused.segment import Segment
 from kindcast.index.fused.small_clusters import Scattered, match_scattered
 from kindcast.index.jit import compiled, lowest_bit, nth
 
-__all__ = ["ResultMemory", "Scratch", "check_residuals", "distinct_rows", "search"]
+__all__ = ["ResultMemory", "Scratch", "check_residuals", "distinct_rows", "in_memtables", "search"]
 
 
 FEW_UNSORTED = 24
@@ -317,7 +317,7 @@ def search(
         if last and finds:
             one = len(finds) == 1 and finds[0][1].size == events + 1
             before, before_from = finds[0] if one else _table(finds, events, scratch)
-        visits_from, visits = _joined([segment.visits(present) for present in batch.presents])
+        visits_from, visits = joined([segment.visits(present) for present in batch.presents])
         found: list[Find] = []
         if visits.size or last:
             starts = np.empty(segment.passes * events + 1, dtype=np.int64)
@@ -384,7 +384,7 @@ def _new_rows(rows: int) -> Codes:
 def _scattered(
     segment: Segment, scattered: Scattered, batch: EventBatch, graph: GraphArrays, cells: Bytes, scratch: Scratch
 ) -> Find:
-    present_from, present = _joined([scratch.attributes(present) for present in batch.presents])
+    present_from, present = joined([scratch.attributes(present) for present in batch.presents])
     starts = np.empty(batch.events + 1, dtype=np.int64)
     buffer = match_scattered(
         segment.packed,
@@ -408,17 +408,27 @@ def _scattered(
     return scratch.keep(buffer), starts
 
 
+def in_memtables(
+    memtables: Sequence[Memtable], batch: EventBatch, graph: GraphArrays, scratch: Scratch, columns: int
+) -> list[Codes]:
+    """Returns the rows of each memtable that match a batch of one event, in no order. `columns` is the number of
+    columns that the engine has numbered."""
+    arrays = scratch.batch_arrays(batch, graph.parent_from.size - 1, columns)
+    found = [_of_memtable(memtable, batch, arrays, graph, scratch) for memtable in memtables]
+    scratch.give_back()
+    return [buffer[: starts[-1]] for buffer, starts in found]
+
+
 def _of_memtable(
     memtable: Memtable, batch: EventBatch, arrays: BatchArrays, graph: GraphArrays, scratch: Scratch
 ) -> Find:
     entries, programs = memtable.arrays()
     sieves = memtable.sieves()
-    kinds = _joined([scratch.attributes(present) for present in batch.presents])
     starts = np.empty(batch.events + 1, dtype=np.int64)
     buffer = match_memtable(
         entries.rows,
         sieves,
-        memtable.fits(batch.presents, *kinds, sieves.masks.shape[2]),
+        memtable.fits(batch.presents, scratch.attributes, sieves.masks.shape[2]),
         programs,
         graph,
         arrays,
@@ -429,15 +439,6 @@ def _of_memtable(
         starts,
     )
     return scratch.keep(buffer), starts
-
-
-def _joined(parts: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Returns the concatenated arrays, and the start of each."""
-    if len(parts) == 1:
-        return np.array([0, parts[0].size], dtype=np.int64), parts[0]
-    starts = np.zeros(len(parts) + 1, dtype=np.int64)
-    np.cumsum([each.size for each in parts], out=starts[1:])
-    return starts, np.concatenate([*parts, np.empty(0, dtype=np.int64)])
 
 
 def _table(finds: Sequence[Find], events: int, scratch: Scratch) -> Find:

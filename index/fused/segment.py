@@ -406,6 +406,8 @@ class Segment:
             )
         self.passes = 1 + self.arrays.far.size
         self.scattered = None if scattered is None else Scattered(scattered)
+        self.is_plain = rest is None and shared is None and scattered is None
+        """Whether all clusters are visited one by one and no row has a residual program or a shared position."""
         dense = len(clusters) if scattered is None else int(scattered.first[0])
         self.visiting = Visiting(clusters[:dense], pause)
 
@@ -455,11 +457,6 @@ class Segment:
     def half_tombstones(self) -> bool:
         """Whether half of the rows are tombstones, so that compaction is due."""
         return 2 * self.live < self.stored
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all clusters are visited one by one and no row has a residual program or a shared position."""
-        return self.scattered is None and self.rest is None and self.shared is None
 
     def visits(self, present: frozenset[AttributeId]) -> Ints:
         """Returns the clusters that an event with exactly these attributes can match, in ascending order, without the

@@ -1,6 +1,7 @@
 """One event through one segment in one call: the rows of a batch of one, and of the plain twin."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -126,3 +127,32 @@ def test_single_event_after_an_addition_is_matched_by_the_newest_rows_too(graph:
     engine.merge_now()
     assert engine.match(event).tolist() == expected
     engine.check_invariants()
+
+
+def test_single_event_gives_the_rows_of_several_segments_and_memtables_in_order(
+    graph: ConceptGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merges wait, so that segments stay apart and a sealed memtable is asked. New rows get numbers that were free."""
+    rng = random.Random(3)
+    monkeypatch.setattr(sharing, "SAVES", 0)
+    waiting: list[Callable[[], None]] = []
+    engine = FusedEngine(graph, memtable_rows=40, run=waiting.append)
+    naive = new_engine("naive", graph)
+    rows: list[ClauseRow] = []
+    for count in (3_000, 300, *(1,) * 100):
+        added = [clause_of(rng) for _ in range(count)]
+        rows += engine.add_many(added)
+        naive.add_many(added)
+        for row in rng.sample(rows, max(1, count // 10)):
+            engine.remove(row)
+            naive.remove(row)
+            rows.remove(row)
+        event = event_of(rng)
+        assert engine.match(event).tolist() == naive.match(event).tolist()
+    segments, memtables = engine._compaction.parts
+    assert len(segments) > 1, segments
+    assert sum(map(bool, map(len, memtables))) > 1, memtables
+    for event in (event_of(rng) for _ in range(40)):
+        expected = naive.match(event).tolist()
+        assert engine.match(event).tolist() == expected
+        assert engine.match_batch([event]).rows.tolist() == expected

@@ -164,6 +164,12 @@ class Matcher:
         self._verification.defers = defers
 
     @property
+    def names(self) -> int:
+        """The number of attribute names, and of ways to read their values, that a subscription ever used. Each takes
+        some 1 KB until the matcher is rebuilt. May be read in any thread."""
+        return self._lowering.asked
+
+    @property
     def index_bytes(self) -> int | None:
         """The size of index and caches in bytes; None if the engine does not count it. Only the owner's thread may
         read it."""

@@ -57,6 +57,7 @@ from kindcast.server.broker.publishing import (
     publish_together,
     together,
 )
+from kindcast.server.broker.renewal import Renewal
 from kindcast.server.broker.shards import Shards
 from kindcast.server.broker.startup import Snapshots, restore
 from kindcast.server.broker.state import State
@@ -191,6 +192,7 @@ class Broker:
         self._compaction: Compaction | None = None
         self._compacting: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
+        self._renewal: Renewal | None = None
         self._waiting = 0
         self._shares = Shares(SHARE_BYTES)
         self._since: dict[asyncio.Future[Any], float] = {}
@@ -265,6 +267,9 @@ class Broker:
             )
             self._log_listeners.append(self.shards.wake)
             self.shards.start()
+        else:
+            self._renewal = Renewal(state, self.vocabulary_commands.renew)
+            self.listeners.append(self._renewal.announce)
         self._compaction = Compaction(self.read, self.submit, self._database.matches)
         self.listeners.append(self._compaction.announce)
         self._compacting = asyncio.create_task(self._compaction.run(), name="compaction")
@@ -277,6 +282,8 @@ class Broker:
         self.compilers.forget()
         if self.shards is not None:
             await self.shards.stop()
+        if self._renewal is not None:
+            await self._renewal.stop()
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.gather(self._checking, return_exceptions=True)

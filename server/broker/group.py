@@ -419,7 +419,6 @@ def swap_matcher(group: Group, matcher: Matcher, declarations: Declarations) -> 
     kept_before = state.parked_under
     state.live_subscriptions, state.declarations = before.under(matcher), declarations
     state.parked_under = ""  # another server may have deleted the stored parts of the new vocabulary
-    group.others_read(servers.ACTIVATION)
 
     def undo() -> None:
         state.live_subscriptions, state.declarations = before, declared_before

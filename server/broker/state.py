@@ -331,7 +331,7 @@ def _slots(matcher: Matcher) -> npt.NDArray[np.int64]:
 @dataclass(slots=True)
 class State:
     """The state in memory. It belongs to the broker's thread. Other threads may read only `vocabulary`, a reference to
-    a frozen object."""
+    a frozen object, and how many subscriptions and names the matcher has."""
 
     live_subscriptions: LiveSubscriptions
     """Every subscription that is not purged, with the matcher of those that match."""

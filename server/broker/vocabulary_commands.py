@@ -50,7 +50,7 @@ from kindcast.server.errors import (
     VersionChanged,
 )
 from kindcast.server.security.permissions import RolesOf
-from kindcast.server.store import declarations, ontologies, subscriptions
+from kindcast.server.store import declarations, ontologies, servers, subscriptions
 from kindcast.server.store.declarations import StoredDeclaration
 from kindcast.server.store.pending import ontology_is_needed
 from kindcast.server.worker_threads import long_turns, run_to_the_end, short_turns
@@ -205,6 +205,11 @@ def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[
     if prepared.before is not group.state.vocabulary:
         raise BrokerBusy(OVERTAKEN)
     mark_active(group.connection)
+    group.others_read(servers.ACTIVATION)
+    return _swapped(group, version, prepared)
+
+
+def _swapped(group: Group, version: int, prepared: Prepared) -> Recompiled:
     if group.state.shards:
         return _swap_words(group, version, prepared)
     matcher, live_subscriptions, seen = prepared.matcher, group.state.live_subscriptions, prepared.seen
@@ -229,6 +234,14 @@ def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[
     swap_matcher(group, matcher, prepared.declarations)
     new = [(row.id, row.tree) for row in rows if row.id not in seen]
     return Recompiled(version=version, subscriptions=len(matcher), noted=noted, late=new)
+
+
+def _renewed(group: Group, prepared: Prepared) -> None:
+    """Replaces the matcher by that of `prepared`, under the same vocabulary. Raises `BrokerBusy` if another server has
+    activated another one meanwhile."""
+    if prepared.before is not group.state.vocabulary:
+        raise BrokerBusy(OVERTAKEN)
+    _swapped(group, 0, prepared)
 
 
 def _swap_words(group: Group, version: int, prepared: Prepared) -> Recompiled:
@@ -640,6 +653,13 @@ class VocabularyCommands:
         async with long_turns().of(client):
             old, new = [await self.stored_ontology(name, version) for version in (before, after)]
             return await run_to_the_end(compare)
+
+    async def renew(self) -> None:
+        """Compiles all subscriptions again under the active vocabulary, and replaces the matcher. Other servers of the
+        database are not told. Raises `BrokerBusy`, `StoreUnavailable`."""
+        async with self.changing():
+            prepared = await self.prepared(self.vocabulary)
+            await self.broker.submit(lambda group: _renewed(group, prepared))
 
     # ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kindcast.server.broker import renewal
 from kindcast.server.broker import vocabulary_commands as vocabularies
+from kindcast.server.broker.broker import Broker
 from kindcast.server.errors import StoreUnavailable
 from tests.harness.broker import Breaking, event, matched, new, run, running
 
@@ -59,6 +61,57 @@ def test_swap_takes_along_what_came_and_went_while_it_was_prepared(
             for target in ("laptop", "slate"):
                 (found,) = await broker.match([event(target=target).event])
                 assert {match.subscription for match in found.matches} == {"stays", "resumed", "made"}
+
+    run(body)
+
+
+def test_names_that_no_subscription_uses_any_more_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that subscribes with ever new names does not fill the memory. What came and went while the matcher was
+    made again is as it should be, and the names in use stay."""
+    monkeypatch.setattr(renewal, "FEWEST_NAMES", 100)
+    begun, gate = threading.Event(), threading.Event()
+    prepare = vocabularies.prepare
+
+    def slowly(*arguments: Any, **more: Any) -> Any:
+        prepared = prepare(*arguments, **more)
+        begun.set()
+        gate.wait()
+        return prepared
+
+    monkeypatch.setattr(vocabularies, "prepare", slowly)
+
+    async def come_and_go(broker: Broker, number: int) -> None:
+        await broker.create_subscription(new("short", " and ".join(f"x{number}_{each} > 1" for each in range(20))))
+        await broker.delete_subscription("short", "ticket")
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            for name in ("stays", "deleted", "paused"):
+                await broker.create_subscription(new(name, "a > 1"))
+            before, number = broker.state.matcher, 0
+            while number < 100 and not begun.is_set():
+                await come_and_go(broker, number)
+                number += 1
+            assert begun.is_set(), before.names
+            await broker.delete_subscription("deleted", "ticket")
+            await broker.pause("paused", "ticket")
+            await broker.create_subscription(new("made", "b > 1"))
+            assert await matched(broker, a=2, b=2, n=1) == 2
+            gate.set()
+            while broker.state.matcher is before:
+                await asyncio.sleep(0.01)
+            assert broker.state.matcher.names < 10
+            assert broker.vocabulary is before.vocabulary
+            assert await matched(broker, a=2, b=2, n=2) == 2
+            await broker.resume("paused", "ticket")
+            assert await matched(broker, a=2, b=2, n=3) == 3
+            for number in range(10):
+                await come_and_go(broker, number)
+            assert broker.state.matcher.names < 10 * 40
+        async with running(tmp_path) as broker:
+            assert await matched(broker, a=2, b=2, n=4) == 3
 
     run(body)
 

@@ -222,8 +222,7 @@ class PropertyKinds:
         undeclared = {name for name, each in types.items() if each & ns.PROPERTY_TYPES and _counts(name)}
         uses = _Uses(quads, self.datatypes)
         self.classes |= {name for name in uses.classes | _listed(statements) if _counts(name)} - self.datatypes
-        undeclared |= {name for name in uses.restricted if _counts(name)}
-        undeclared |= {name for pair in _related(statements) for name in pair if _counts(name)}
+        undeclared |= {name for name in uses.properties if _counts(name)}
         undeclared -= self.objects | self.data | self._annotations
         self._settle(undeclared, uses, statements)
 
@@ -264,17 +263,21 @@ class _Uses:
 
     def __init__(self, quads: Iterable[ox.Quad], datatypes: set[str]) -> None:
         self.classes: set[str] = set()
-        self.restricted: set[str] = set()
+        self.properties: set[str] = set()
         self.with_data: set[str] = set()
         self.with_names: set[str] = set()
         property_of: dict[str, str] = {}
         fillers: dict[str, bool] = {}  # restriction -> whether it requires data
         for quad in quads:
             predicate, subject, value = quad.predicate.value, quad.subject, quad.object
+            if predicate in PROPERTY_AXIOMS and isinstance(subject, ox.NamedNode):
+                self.properties.add(subject.value)
+            if predicate in PROPERTY_PAIRS and isinstance(value, ox.NamedNode):
+                self.properties.add(value.value)
             if predicate in CLASS_PAIRS:
                 self.classes.update(each.value for each in (subject, value) if isinstance(each, ox.NamedNode))
             elif predicate == ON_PROPERTY and isinstance(value, ox.NamedNode):
-                self.restricted.add(value.value)
+                self.properties.add(value.value)
                 property_of[str(subject)] = value.value
             elif predicate in FILLERS:
                 fillers[str(subject)] = isinstance(value, ox.Literal) or (

@@ -228,17 +228,19 @@ def test_every_syntax_of_axioms_reaches_the_reasoner(text: str, syntax: str) -> 
 
 
 def test_undeclared_names_are_declared_by_their_use() -> None:
-    """An ontology whose imports are not there: restrictions on properties that nobody declares still count."""
+    """An ontology whose imports are not there: what it says about properties that nobody declares still counts."""
     ontology = reasoned(
         """:A owl:equivalentClass [ owl:onProperty :p ; owl:someValuesFrom :B ] .
         :C rdfs:subClassOf [ owl:onProperty :p ; owl:someValuesFrom :D ] . :D rdfs:subClassOf :B .
         :Adult owl:equivalentClass [ owl:onProperty :age ; owl:someValuesFrom [ a rdfs:Datatype ;
             owl:onDatatype xsd:integer ; owl:withRestrictions ( [ xsd:minInclusive 18 ] ) ] ] .
         :x :age 30 . :x :p [ a :D ] . :y a :Person ; :age 7 .
-        :z a [ owl:intersectionOf ( :C [ owl:onProperty :age ; owl:hasValue 99 ] ) ] ."""
+        :z a [ owl:intersectionOf ( :C [ owl:onProperty :age ; owl:hasValue 99 ] ) ] .
+        :q rdfs:domain [ a owl:Class ; owl:unionOf ( :E :F ) ] . :E rdfs:subClassOf :G . :F rdfs:subClassOf :G .
+        :w :q :x ."""
     )
     short = {" ".join(name.removeprefix("http://e/") for name in pair) for pair in ontology.inferred}
-    assert short == {"C A", "x Adult", "x A", "z Adult"}
+    assert short == {"C A", "x Adult", "x A", "z Adult", "w G"}
     kinds = {each.iri.removeprefix("http://e/"): (each.kind, each.declared) for each in ontology.concepts}
     assert kinds["x"] == ("individual", False)
 

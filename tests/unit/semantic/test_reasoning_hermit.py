@@ -81,6 +81,12 @@ def test_axioms_hold_what_bears_on_classes_properties_and_individuals() -> None:
         (":p rdfs:subPropertyOf :q . :q a owl:DatatypeProperty .", "DatatypeProperty"),
         (":p owl:equivalentProperty :q . :r rdfs:subPropertyOf :q ; rdfs:range xsd:string .", "DatatypeProperty"),
         (":p rdfs:subPropertyOf :q .", "ObjectProperty"),
+        (":p rdfs:domain :A .", "ObjectProperty"),
+        (":p rdfs:domain [ owl:unionOf ( :A :B ) ] . :x :p 5 .", "DatatypeProperty"),
+        (":p rdfs:range xsd:integer .", "DatatypeProperty"),
+        (":q owl:inverseOf :p .", "ObjectProperty"),
+        (":p owl:propertyDisjointWith :q .", "ObjectProperty"),
+        (":p owl:propertyChainAxiom ( :q :r ) .", "ObjectProperty"),
     ],
 )
 def test_undeclared_property_is_what_it_is_used_as(turtle: str, kind: str) -> None:

@@ -240,7 +240,7 @@ A_ROW_AN_EVENT = Chosen()
 
 
 def match(events: DataFrame, snapshot: Snapshot, *, explode: bool = False) -> DataFrame:
-    """Returns the matches of each event. `events` has the columns of `schemas.EVENTS`. The result has those of
+    """Returns the matches of each event. `events` has the columns of `event_batch.EVENTS`. The result has those of
     `MATCHES` or, with `explode`, those of `EXPLODED`. Rows that cannot be read are left out; `quarantined` returns
     them."""
     schema = EXPLODED if explode else MATCHES
@@ -343,7 +343,7 @@ def side_by_side(tables: Sequence[pa.Table | None], named: str = "id") -> pa.Tab
 
 
 def decoded(batch: pa.RecordBatch) -> tuple[EventBatch, list[Rejected]]:
-    """Converts rows of `schemas.EVENTS` back to events, with their names and times."""
+    """Converts rows of `event_batch.EVENTS` back to events, with their names and times."""
     found, files, lines, bodies = [], [], [], []
     rejected: list[Rejected] = []
     times = batch.column("time").cast(pa.int64()).to_pylist()

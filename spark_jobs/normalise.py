@@ -159,7 +159,7 @@ _LIMITS = EventLimits()
 
 
 def normalise(events: DataFrame, snapshot: Snapshot) -> DataFrame:
-    """Returns canonical events. `events` has the columns of `schemas.EVENTS`; the result has those of `NORMALISED`.
+    """Returns canonical events. `events` has the columns of `event_batch.EVENTS`; the result has those of `NORMALISED`.
     Unreadable rows are left out; `quarantined` returns them."""
     snapshot = snapshot.for_workers(events.sparkSession)
 

@@ -472,7 +472,7 @@ def by_day(table: pa.Table) -> list[tuple[str, pa.Table]]:
 
 
 def rejected_rows(rejected: Sequence[Rejected]) -> pa.Table:
-    """Returns rejected events as rows of `schemas.QUARANTINE`."""
+    """Returns rejected events as rows of `event_batch.QUARANTINE`."""
     return pa.Table.from_pylist([each.row() for each in rejected], QUARANTINE)
 
 

@@ -1024,8 +1024,8 @@ def _is_ours(schema: pa.Schema) -> bool:
 def _of_bodies(
     table: pa.Table, lines: npt.NDArray[np.int64], split: Split, options: ReadOptions
 ) -> Iterator[EventBatch | Rejected]:
-    """Yields events that an earlier job wrote: rows of `schemas.EVENTS`, or the output of `normalise`. They keep their
-    ids and times."""
+    """Yields events that an earlier job wrote: rows of `event_batch.EVENTS`, or the output of `normalise`. They keep
+    their ids and times."""
     found: list[ArchivedEvent] = []
     kept, bodies = [], []
     times = pc.cast(pc.cast(table["time"], pa.timestamp("us", tz="UTC")), pa.int64()).to_pylist()

@@ -55,7 +55,7 @@ from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot, event_
 __all__ = ["FILES", "Written", "quarantined", "read_events", "readable", "start_stream", "stream_events"]
 
 
-# DataFrames of events from archives and streams: `schemas.EVENTS`, and the records that cannot be read.
+# DataFrames of events from archives and streams: `event_batch.EVENTS`, and the records that cannot be read.
 #
 # read_events(session, archive)         an archive
 # stream_events(session, format, …)     new files in a folder, a socket, Kafka, or another streaming source of Spark
@@ -125,12 +125,12 @@ def stream_events(
 
 
 def readable(events: DataFrame) -> DataFrame:
-    """Returns the rows that are events: `schemas.EVENTS`."""
+    """Returns the rows that are events: `event_batch.EVENTS`."""
     return events.where(sql.col("reason").isNull()).drop("reason")
 
 
 def quarantined(events: DataFrame) -> DataFrame:
-    """Returns the rows that are not events: `schemas.QUARANTINE`."""
+    """Returns the rows that are not events: `event_batch.QUARANTINE`."""
     bad = events.where(sql.col("reason").isNotNull())
     return bad.selectExpr("file", "line", "reason", "body text").select(*QUARANTINE.names)
 

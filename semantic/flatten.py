@@ -67,11 +67,17 @@ LARGEST_POWER = 308
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLimits:
-    """Limits of one event: the nesting of `data` and its number of JSON values, including nulls and containers. Each
-    value costs time that other events wait for."""
+    """Limits of one event: the nesting of `data`, also by dots in names; its number of JSON values, including nulls and
+    containers; and the characters of a dotted name. Each value and each part of a name costs time that other events
+    wait for. Values that have a name in common have a copy of it each."""
 
     depth: int = 64
     values: int = 10_000
+    name: int = 10_000
+
+    def takes_name(self, name: str, *, of_graph: bool = False) -> bool:
+        """Whether a dotted name is within the limits. The dots of IRIs in names of a graph are no nesting."""
+        return len(name) <= self.name and (of_graph or name.count(".") <= self.depth)
 
 
 Comparator = Literal["<", "<=", ">", ">="]
@@ -187,7 +193,10 @@ def _walked(
                 if not isinstance(key, str):
                     problems.append(problem_at(path, "bad-name", f"the name {key!r} is not a string"))
                 elif key != read or read is None:
-                    stack.append((f"{name}.{key}" if path else key, value, (*path, key), node))
+                    inner = f"{name}.{key}" if path else key
+                    if not limits.takes_name(inner, of_graph=isinstance(node, Node)):
+                        raise InvalidEvent([problem_at(path, "long-name", _long_name(inner, limits))])
+                    stack.append((inner, value, (*path, key), node))
         elif isinstance(node, list | tuple):
             objects = [each for each in node if isinstance(each, Mapping)]
             if objects:
@@ -201,6 +210,11 @@ def _walked(
             else:
                 flat.scalars.setdefault(name, []).append(Found(node, None, around))
     return flat, problems, is_json
+
+
+def _long_name(name: str, limits: EventLimits) -> str:
+    most = f"at most {limits.name:,} characters and {limits.depth} dots are allowed"
+    return f"the name that begins with {name[:40]!r} is too long: with the names of objects around it, {most}"
 
 
 def stated_of(name: str, node: Mapping[str, Any], stated: StatedIn | None) -> Stated | None:

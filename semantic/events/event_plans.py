@@ -680,7 +680,7 @@ class EventPlans:
         if type(name) is not str or (is_top and (name == CONTEXT or name.startswith(f"{CONTEXT}."))):
             raise _Refused
         raw = name if is_top else f"{owner.raw}.{name}"
-        if len(raw) > (LONGEST if "<" not in raw else LONGEST_OF_IRIS):
+        if len(raw) > (LONGEST if "<" not in raw else LONGEST_OF_IRIS) or raw.count(".") > self._limits.depth:
             raise _Refused
         member = self._names.get(raw)
         if member is None:

@@ -249,7 +249,7 @@ class Shredder:
     def _column(self, name: str, column: Any, place: Place) -> None:
         if len(column) == 0:
             return
-        if place.level > self._limits.depth:
+        if place.level > self._limits.depth or not self._limits.takes_name(name):
             raise Refused(place.row(0))
         if isinstance(column, np.ndarray):
             self._array(name, column, place)

@@ -227,3 +227,16 @@ def test_canonicalise_nesting_beyond_the_limit_is_refused(vocabulary: Vocabulary
     assert problems(vocabulary, data, depth=4) == [("too-deep", "/a/a/a/a/a")]
     assert problems(vocabulary, {"a": [1, 2, 3]}, values=3) == [("too-many-values", "/a")]
     assert problems(vocabulary, {"a": [[]] * 1_000_000}) == [("too-many-values", "/a")]
+
+
+@pytest.mark.parametrize("name", ["a." * 65 + "a", "." * 1_000_000, "a" * 10_001, "<." * 300_000])
+def test_canonicalise_name_beyond_the_limit_is_refused(vocabulary: Vocabulary, name: str) -> None:
+    """Each part of a name is looked up, and each value below a name has a copy of it."""
+    assert problems(vocabulary, {"b": {name: 1}}) == [("long-name", "/b")]
+    assert problems(vocabulary, {name: {f"m{number}": number for number in range(9_000)}}) == [("long-name", "")]
+
+
+def test_canonicalise_name_within_the_limit_is_read(vocabulary: Vocabulary) -> None:
+    """A dotted name may have as many parts as nested objects have names (rule 1)."""
+    for name in ("a." * 64 + "a", "a" * 10_000):
+        assert list(Canonicaliser(vocabulary).canonicalise({name: 1}).attributes) == [name]

@@ -101,6 +101,14 @@ def test_table_with_a_number_that_is_refused_is_refused(matcher: Matcher, cells:
         matcher.match_table({"price": np.array(cells)})
 
 
+@pytest.mark.parametrize("name", ["a." * 65 + "a", "a" * 10_001])
+def test_name_beyond_the_limit_is_refused_by_every_method(matcher: Matcher, name: str) -> None:
+    """A short name of many parts is read by a plan, and a column by none."""
+    for match in (lambda: matcher.match({name: 1}), lambda: matcher.match_table({name: [1]})):
+        with pytest.raises(InvalidEvent, match="is too long"):
+            match()
+
+
 def test_event_that_is_refused_in_a_table_or_batch_is_named(matcher: Matcher) -> None:
     """The pointer of a problem says only where it is in the event; a note says in which."""
     refused: dict[int, list[dict[str, Any]]] = {

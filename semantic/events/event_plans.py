@@ -78,8 +78,8 @@ LARGE_REFUSED = 100
 """After so many large objects were not on the fast path, the caches are cleared: the cached ones may no longer come."""
 CONTEXT, TYPE = "ce", "@type"
 NAMES_ADVISED = 200
-"""An event's names are compared with known names, object by object, until so many are compared. Each comparison costs
-some 50 µs."""
+"""An event's names are compared with known names, object by object, until so many are compared. Each costs at
+most some 1 ms."""
 VALUES_ADVISED = 1_000
 """The number of values of one event, from the first, that are looked at for notes. Texts that are known to have none do
 not count. A look costs 5 to 50 µs if the value is not cached, and publishers wait for each other."""

@@ -1,13 +1,15 @@
 """Labels that contain a text, compared with a plain definition."""
 
 import random
+from itertools import permutations
 
 import pytest
 
 from kindcast.semantic import Vocabulary
 from kindcast.semantic.ontology.records import ConceptRecord
 from kindcast.semantic.shipped_vocabularies import shipped
-from kindcast.semantic.vocabulary.labels import LabelIndex
+from kindcast.semantic.vocabulary import labels
+from kindcast.semantic.vocabulary.labels import LabelIndex, NearNames
 
 RECORDS = [
     ConceptRecord(iri=f"http://x/{number}", preferred=((label, "en"),))
@@ -54,3 +56,17 @@ def test_search_of_a_short_text_has_as_many_as_asked_for() -> None:
     found = vocabulary.search("e", limit=7)
     assert len({each["iri"] for each in found}) == 7
     assert vocabulary.search("Computer", lang="zh", limit=3) != []
+
+
+def test_near_names_compares_a_name_with_few_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publishers wait for the notes: those about 200 new names beside 5,000 known ones took seconds."""
+    known = NearNames("".join(each) for each in permutations("weighty"))
+    compared: list[str] = []
+
+    def counted(one: str, other: str, most: int) -> int:
+        compared.append(one)
+        return most + 1
+
+    monkeypatch.setattr(labels, "_distance", counted)
+    assert known.nearest("weightz.weightx.weightv") is None
+    assert 0 < len(compared) <= labels.MOST_COMPARED <= 100

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from kindcast.semantic.errors import InvalidEvent, Problem
 from kindcast.semantic.events.linked_data.reader import ID, INTEGERS, LANGUAGE, NO_IRI, REALS, TYPE, Link, literal_of
-from kindcast.semantic.events.linked_data.reference import Expander
+from kindcast.semantic.events.linked_data.reference import LONGEST_PREFIX, Expander
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.model import Node, Resource, TypedText
 
@@ -247,7 +247,10 @@ class CompiledContexts:
             active = self._expander().active(context, within.active, overrides=overrides, propagates=propagates)
         except InvalidEvent:
             raise _HandedOver from None
-        return _Terms(active)
+        terms = _Terms(active)
+        if any(len(iri) > LONGEST_PREFIX for iri in terms.prefixes.values()):
+            raise _HandedOver
+        return terms
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 

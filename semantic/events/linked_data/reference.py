@@ -19,7 +19,7 @@ from kindcast.semantic.vocabulary.contexts import with_absolute_imports
 # Contexts of publishers do not print lines to the server's error output.
 warnings.filterwarnings("ignore", '(terms|values) beginning with "@" are reserved', SyntaxWarning)
 
-__all__ = ["MOST_URLS", "Expander", "unknown_contexts_problem"]
+__all__ = ["LONGEST_PREFIX", "MOST_URLS", "Expander", "unknown_contexts_problem"]
 
 MOST_URLS = 10
 """The maximum number of nested references from contexts to contexts by URL. This is PyLD's own limit."""
@@ -32,6 +32,10 @@ the memory."""
 
 MOST_SECONDS = 5.0
 """The maximum processor time in seconds of PyLD for one document or context."""
+
+LONGEST_PREFIX = 2_000
+"""The maximum number of characters by which an IRI may be longer than the text that stands for it, because of a prefix,
+`@vocab` or `@base`. Otherwise a document of 200 KB would become IRIs of gigabytes."""
 
 
 class _OutOfTime(Exception):
@@ -46,11 +50,12 @@ class _Context(dict[str, Any]):
 
 
 class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no types
-    """PyLD with a time limit and four corrections. Two are for documents without a base, which those of events are.
-    PyLD resolves their relative IRIs against `http://example.org/base/`; here they stay as published. And PyLD expands
-    the property of an index (`@index`) relative to the vocabulary only if the document has a base, because it passes
-    the base as the argument `vocab`. The third: PyLD fails at `"@vocab": null`, and `@language` and `@direction` alike,
-    if there is nothing to remove. The fourth: PyLD fails if a context that is named by its URL has `@propagate`."""
+    """PyLD with limits of time and of IRIs, and with four corrections. Two are for documents without a base, which
+    those of events are. PyLD resolves their relative IRIs against `http://example.org/base/`; here they stay as
+    published. And PyLD expands the property of an index (`@index`) relative to the vocabulary only if the document has
+    a base, because it passes the base as the argument `vocab`. The third: PyLD fails at `"@vocab": null`, and
+    `@language` and `@direction` alike, if there is nothing to remove. The fourth: PyLD fails if a context that is named
+    by its URL has `@propagate`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +90,10 @@ class _Processor(jsonld.JsonLdProcessor):  # type: ignore[misc]  # PyLD has no t
     def _expand_iri(self, active_ctx: Any, value: Any, base: Any = None, vocab: Any = False, **others: Any) -> Any:
         if base == "" and "@base" not in active_ctx:
             base = None
-        return super()._expand_iri(active_ctx, value, base, vocab is True or isinstance(vocab, str), **others)
+        found = super()._expand_iri(active_ctx, value, base, vocab is True or isinstance(vocab, str), **others)
+        if isinstance(found, str) and len(found) - len(value) > LONGEST_PREFIX:
+            raise ValueError(f"a prefix, @vocab or @base has more than {LONGEST_PREFIX:,} characters")
+        return found
 
 
 class _Merged(ResolvedContext):  # type: ignore[misc]  # PyLD has no types

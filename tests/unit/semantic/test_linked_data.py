@@ -149,6 +149,29 @@ def test_what_gives_no_event_is_refused_with_a_code(data: Any, media_type: str, 
     assert codes(data, media_type) == [code]
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"@context": {"@vocab": EX + "a" * 2_000}, "p": 1, "q": 2},
+        {"@context": {"@vocab": EX + "a" * 2_000}, "@type": ["T", "U"], "urn:p": 1},
+        {"@context": {"x": EX + "a" * 2_000 + "/"}, "x:p": 1},
+        {"@context": {"x": EX + "a" * 2_000 + "/"}, "@id": "urn:a", "urn:p": {"@id": "x:b"}},
+        {"@context": {"x": EX + "a" * 2_000 + "/", "p": "x:p"}, "p": 1},
+        {"@context": {"@base": EX + "a" * 2_000 + "/"}, "@id": "urn:a", "urn:p": [{"@id": "b"}, {"@id": "c"}]},
+    ],
+)
+def test_prefix_vocabulary_or_base_of_many_characters_is_refused(data: Any) -> None:
+    """Each name would have a copy of it: 200 KB took gigabytes of memory."""
+    assert codes(data, "application/ld+json") == ["invalid-json-ld"]
+
+
+def test_long_iri_that_is_written_out_is_read() -> None:
+    """As `data:` of pictures."""
+    picture = "data:image/png;base64," + "A" * 5_000
+    read = tree({"@context": {"p": {"@id": EX + "p", "@type": "@id"}}, "@id": "urn:a", "p": picture})
+    assert picture in str(read)
+
+
 def test_a_mistake_in_rdf_is_told_with_its_place_once() -> None:
     with pytest.raises(InvalidEvent) as refused:
         tree("<x:a> <x:p>\n  .\n", "text/turtle")

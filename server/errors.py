@@ -2,6 +2,7 @@
 
 ServerError
 ├── StoreUnavailable        a transaction could not be committed, so nothing was changed
+│   ├── StoreInDoubt        the database did not say whether it committed
 │   └── StoreDamaged        the database is damaged
 ├── RecordDamaged           a stored event does not have its stored digest
 ├── BrokerBusy              too much is queued
@@ -46,6 +47,7 @@ ServerError
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 __all__ = [
     "BackfillTooLarge",
@@ -70,6 +72,7 @@ __all__ = [
     "SinkMissing",
     "SparkMissing",
     "StoreDamaged",
+    "StoreInDoubt",
     "StoreInUse",
     "StoreUnavailable",
     "StoreUnreadable",
@@ -103,6 +106,15 @@ class ServerError(Exception):
 
 class StoreUnavailable(ServerError):
     """The database could not store the change, so nothing was changed. Try again later with the same ids."""
+
+    @classmethod
+    def because(cls, reason: str | None) -> Self:
+        """Returns the error with its reason, if it is known."""
+        return cls(f"{cls()} The reason: {reason}" if reason else None)
+
+
+class StoreInDoubt(StoreUnavailable):
+    """The database did not say whether it stored the change. Try again later with the same ids, or look first."""
 
 
 class StoreDamaged(StoreUnavailable):

@@ -62,7 +62,7 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
         try:
             await _in_time(broker.execute(_touch))
         except StoreUnavailable:
-            raise Problem("not-ready", "the database does not accept changes") from None
+            raise Problem("not-ready", broker.trouble or "the database does not accept changes") from None
     if broker.trouble is not None:
         raise Problem("not-ready", broker.trouble)
     if settings.is_sqlite and _is_full(Path(make_url(settings.database_url).database or "").parent):

@@ -194,7 +194,10 @@ PROBLEM_TYPES: Final[dict[str, ProblemType]] = {
         "A stored event differs from the event that was accepted, "
         "so the server does not return it.",
     ),
-    "not-ready": ProblemType(503, "The server is not ready to work."),
+    "not-ready": ProblemType(
+        503,
+        "The server is not ready to work, or does not know whether the database stored the change.",
+    ),
     "internal-error": ProblemType(500, "Something went wrong in the server; its log has the details."),
 }  # fmt: skip
 
@@ -241,6 +244,7 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
     (errors.StoreDamaged, "store-damaged"),
     (errors.StoreUnreadable, "store-damaged"),
     (errors.RecordDamaged, "record-damaged"),
+    (errors.StoreInDoubt, "not-ready"),
     (errors.StoreUnavailable, "store-unavailable"),
     (errors.BrokerBusy, "busy"),
     (errors.UnknownSubscription, "unknown-subscription"),
@@ -286,8 +290,8 @@ _SIMPLE: tuple[tuple[type[Exception], str], ...] = (
 """Errors whose detail is their own message."""
 
 
-_LASTING = (errors.StoreDamaged, errors.StoreUnreadable, errors.RecordDamaged)
-"""Errors that are not temporary."""
+_NO_RETRY = (errors.StoreDamaged, errors.StoreUnreadable, errors.RecordDamaged, errors.StoreInDoubt)
+"""Errors that are not temporary, or after which a part of the request may have been carried out."""
 
 _MALFORMED = frozenset({"bad-constant", "empty-name"})
 """Problems of a subscription that are independent of vocabulary and operators."""
@@ -415,7 +419,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem("client-left", "the client left before its request was complete")  # not sent to anybody
     for kind, code in _SIMPLE:
         if isinstance(error, kind):
-            passes = PROBLEM_TYPES[code].status == 503 and not isinstance(error, _LASTING)
+            passes = PROBLEM_TYPES[code].status == 503 and not isinstance(error, _NO_RETRY)
             headers = {"Retry-After": RETRY_SECONDS} if passes else None
             return Problem(code, str(error), headers=headers)
     return Problem("internal-error", "an error happened in the server; its log has the details")

@@ -24,6 +24,7 @@ from kindcast.server.broker.state import SILENT, Live, State
 from kindcast.server.clock import CLOCK
 from kindcast.server.errors import StoreUnavailable, StoreUnreadable
 from kindcast.server.store import ledger, servers, shards, subscriptions
+from kindcast.server.store.database import reason_of
 from kindcast.server.store.postings import Numbers
 
 __all__ = [
@@ -121,6 +122,8 @@ class Group:
         """The index in `_matched` where the part of the current command begins."""
         self.parked = False
         """Whether a candidate was parked or is due at once."""
+        self.was_sent = False
+        """Whether the database was told to commit. If it did not answer, only the ledger says whether it did."""
         self.totals: Counter[str] = Counter()
         """The numbers that the commit adds to the totals of the ledger."""
         self._noted: dict[int, str] = {}
@@ -239,7 +242,7 @@ class Group:
                 raise GroupBroken from error
             if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError):
                 _log.error("the database refused a change: %s", error.orig)
-                raise StoreUnavailable from error
+                raise StoreUnavailable.because(reason_of(error)) from error
             raise
         return result
 
@@ -259,7 +262,12 @@ class Group:
             wakes=None if self._others is None else (self._others.channel, self._others.id),
             commit=self.state.commits + 1,
         )
+        self.was_sent = True
         self._transaction.commit()
+        self.committed()
+
+    def committed(self) -> None:
+        """Counts the commit, which is on disk."""
         self.state.commits += 1
         if self._others_read:
             self.state.put_in_force = self.state.commits

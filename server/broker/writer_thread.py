@@ -4,8 +4,8 @@
                               └─fails─▶ every command of the group gets StoreUnavailable; nothing was changed
 
 After a failed commit the connection is never used again. The ledger is read on a new connection: it says whether the
-group is on disk. If it is not, the group's changes of the state are undone. If it is, they are kept, but its commands
-are not acknowledged. Until this is known, every command is refused.
+group is on disk. If it is not, the group's changes of the state are undone. If it is, its commands are answered as if
+nothing had failed. Until this is known, every command is refused; those of the group get StoreInDoubt.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from kindcast.server.broker.publishing import READING_SECONDS, Ahead, Publicatio
 from kindcast.server.broker.startup import Snapshots
 from kindcast.server.broker.state import State
 from kindcast.server.clock import CLOCK
-from kindcast.server.errors import ServerError, StoreUnavailable
+from kindcast.server.errors import ServerError, StoreInDoubt, StoreUnavailable
 from kindcast.server.store import ledger, servers, subscriptions
-from kindcast.server.store.database import Database
+from kindcast.server.store.database import Database, reason_of
 
 __all__ = ["MOVED", "BrokerThread", "Command"]
 
@@ -260,7 +260,7 @@ class BrokerThread:
         return self._carry_out(work) and named
 
     def _serve(self, commands: list[Command]) -> None:
-        if self._doubtful is not None and not self._settle():
+        if self._doubtful is not None and self._settle() is None:
             self._sweeper.postpone()
             self._refuse(commands)
             return
@@ -279,7 +279,8 @@ class BrokerThread:
                     answers.extend(_one_by_one(group, list(some)))
 
         if not self._carry_out(work, len(commands), answers):
-            self._refuse(commands)
+            in_doubt = self._doubtful is not None and self._doubtful.was_sent
+            self._refuse(commands, StoreInDoubt if in_doubt else StoreUnavailable)
         elif self._sweeper.drops:
             self._carry_out(self._sweeper.drop)
 
@@ -328,10 +329,9 @@ class BrokerThread:
         except (SQLAlchemyError, GroupBroken) as error:
             self._report(f"a transaction was not committed; its {commands} commands are refused", error)
             self._database.damage.translated(error)
-            self.trouble = "the database refused the last change"
+            self.trouble = f"the database refused the last change: {reason_of(_cause(error))}"
             self._doubtful = group
-            self._settle()
-            return False
+            return self._settle(answers) is True
         self._tell(group, answers)
         return True
 
@@ -357,9 +357,9 @@ class BrokerThread:
             self._doubtful = self._new_group()  # only the connection is in doubt
             self._settle()
 
-    def _settle(self) -> bool:
-        """Determines, on a new connection, whether the doubtful group is on disk, and makes the state agree. Returns
-        False if the database cannot be reached."""
+    def _settle(self, answers: Sequence[Answer] = ()) -> bool | None:
+        """Determines, on a new connection, whether the doubtful group is on disk, and makes the state agree. If it is,
+        sends its `answers`. Returns whether it is; None if the database cannot be reached."""
         group = self._doubtful
         assert group is not None
         try:
@@ -376,19 +376,23 @@ class BrokerThread:
                     commits, _, _ = ledger.position(self._connection)
         except (SQLAlchemyError, ServerError) as error:
             self._report("the database cannot be reached", error)
-            return False
-        if commits == self._state.commits:
+            self.trouble = f"the database cannot be used: {reason_of(error)}"
+            return None
+        is_there = commits == self._state.commits + 1
+        if is_there:
+            _log.info("it was committed after all: only the answer of the database was lost")
+            group.committed()
+            self.trouble = None
+            self._tell(group, answers)
+        elif commits == self._state.commits:
             group.undo()
-        elif commits == self._state.commits + 1:
-            self._state.commits = commits
-            self._tell(group)
         else:
             raise RuntimeError(
                 f"the ledger has {commits} commits, but this server made {self._state.commits}: another program may "
                 f"write to the database"
             )
         self._doubtful = None
-        return True
+        return is_there
 
     def _report(self, what: str, error: Exception) -> None:
         """Logs an error of the database. One says, once, that another server has deleted the tenant: nothing is wrong
@@ -398,8 +402,8 @@ class BrokerThread:
                 _log.info("the tables of %s are gone: another server has deleted this tenant", self._database.schema)
             self._told_gone = True
             return
-        cause = error.__cause__ if isinstance(error.__cause__, SQLAlchemyError) else error
-        _log.error("%s: %s", what, getattr(cause, "orig", None) or error.__cause__ or error)
+        cause = _cause(error)
+        _log.error("%s: %s", what, getattr(cause, "orig", None) or cause)
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -445,9 +449,9 @@ class BrokerThread:
         if answers and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_settle_futures, answers)
 
-    def _refuse(self, commands: list[Command]) -> None:
-        """Refuses commands of which nothing was done."""
-        self._answer([(command, None, StoreUnavailable()) for command in commands])
+    def _refuse(self, commands: list[Command], kind: type[StoreUnavailable] = StoreUnavailable) -> None:
+        """Refuses commands, of which nothing was done unless `kind` says otherwise."""
+        self._answer([(command, None, kind.because(self.trouble)) for command in commands])
 
     def _refuse_rest(self) -> None:
         """Refuses the waiting commands after the thread has ended."""
@@ -459,6 +463,11 @@ class BrokerThread:
             while True:
                 waiting.extend(each for each in (self._queue.get_nowait(),) if each is not None)
         self._answer([(command, None, StoreUnavailable("the server is stopping")) for command in waiting])
+
+
+def _cause(error: Exception) -> BaseException:
+    """Returns why a group is lost."""
+    return (isinstance(error, GroupBroken) and error.__cause__) or error
 
 
 def _match_ahead(state: State, commands: Sequence[Command]) -> Ahead | None:

@@ -18,6 +18,7 @@ import logging
 import os
 import re
 import shlex
+import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
@@ -51,6 +52,7 @@ __all__ = [
     "max_connections",
     "normalised",
     "read_only",
+    "reason_of",
     "schema_of",
     "schema_of_tenant",
     "shown",
@@ -70,6 +72,7 @@ CLOSE_SECONDS = 5.0  # how long the end of a server waits for reads
 CLOSE_PAUSE_SECONDS = 0.01
 UNREACHABLE = "the database cannot be reached: try again"
 UNDEFINED_TABLE = "42P01"  # the code of PostgreSQL
+_WITH_VALUES = ("22", "23")  # its classes of codes whose messages may have values
 LOCK = "kindcast.lock"  # in the data folder, if the database is elsewhere
 STUCK_SECONDS = 30  # then PostgreSQL ends an inactive group, so that other servers go on
 COMPILED_STATEMENTS = 1_000  # the store has a few hundred
@@ -504,6 +507,23 @@ def hangs(database: str, seconds: int) -> bool:
     except engine.dialect.loaded_dbapi.Error:
         return False
     return False
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns what everybody may know of an error: nothing of addresses, statements and values.
+
+    >>> reason_of(OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full")))
+    'database or disk is full'
+    >>> reason_of(OperationalError("", {}, OSError("connection to server at 10.0.0.7 failed")))
+    'its connection broke'
+    """
+    found = getattr(error, "orig", None)
+    told = (
+        str(found) if isinstance(found, sqlite3.Error) else getattr(getattr(found, "diag", None), "message_primary", "")
+    )
+    if told and not str(getattr(found, "sqlstate", "")).startswith(_WITH_VALUES):
+        return str(told)
+    return "its connection broke" if isinstance(error, OperationalError) else "the log of the server says why"
 
 
 def shown(url: URL) -> str:

@@ -129,6 +129,7 @@ def test_server_whose_database_was_deleted_accepts_nothing(tmp_path: Path) -> No
         for _ in range(2):
             refused = client.post("/v1/events", json={"n": 2})
             assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
+            assert "was deleted or moved away" in refused.json()["detail"]
         told = client.get("/readyz")
         assert (told.status_code, problem_code(told)) == (503, "not-ready")
         assert "was deleted or moved away" in told.json()["detail"]
@@ -148,7 +149,10 @@ def test_database_that_another_program_has_locked_is_told(tmp_path: Path, caplog
             refused = client.post("/v1/events", json=event, headers=kind)
             assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
             assert "Retry-After" in refused.headers
-            assert problem_code(client.get("/readyz")) == "not-ready"
+            assert "database is locked" in refused.json()["detail"]
+            unready = client.get("/readyz")
+            assert problem_code(unready) == "not-ready"
+            assert "database is locked" in unready.json()["detail"]
         assert client.get("/readyz").json() == {"status": "ready"}
         assert client.post("/v1/events", json=event, headers=kind).json()["accepted"] == 1
     assert "commands are refused: database is locked" in caplog.text

@@ -21,7 +21,7 @@ from kindcast.server.broker.broker import SHARE_BYTES
 from kindcast.server.broker.publishing import Outcome
 from kindcast.server.broker.writer_thread import BrokerThread
 from kindcast.server.cloudevents import DecodedEvent
-from kindcast.server.errors import StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
+from kindcast.server.errors import StoreInDoubt, StoreInUse, StoreUnavailable, StoreUnreadable, UnknownSubscription
 from kindcast.server.settings import Settings
 from kindcast.server.store import matches
 from kindcast.server.store.database import Database
@@ -68,8 +68,8 @@ def test_commit_that_fails_acknowledges_nothing_and_leaves_no_trace(tmp_path: Pa
 
 
 def test_commit_that_happened_after_all_stands(tmp_path: Path, breaking: Breaking) -> None:
-    """Where the disk has the group though the commit failed, memory keeps it too: the event is there once, its match is
-    announced, and publishing it again is answered as a duplicate."""
+    """Where the disk has the group though the commit failed, memory keeps it too, and the publisher is told so: it was
+    told that nothing was changed, and published an event without an id twice."""
 
     async def body() -> None:
         told: list[int] = []
@@ -77,14 +77,41 @@ def test_commit_that_happened_after_all_stands(tmp_path: Path, breaking: Breakin
             broker.listeners.append(told.extend)
             await broker.create_subscription(new("old", "n exists"))
             breaking.times, breaking.after = 1, True
-            with pytest.raises(StoreUnavailable):
-                await broker.publish([event(n=1)])
+            assert await matched(broker, n=1) == 1
             assert told[-1:] == [1], "the match is on disk: whoever waits for it must look"
+            assert broker.trouble is None
             (again,) = await broker.publish([event(n=1)])
             assert isinstance(again, Outcome)
             assert (again.duplicate, again.sequence, again.matched) == (True, 1, 1)
             assert await matched(broker, n=2) == 1
             assert await stored(broker) == [1, 2]
+
+    run(body)
+
+
+def test_commit_is_in_doubt_while_the_store_cannot_be_asked(
+    tmp_path: Path, breaking: Breaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its publisher is told that it is unknown whether something was changed, and nobody else is."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.execute(lambda connection: None)  # the sweep of the start is over
+            connect = Database.connect
+
+            def failing(database: Database) -> Connection:
+                raise OperationalError("connect", {}, Exception("unable to open database file"))
+
+            monkeypatch.setattr(Database, "connect", failing)
+            breaking.times, breaking.after = 1, True
+            refused = [await asyncio.gather(broker.publish([event(n=n)]), return_exceptions=True) for n in (1, 2)]
+            assert [type(error) for (error,) in refused] == [StoreInDoubt, StoreUnavailable]
+            assert all("The reason: the database cannot be used" in str(error) for (error,) in refused)
+            monkeypatch.setattr(Database, "connect", connect)
+            (again,) = await broker.publish([event(n=1)])
+            assert isinstance(again, Outcome)
+            assert again.duplicate
+            assert await stored(broker) == [1]
 
     run(body)
 

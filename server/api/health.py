@@ -28,6 +28,7 @@ from kindcast.server.store.ledger import read_totals
 from kindcast.server.store.servers import members
 from kindcast.server.store.shards import Lag, lags
 from kindcast.server.store.subscriptions import count_by_status, count_flagged
+from kindcast.server.store.system import KEYS_MOVED
 from kindcast.server.store.tables import ledger
 
 __all__ = ["router"]
@@ -49,7 +50,7 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz", summary="Is the server ready for requests?")
-async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
+async def readyz(request: Request, broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     """Returns `ready`, or 503 if the broker does not run, the queue is too long, the store did not accept the last
     change (and does not accept one now), the disk of a SQLite database is full, its file is gone, the database is
     damaged, a command has waited longer than `max_command_seconds`, or a shard of this server is behind by more than
@@ -58,6 +59,8 @@ async def readyz(broker: AppBroker, settings: AppSettings) -> dict[str, str]:
     start."""
     if not broker.is_in_place:
         raise Problem("not-ready", MOVED)
+    if not request.app.state.access.store.is_in_place:
+        raise Problem("not-ready", KEYS_MOVED)
     if broker.trouble is not None and broker.damage.of_file is None:
         try:
             await _in_time(broker.execute(_touch))

@@ -49,6 +49,7 @@ __all__ = [
     "enter_schema",
     "hangs",
     "in_schema",
+    "inode_of",
     "max_connections",
     "normalised",
     "read_only",
@@ -182,7 +183,7 @@ class Database:
                 begin_ledger(connection)
                 if not self.is_sqlite:
                     servers.metadata.create_all(connection)
-            self._file = self._file_now()
+            self._file = inode_of(self._url.database)
             return connection
         except DBAPIError as error:
             if self.schema is not None and isinstance(error, OperationalError):
@@ -194,15 +195,7 @@ class Database:
     def is_in_place(self) -> bool:
         """Whether the file of a SQLite database is still the one that was opened. What is written to a file that was
         deleted or moved away is lost."""
-        return not self.is_sqlite or self._file_now() == self._file
-
-    def _file_now(self) -> int | None:
-        """Returns the inode of the file of a SQLite database, by which SQLite too knows whether it was moved; None if
-        there is none."""
-        try:
-            return os.stat(str(self._url.database)).st_ino
-        except OSError:
-            return None
+        return not self.is_sqlite or inode_of(self._url.database) == self._file
 
     def _check_schema(self, connection: Connection) -> None:
         """Refuses connections on which names would mean the tables of another tenant."""
@@ -450,6 +443,15 @@ def _prepare_postgresql_writer(connection: Any, _: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")
     connection.commit()
+
+
+def inode_of(path: str | Path | None) -> int | None:
+    """Returns the inode of the file of a SQLite database, by which SQLite too knows whether it was moved; None if there
+    is none."""
+    try:
+        return os.stat(str(path)).st_ino
+    except OSError:
+        return None
 
 
 def normalised(url: str) -> URL:

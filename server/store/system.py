@@ -65,16 +65,18 @@ from kindcast.server.store.database import (
     STUCK_SECONDS,
     TENANT_SCHEMA,
     connect_arguments,
+    inode_of,
     normalised,
     schema_of_tenant,
 )
 from kindcast.server.store.integrity import mark_of_keys
 
-__all__ = ["DELETED", "AuditEntry", "SystemStore", "Tenant"]
+__all__ = ["DELETED", "KEYS_MOVED", "AuditEntry", "SystemStore", "Tenant"]
 
 T = TypeVar("T")
 
 SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while tables are made and dropped
+KEYS_MOVED = "the file of the keys and tenants was deleted or moved away: stop the server, and restore a backup"
 LAYOUT = 1
 SECRET_BYTES = 32
 AUDIT_NUMBERS = "audit numbers"
@@ -234,6 +236,7 @@ class SystemStore:
         else:
             event.listen(self._engine, "connect", _prepare_postgresql)
         self._connection: Connection | None = None
+        self._file: int | None = None
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -242,6 +245,7 @@ class SystemStore:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                self._file = inode_of(self.path)
             self._connection = self._engine.connect()
             with self._connection.begin():
                 if self.path is None:  # another server may start at the same time
@@ -263,12 +267,19 @@ class SystemStore:
                 self._connection = None
             self._engine.dispose()
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file of a SQLite database is still the one that was opened."""
+        return self.path is None or inode_of(self.path) == self._file
+
     def run(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction and commits it. Runs it again on a new connection if the connection has ended
         before the commit, as after a restart of PostgreSQL, or is read-only. Raises `StoreUnavailable`."""
         with self._lock:
             if self._connection is None:
                 raise StoreUnavailable("the database of the keys is closed")
+            if not self.is_in_place:
+                raise StoreUnavailable(KEYS_MOVED)
             try:
                 return _in_transaction(self._connection, work)
             except DBAPIError as error:

@@ -139,6 +139,25 @@ def test_server_whose_database_was_deleted_accepts_nothing(tmp_path: Path) -> No
         assert [each["event"]["data"] for each in client.get("/v1/events").json()["events"]] == [{"n": 1}, {"n": 3}]
 
 
+def test_server_whose_keys_were_deleted_makes_no_key_and_no_tenant(tmp_path: Path) -> None:
+    """They were answered 201, and lost when the server stopped."""
+    with running_application(tmp_path / "data") as client:
+        admin = client.post("/v1/keys", json={"role": "admin"}).json()["key"]
+        client.headers["Authorization"] = f"Bearer {admin}"
+        keys = tmp_path / "data" / "kindcast.system.db"
+        keys.rename(tmp_path / "moved")
+        for way, body in (("/v1/keys", {"role": "publisher"}), ("/v1/tenants", {"name": "bakery"})):
+            refused = client.post(way, json=body)
+            assert (refused.status_code, problem_code(refused)) == (503, "store-unavailable")
+            assert "was deleted or moved away" in refused.json()["detail"]
+        told = client.get("/readyz")
+        assert (told.status_code, problem_code(told)) == (503, "not-ready")
+        assert "the file of the keys" in told.json()["detail"]
+        (tmp_path / "moved").rename(keys)
+        assert client.get("/readyz").json() == {"status": "ready"}
+        assert client.post("/v1/tenants", json={"name": "bakery"}).status_code == 201
+
+
 def test_database_that_another_program_has_locked_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing was done, so the request may be sent again. It was an internal error."""
     event = {"specversion": "1.0", "source": "s", "id": "1", "type": "t", "data": {"price": 1}}

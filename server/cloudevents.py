@@ -813,8 +813,8 @@ class _Translation:
 
 def _test(dialect: str, attribute: str, text: str, *, negated: bool) -> Tree:
     """Returns one comparison. Dialects compare the canonical text of a value, but our language distinguishes "5" and 5,
-    so `exact` tests both."""
-    test: Tree = {_TESTS[dialect]: [attribute, text]}
+    so `exact` tests both. A text such as `?n` is no variable here."""
+    test: Tree = {_TESTS[dialect]: [attribute, {"value": text} if dialect == "exact" else text]}
     if dialect == "exact" and _INTEGER.fullmatch(text):
         test = {"in": [attribute, [text, int(text)]]}
     elif dialect == "exact" and text in ("true", "false"):

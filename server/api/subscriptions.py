@@ -412,7 +412,7 @@ def _parts(asked: _Asked) -> tuple[str | Mapping[str, Any], ...]:
     if asked.types is not None:
         parts.append({"in": ["ce.type", list(dict.fromkeys(asked.types))]})
     if asked.source is not None:
-        parts.append({"=": ["ce.source", asked.source]})
+        parts.append({"=": ["ce.source", {"value": asked.source}]})  # a text such as ?n is no variable
     return tuple(parts)
 
 

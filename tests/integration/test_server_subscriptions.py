@@ -75,6 +75,15 @@ def test_subscribe_types_and_source_narrow_it(client: httpx.Client) -> None:
     assert waiting(client, alone) == [{"n": "a urn:x"}, {"n": "a urn:y"}]
 
 
+def test_subscribe_to_a_source_that_begins_with_a_question_mark(client: httpx.Client) -> None:
+    """It is a relative reference, and no variable of the language."""
+    made = subscribe(client, "n exists", source="?sensor=3")
+    for source in ("?sensor=3", "?sensor=4"):
+        client.post("/v1/events", json={"n": source}, headers={"ce-source": source})
+    messages = client.get(f"/v1/subscriptions/{made['id']}/events").json()["events"]
+    assert [each["event"]["source"] for each in messages] == ["?sensor=3"]
+
+
 def test_subscribe_empty_expression_gets_every_event(client: httpx.Client) -> None:
     """The empty text and no filters at all both mean everything."""
     subscribe(client, "")

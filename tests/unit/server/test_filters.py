@@ -78,6 +78,14 @@ def test_filters_not_of_an_absent_attribute_holds() -> None:
     assert matcher.match(Event({}, {"type": "t"}))
 
 
+def test_filters_exact_on_a_text_that_looks_like_a_variable() -> None:
+    """A text that begins with a question mark, such as a relative reference, is compared like any other."""
+    matcher = Matcher(EMPTY)
+    matcher.add("s", filters_to_tree([{"exact": {"source": "?n"}}, {"not": {"exact": {"subject": "?n"}}}]))
+    assert matcher.match(Event({}, {"type": "t", "source": "?n"}))
+    assert not matcher.match(Event({}, {"type": "t", "source": "?n", "subject": "?n"}))
+
+
 def test_filters_exact_on_a_number_as_text_gives_publishers_no_note() -> None:
     """The filter matches the text, so the publisher need not change it. Our own language does not."""
     event = Event({}, {"type": "t", "myext": "5"})

@@ -94,6 +94,8 @@ _loading = threading.RLock()
 _runs = False
 _calls: list[tuple["Kernel[..., Any]", tuple[Any, ...]]] | None = None
 _caller = 0
+_listing = threading.Lock()
+"""Held while `calls_of` lists calls."""
 _interpreting = threading.RLock()
 """Held while a kernel runs as Python and while kernels are replaced, so that no Python kernel calls compiled
 kernels."""
@@ -125,24 +127,23 @@ def load_kernels() -> None:
     global _loaded
     if is_compiled():
         return
-    with _loading:
+    from kindcast.index.machine_code import INSTRUCTIONS, form_of  # slow, so imported before the locks are held
+
+    with _interpreting, _loading:  # in this order, because the caller may hold the first one (`no_kernel_runs`)
         if _loaded:
             return
-        from kindcast.index.machine_code import INSTRUCTIONS, form_of
-
         forms = {kernel: form_of(kernel.py_func) for kernel in _kernels}
         named = {id(kernel): form for kernel, form in forms.items()}
         named |= {id(python): INSTRUCTIONS[python.__name__] for python in (lowest_bit, nth, prefetch)}
         owners = {kernel.py_func.__module__ for kernel in _kernels}
-        with _interpreting:
-            for name, module in list(sys.modules.items()):
-                if name.startswith("kindcast.") or name in owners:
-                    for each, value in list(vars(module).items()):
-                        if id(value) in named:
-                            setattr(module, each, named[id(value)])
-            for kernel, form in forms.items():
-                kernel.form = form
-            _loaded = True
+        for name, module in list(sys.modules.items()):
+            if name.startswith("kindcast.") or name in owners:
+                for each, value in list(vars(module).items()):
+                    if id(value) in named:
+                        setattr(module, each, named[id(value)])
+        for kernel, form in forms.items():
+            kernel.form = form
+        _loaded = True
 
 
 def meanwhile(prepare: Callable[[], None]) -> None:
@@ -157,12 +158,13 @@ def calls_of(work: Callable[[], None]) -> list[tuple[Kernel[..., Any], tuple[Any
     """Runs `work` with kernels as Python. Returns the kernels that it calls, with the arguments of each call, without
     kernels that are called by kernels. For a process that compiles some of them."""
     global _calls, _caller, _prepare
-    before, _prepare, _caller, _calls = _prepare, _prepare or _nothing, threading.get_ident(), []
-    try:
-        work()
-        return _calls
-    finally:
-        _prepare, _calls = before, None
+    with _listing:  # a thread may load the kernels in the background while another one must have them
+        before, _prepare, _caller, _calls = _prepare, _prepare or _nothing, threading.get_ident(), []
+        try:
+            work()
+            return _calls
+        finally:
+            _prepare, _calls = before, None
 
 
 def _nothing() -> None:

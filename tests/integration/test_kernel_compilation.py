@@ -173,3 +173,42 @@ print(json.dumps([sorted(names), sorted(each.__name__ for each in jit._kernels)]
     called, known = told(program)
     assert {"match_memtable", "match_segment", "match_single", "distinct_rows"} <= set(called)
     assert set(called) < set(known)
+
+
+def test_calls_of_in_two_threads_finds_the_same_kernels() -> None:
+    """As if a large tenant is opened while the kernels are loaded in the background."""
+    program = """
+import threading
+names = []
+def find(work):
+    names.append(sorted({kernel.__name__ for kernel, _ in jit.calls_of(work)}))
+second = threading.Thread(target=find, args=[compilation.call_all])
+def beside_another():
+    second.start()
+    second.join(1.0)  # it waits for this one
+    compilation.call_all()
+find(beside_another)
+second.join()
+print(json.dumps(names))
+"""
+    one, other = told(program)
+    assert one == other != []
+
+
+def test_two_threads_may_load_the_kernels() -> None:
+    """One in the background, while no kernel runs, and one that must have them."""
+    program = """
+import os, threading
+other = threading.Thread(target=jit.load_kernels, daemon=True)
+def beside():
+    with jit.no_kernel_runs():
+        other.start()
+        other.join(2.0)  # it waits for this one
+        jit.load_kernels()
+first = threading.Thread(target=beside, daemon=True)
+first.start()
+first.join(30.0)  # only a failing test waits this long
+print(json.dumps([first.is_alive(), jit.is_compiled()]), flush=True)
+os._exit(0)
+"""
+    assert told(program) == [False, True]

@@ -594,7 +594,12 @@ class _Teller:
         try:
             verdict = evaluator.holds(self._event)
             values = [self._value(atom, evaluator, value) for value in values_of(self._event, attribute)]
-            reason = self._reason(atom, text, attribute, verdict, values)
+            if evaluator.never_holds:
+                reason = (
+                    f"{text}: it cannot hold, and nor can its negation: the vocabulary does not have what it asks for"
+                )
+            else:
+                reason = self._reason(atom, text, attribute, verdict, values)
         except TooCostlyNow:
             verdict, values = None, []
             reason = f"{text}: undecided, because it takes too long to decide for an explanation"
@@ -726,7 +731,7 @@ class _Teller:
             return f"{text}: {self._absent(attribute)}"
         if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
             if not values_of(self._event, predicate.operand.name):
-                return f"{text}: {predicate.operand.name} is absent"
+                return f"{text}: {self._absent(predicate.operand.name)}"
             return f"{text}: {'some' if verdict != atom.negated else 'no'} pair of values satisfies"
         sentences = self._sentences(atom, attribute, values)
         if sentences:

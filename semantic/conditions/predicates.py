@@ -724,13 +724,18 @@ class AtomEvaluator:
             whole = f"{array}.{atom.predicate.attribute}" if array else atom.predicate.attribute
             self._inner = [[AtomEvaluator(inner, vocabulary, whole) for inner in clause] for clause in clauses]
 
+    @property
+    def never_holds(self) -> bool:
+        """Whether neither the predicate nor its negation holds for any event, because what it names was removed."""
+        return self._checks == ()
+
     def holds(self, event: CanonicalEvent) -> bool:
         """Returns whether the atom holds (rules 6 to 8): the attribute is present and some value satisfies the
         predicate or, if the atom is negated, no value satisfies it."""
         predicate = self.atom.predicate
         if isinstance(predicate, Presence):
             return (predicate.attribute in event.attributes) == predicate.present
-        if self._checks == ():
+        if self.never_holds:
             return False
         if isinstance(predicate, SomeOf):
             elements = event.elements.get(predicate.attribute, ())

@@ -46,6 +46,8 @@ def test_explain_match_shows_the_path_in_the_language_asked_for(vocabulary: Voca
         ("a exists", {"a": {"b": 1}}, "a is absent; the event has a.b."),
         ("a = 1", {"a": [{"b": 1}]}, "a is absent; the event has a.b."),
         ("a < b", {"a": 1}, "b is absent"),
+        ("count(a) = max(b)", {"a": 1}, "= max(b): b is absent"),
+        ("not count(a) = sum(b)", {"a": 1, "b": "x"}, "= sum(b): sum(b) has no value"),
         ("a < b", {"a": 3, "b": 2}, "no pair"),
         ("not a < b", {"a": 1, "b": 2}, "some pair"),
         ("some a (b = 1)", {"a": [{"b": 2}]}, "no element"),
@@ -61,6 +63,28 @@ def test_explain_says_why_in_words(vocabulary: Vocabulary, text: str, data: dict
     matcher.add("s", text)
     assert told["matches"] is bool(matcher.match(data)) is False
     assert word in told["summary"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a isa phone", "not a isa phone", "not a isa (computer, phone)", "not a = <http://example.org/Phone>",
+        "not every a isa phone", "not some b (a isa phone)", "not every b (a isa phone)",
+    ],
+)  # fmt: skip
+def test_explain_says_that_a_concept_was_removed(vocabulary: Vocabulary, text: str) -> None:
+    """Neither a predicate with a removed concept nor its negation holds (rule 14); no value is said to satisfy it."""
+    earlier = Matcher(
+        Vocabulary.from_bytes(TURTLE + b':Phone rdfs:label "phone" ; rdfs:subClassOf :Product .', format="turtle")
+    )
+    earlier.add("s", text)
+    later = Matcher(vocabulary)
+    later.restore("s", earlier.tree("s"))
+    data = {"a": "x", "b": [{"a": "x"}]}
+    told = explain(vocabulary, later["s"], data)
+    assert told["matches"] is bool(later.match(data)) is False
+    assert "satisf" not in told["summary"]
+    assert "it cannot hold, and nor can its negation" in told["summary"]
 
 
 def test_explain_shows_a_root_word_beside_the_text() -> None:

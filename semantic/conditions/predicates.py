@@ -726,7 +726,7 @@ class AtomEvaluator:
 
     @property
     def never_holds(self) -> bool:
-        """Whether neither the predicate nor its negation holds for any event, because what it names was removed."""
+        """Whether the atom holds for no event, because something that it names was removed."""
         return self._checks == ()
 
     def holds(self, event: CanonicalEvent) -> bool:

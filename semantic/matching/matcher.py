@@ -480,8 +480,9 @@ class Matcher:
 
         Null, NaN, `NA` of pandas and masked values mean that the attribute is absent. A list holds several values. The
         names in a struct and the keys of a map are joined with dots. Dates, decimals and the values of dictionary
-        columns are read as `match` reads them. Columns that no subscription uses are only checked. Each distinct value
-        is read once, not once per row. If the engine takes columns, `threads` threads read the table and search the
+        columns are read as `match` reads them. Rows are plain JSON and never graphs (rule 20): `match_batch` takes
+        JSON-LD. Columns that no subscription uses are only checked. Each distinct value is read once, not once per
+        row. If the engine takes columns, `threads` threads read the table and search the
         index; the result is the same.
         Raises `InvalidEvent`, with a note that names the row, and `ValueError` for columns of different lengths.
         """

@@ -135,7 +135,7 @@ def sentence(predicate: Predicate, value: Value, satisfied: bool, vocabulary: Vo
             if value.text is None:
                 return f"{_said(value)} is not a text"
             does, does_not, preposition = TESTS[test]
-            wanted = f"/{text}/" if test == "matches" else repr(text)
+            wanted = (f"/{text}/" if test == "matches" else repr(text)) + (" in any case" if predicate.nocase else "")
             return " ".join(filter(None, (_said(value), does if satisfied else does_not, preposition, wanted)))
     return None
 
@@ -727,20 +727,21 @@ class _Teller:
             return f"{text}: {'some' if verdict != atom.negated else 'no'} element satisfies it"
         if not values:
             return f"{text}: {self._absent(attribute)}"
-        if isinstance(predicate, Comparison) and isinstance(predicate.operand, AttributeRef):
-            if not values_of(self._event, predicate.operand.name):
-                return f"{text}: {self._absent(predicate.operand.name)}"
-            return f"{text}: {'some' if verdict != atom.negated else 'no'} pair of values satisfies"
+        asked: Any = predicate.item if isinstance(predicate, EveryValue) else predicate
+        holds = verdict != atom.negated
+        if isinstance(asked, Comparison) and isinstance(asked.operand, AttributeRef):
+            if not values_of(self._event, asked.operand.name):
+                return f"{text}: {self._absent(asked.operand.name)}"
+            if isinstance(predicate, EveryValue):
+                return f"{text}: {'every' if holds else 'not every'} value satisfies it"
+            return f"{text}: {'some' if holds else 'no'} pair of values satisfies"
         sentences = self._sentences(atom, attribute, values)
         if sentences:
             return sentences
-        holds = verdict != atom.negated
         if isinstance(predicate, EveryValue):
             said = values if holds else [each for each in values if not each["verdict"]]
-            asked: Any = predicate.item
         else:
             said = [each for each in values if each["verdict"]] or values
-            asked = predicate
         shown = ", ".join(_shown(each) for each in said[:3]) + (" …" if len(said) > 3 else "")
         one, several = ("satisfies", "satisfy") if holds else ("does not satisfy", "do not satisfy")
         return f"{text}: {shown} {one if len(said) == 1 else several} {self._text(Atom(asked))}"

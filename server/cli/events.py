@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress, TaskID
 
 from kindcast.server.cli import output
 from kindcast.server.cli.completion import ids
@@ -61,7 +60,7 @@ def publish(
         stack.enter_context(_told_how_far(tally))
         for lines in _batches(event_lines(events), size):
             _send(client, lines, context, tally, json)
-            _advance(bar, task, len(lines))
+            bar.advance(task, len(lines))
     if not json:
         tally.show()
     if tally.refused:
@@ -191,10 +190,6 @@ def _answer(client: "Client", events: list[dict[str, Any]], context: dict[str, s
         return {"accepted": 0, "duplicates": 0, "matched": 0, "rejected": error.document["rejected"], "events": []}
 
 
-def _advance(bar: Progress, task: TaskID, count: int) -> None:
-    bar.advance(task, count)
-
-
 def _count_of_published(value: Any) -> int:
     return len(value) if isinstance(value, list) else int(value or 0)
 
@@ -208,9 +203,7 @@ EventArgument = Annotated[
 
 
 def events(
-    after: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Start after this event; 0 starts at the oldest.")
-    ] = "0",
+    after: Annotated[str, typer.Option(metavar="CURSOR", help="Start after this event; 0 starts at the oldest.")] = "0",
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="Only events of this CloudEvents type.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, metavar="COUNT", help="The largest number of events.")] = 20,
     server: ServerOption = DEFAULT_SERVER,
@@ -223,7 +216,7 @@ def events(
         output.print_json(page)
         return
     if not page["events"]:
-        if after is not None or type is not None:
+        if after != "0" or type is not None:
             output.hint("There are no such events.")
             return
         output.hint('There are no events yet: kindcast publish \'{"target": "laptop", "price": 350}\'')
@@ -310,21 +303,30 @@ def dead_letters(
             answer: Mapping[str, Any] = client.redrive(subscription, ticket=ticket)
         else:
             answer = client.dead_letters(subscription=subscription)
+            if not json:
+                _show_dead_letters(answer, client.dead_letters(subscription=subscription, cursor=answer["cursor"]))
     if json:
         output.print_json(answer)
     elif redrive:
-        output.paragraph(f"{answer['redriven']} messages are sent again", "bold green")
-    elif not answer["dead_letters"]:
+        sent = output.plural(answer["redriven"], "message")
+        output.paragraph(f"{sent} {'is' if answer['redriven'] == 1 else 'are'} sent again", "bold green")
+
+
+def _show_dead_letters(answer: Mapping[str, Any], following: Mapping[str, Any]) -> None:
+    """Shows one page of dead letters. `following` is the next page, which may be empty."""
+    if not answer["dead_letters"]:
         output.hint("There are no dead letters.")
-    else:
-        rows = [
-            (str(each["subscription"]), str(each["cursor"]), str(each["reason"] or ""), _data(each["event"]))
-            for each in answer["dead_letters"]
-        ]
-        output.table(("subscription", "cursor", "reason", "data"), rows)
+        return
+    rows = [
+        (str(each["subscription"]), str(each["cursor"]), str(each["reason"] or ""), _data(each["event"]))
+        for each in answer["dead_letters"]
+    ]
+    output.table(("subscription", "cursor", "reason", "data"), rows)
+    if following["dead_letters"]:
+        output.hint("There are more. Programs read all pages with the cursor of --json.")
 
 
-archive = group("archive", "The stored events of a server as an archive, for Spark and other programs.")
+archive = group("archive", "Write the stored events of a server as an archive, for Spark and other programs.")
 
 PAGE = 1_000
 """The number of events of one request of an export."""

@@ -262,6 +262,13 @@ def test_events_that_a_filter_leaves_out_are_not_said_to_be_absent(kindcast: Kin
     assert kindcast("events", "--type", "nobody.sends.this").err.strip() == "There are no such events."
 
 
+def test_events_of_an_empty_server_say_how_to_publish_one(kindcast: Kindcast, tmp_path: Path) -> None:
+    """It only said that there are no such events."""
+    with running_process(tmp_path) as server:
+        assert "There are no events yet: kindcast publish" in kindcast("events", "--server", server.url).err
+        assert kindcast("events", "--after", "5", "--server", server.url).err.strip() == "There are no such events."
+
+
 def test_audit_log_of_a_server_without_keys_says_why_it_is_empty(kindcast: Kindcast, shop_server: str) -> None:
     """A heading without rows would not."""
     assert "Only a server with keys writes some" in kindcast("audit", "list").err

@@ -25,9 +25,14 @@ WARM_UP_SECONDS = 2.0
 
 def bench(
     subscriptions: Annotated[
-        int, typer.Option("--subscriptions", min=1, max=MAX_SUBSCRIPTIONS, help="How many subscriptions there are.")
+        int,
+        typer.Option(
+            "--subscriptions", min=1, max=MAX_SUBSCRIPTIONS, metavar="COUNT", help="How many subscriptions there are."
+        ),
     ] = 10_000,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=600.0, help="How long each load lasts.")] = 5.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="SECONDS", min=0.1, max=600.0, help="How long each load lasts.")
+    ] = 5.0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure how many events a second a server on this machine accepts, and how long a publisher waits.

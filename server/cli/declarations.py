@@ -64,7 +64,7 @@ def attribute(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The attribute, such as price or seller.email.")],
     file: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="The declaration: a JSON file, or the JSON itself."),
+        typer.Argument(metavar="FILE", help="The declaration: a JSON file, or the JSON itself."),
     ] = None,
     kind: Annotated[ValueKind | None, typer.Option(help="The kind of its values.")] = None,
     unit: Annotated[str | None, typer.Option(metavar="UNIT", help="The unit of bare numbers.")] = None,
@@ -72,7 +72,8 @@ def attribute(
         str | None, typer.Option(metavar="ATTRIBUTE", help="The sibling attribute with the unit.")
     ] = None,
     range: Annotated[
-        list[str] | None, typer.Option(metavar="IRI", help="A concept: the values are this concept or beneath it.")
+        list[str] | None,
+        typer.Option(metavar="IRI", help="A concept: values are it or beneath it; may be given several times."),
     ] = None,
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
@@ -96,7 +97,9 @@ def attribute(
 @commands.command("synonyms", epilog=page("kindcast declare synonyms mine words.csv"))
 def synonyms(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the table.")],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV of two columns, or a JSON object: word, root word.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV of word and root word, a JSON file, or the JSON itself.")
+    ],
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
@@ -110,9 +113,14 @@ def synonyms(
 
 @commands.command("rates", epilog=page('kindcast declare rates \'{"EUR": {"USD": "1.08"}}\''))
 def rates(
-    file: FileArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV of base, currency and rate, a JSON file, or the JSON itself.")
+    ],
+    dry_run: DryRunOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
-    """Upload exchange rates (JSON or CSV), which replace the previous ones."""
+    """Upload exchange rates, which replace the previous ones."""
     with connected(server) as client:
         told = client.declare_rates(_table(file), dry_run=dry_run)
     show_declared("rates", told, json)
@@ -211,7 +219,7 @@ def list_all(kind: KindArgument, server: ServerOption = DEFAULT_SERVER, json: Js
 @commands.command("delete", epilog=page("kindcast declare delete attributes value"))
 def delete(
     kind: KindArgument,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The name of the declaration; rates have none.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the declaration; rates have none.")] = "",
     dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,

@@ -22,8 +22,8 @@ from kindcast.server.cli.subscriptions import LifeOption, seconds
 
 __all__ = ["audit", "commands", "tenants"]
 
-commands = group("key", "API keys: make, list, replace and revoke them.")
-audit = group("audit", "The audit log: who changed what, and who was refused.")
+commands = group("key", "Make, list, replace and revoke API keys.")
+audit = group("audit", "Show and export the audit log: who changed what, and who was refused.")
 
 DataOption = Annotated[
     Path | None,
@@ -280,7 +280,7 @@ def _show_made(made: Mapping[str, Any], json: bool) -> None:
 # ── tenants ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-tenants = group("tenant", "Tenants: the teams that share a server, and their limits.")
+tenants = group("tenant", "Create, list, limit and delete tenants: the teams that share a server.")
 
 
 def _limit(text: str) -> tuple[str, float]:

@@ -64,7 +64,9 @@ def restore(
 
 
 def check(
-    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="A backup.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="FOLDER", help="A backup; by default the database of --data is checked.")
+    ] = None,
     data: DataOption = None,
     database: DatabaseOption = None,
     json: JsonOption = False,
@@ -170,7 +172,7 @@ def _tell(made: Any, done: str, json: bool) -> None:
         output.hint(f"{counts}, layout {made.layout}, of {made.source}")
 
 
-clock = group("clock", "The time of the server, after the clock of the machine jumped.")
+clock = group("clock", "Confirm the time of a server after the clock of its machine jumped.")
 
 
 @clock.command("confirm", epilog=page("kindcast clock confirm"))

@@ -118,7 +118,7 @@ def _bar(name: str) -> Iterator["Progress"]:
 
 # ── ontologies ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-commands = group("ontology", "Check, load and list the ontologies that subscriptions are written in.")
+commands = group("ontology", "Check, load and list ontologies, and choose their versions.")
 
 
 class Reasoning(Enum):

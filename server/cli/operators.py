@@ -59,7 +59,8 @@ def register(
         int | None, typer.Option(metavar="COUNT", help="How many constants and @attributes a call has.")
     ] = None,
     attribute: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="An attribute to send; by default all attributes are sent.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="An attribute to send; may be given several times. By default all are sent."),
     ] = None,
     cost: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="The cost to assume before it is measured.")
@@ -79,7 +80,9 @@ def register(
     retries: Annotated[
         int | None, typer.Option(metavar="COUNT", help="Retries after a broken connection, within the timeout.")
     ] = None,
-    header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header to send.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header to send; may be given several times.")
+    ] = None,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:

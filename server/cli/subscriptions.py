@@ -220,7 +220,7 @@ def renew(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Set the time to live of a subscription, from now on."""
+    """Set how long a subscription lives from now on."""
     with connected(server) as client:
         _show(client.renew(id, ttl_seconds=ttl, ticket=ticket), json)
 

@@ -40,6 +40,7 @@ from kindcast.spark_jobs.event_batch import (
     spark_schema,
 )
 from kindcast.spark_jobs.output import (
+    QUARANTINED,
     Done,
     Output,
     UnitWriter,
@@ -50,6 +51,7 @@ from kindcast.spark_jobs.output import (
     run_tasks,
     run_units,
     tasks_for,
+    total,
     unit_name,
 )
 from kindcast.spark_jobs.reading import (
@@ -379,7 +381,6 @@ def bindings_of(found: Any) -> list[dict[str, Any]]:
 # ── matching units ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 PARTS = "_parts"
-QUARANTINED = "_quarantine"
 PLACE = "line"
 """The column of parts that says which event this is."""
 JOINED_MATCHES = 8 << 20
@@ -563,14 +564,11 @@ def in_pieces(files: Sequence[pq.ParquetFile], together: int) -> Iterator[pa.Tab
 
 
 def _summary(snapshot: Snapshot, splits: Sequence[Split], done: Sequence[Done]) -> dict[str, Any]:
-    def total(name: str) -> int:
-        return int(sum(each.counts.get(name, 0) for each in done))
-
     told: dict[str, Any] = {
         "files": len({split.path for split in splits}),
-        "events": total("events"),
-        "matches": total("matches"),
-        "quarantined": total("quarantined"),
+        "events": total(done, "events"),
+        "matches": total(done, "matches"),
+        "quarantined": total(done, "quarantined"),
         "days": sorted({folder[4:] for each in done for folder in each.folders if folder.startswith("day=")}),
         "subscriptions": sum(shard.subscriptions for shard in snapshot.shards),
         "refused": [asdict(each) for each in snapshot.refused],
@@ -579,8 +577,8 @@ def _summary(snapshot: Snapshot, splits: Sequence[Split], done: Sequence[Done]) 
         "cpu_seconds": round(sum(each.counts.get("cpu_seconds", 0.0) for each in done), 2),
         "worker_peak_mb": round(max((each.counts.get("peak_mb", 0.0) for each in done), default=0.0)),
     }
-    if total("evaluations"):
-        told["operators"] = {"evaluations": total("evaluations"), "undecided": total("undecided")}
+    if total(done, "evaluations"):
+        told["operators"] = {"evaluations": total(done, "evaluations"), "undecided": total(done, "undecided")}
     return told
 
 

@@ -23,6 +23,7 @@ from kindcast.semantic.units import format_instant
 from kindcast.spark_jobs.event_batch import NORMALISED, READING, TERMS, EventBatch, Rejected, reason_of, spark_schema
 from kindcast.spark_jobs.match import decoded
 from kindcast.spark_jobs.output import (
+    QUARANTINED,
     Output,
     UnitWriter,
     Work,
@@ -30,6 +31,7 @@ from kindcast.spark_jobs.output import (
     number_lines,
     rejected_rows,
     run_units,
+    total,
     unit_name,
 )
 from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, ReadOptions, Split, read_split, splits_of
@@ -324,7 +326,6 @@ class _Columns:
 
 # ── normalising units ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-QUARANTINED = "_quarantine"
 TERM_PARTS = "_term_counts"
 TERMS_FILE = "_terms.csv"
 """The name begins with `_`, so that readers of the folder, as an archive or as Parquet, skip the file."""
@@ -361,15 +362,12 @@ def normalise_archive(
         terms = work_list((pq.read_table(path) for path in parts), snapshot.vocabulary())
         _write_terms(terms, output)
 
-    def total(name: str) -> int:
-        return int(sum(each.counts.get(name, 0) for each in done))
-
     problems = terms["problem"].to_pylist()
     return {
         "files": len({split.path for split in splits}),
-        "events": total("events"),
-        "changed": total("changed"),
-        "quarantined": total("quarantined"),
+        "events": total(done, "events"),
+        "changed": total(done, "changed"),
+        "quarantined": total(done, "quarantined"),
         "unknown_terms": problems.count("unknown"),
         "ambiguous_terms": problems.count("ambiguous"),
         "days": sorted({folder[4:] for each in done for folder in each.folders if folder.startswith("day=")}),

@@ -39,6 +39,8 @@ from kindcast.spark_jobs.report import JobFailed, Progress, UnusableOutput
 from kindcast.spark_jobs.snapshot import settle
 
 __all__ = [
+    "OWN",
+    "QUARANTINED",
     "Done",
     "Output",
     "UnitWriter",
@@ -52,6 +54,7 @@ __all__ = [
     "run_units",
     "sync",
     "tasks_for",
+    "total",
     "unit_name",
     "worst_of",
 ]
@@ -90,6 +93,8 @@ def _bytes(array: Any) -> int:
 # ── output ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 OWN = "_kindcast"
+QUARANTINED = "_quarantine"
+"""The folder of the rows that are not events."""
 ROW_GROUP_BYTES = 64 << 20
 """Of the rows that are held back and written together: the dictionary of ids is written once for them."""
 OPEN_FILES = 64
@@ -103,6 +108,11 @@ class Done:
     unit: str
     folders: tuple[str, ...]
     counts: Mapping[str, float] = field(default_factory=dict)
+
+
+def total(done: Iterable[Done], name: str) -> int:
+    """Returns the sum of one count of all units."""
+    return int(sum(each.counts.get(name, 0) for each in done))
 
 
 class UnitWriter:

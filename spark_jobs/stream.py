@@ -47,7 +47,16 @@ from kindcast.spark_jobs.event_batch import (
     spark_schema,
 )
 from kindcast.spark_jobs.match import A_ROW_AN_EVENT, Chosen, bindings_of, decoded, matched_rows
-from kindcast.spark_jobs.output import by_day, number_lines, parquet_writer, rejected_rows, sync, tasks_for
+from kindcast.spark_jobs.output import (
+    OWN,
+    QUARANTINED,
+    by_day,
+    number_lines,
+    parquet_writer,
+    rejected_rows,
+    sync,
+    tasks_for,
+)
 from kindcast.spark_jobs.reading import AS_IT_STANDS, ReadOptions, check_links, file_split, read_split, splits_of
 from kindcast.spark_jobs.report import UnusableOutput, silent
 from kindcast.spark_jobs.snapshot import Matched, ShardMatcher, Snapshot, event_keys, settle
@@ -185,10 +194,8 @@ class Written:
 Told = Callable[[int, Written], None]
 """Called after each batch with its number and what it wrote."""
 
-OWN = "_kindcast"
 SNAPSHOT = "snapshot.json"
 """Describes the snapshot of the batch that is being matched, for the tasks that need the declared event types."""
-QUARANTINED = "_quarantine"
 OUTBOX = "_outbox"
 IDS_A_LINE = 10_000
 """Subscriptions in one line of an outbox: a server takes some of these lines at a time."""

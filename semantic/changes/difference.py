@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import Any
 
 from kindcast.semantic.ontology import ConceptRecord
-from kindcast.semantic.ontology.records import Label
+from kindcast.semantic.ontology.records import Label, sorted_labels
 from kindcast.semantic.vocabulary.labels import best_label
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
@@ -168,11 +168,7 @@ def _same_fate(was: ConceptRecord | None, now: ConceptRecord) -> bool:
 
 def _relabelling(was: ConceptRecord, now: ConceptRecord) -> tuple[tuple[Label, ...], tuple[Label, ...]]:
     old, new = {*was.preferred, *was.synonyms}, {*now.preferred, *now.synonyms}
-    return _sorted(old - new), _sorted(new - old)
-
-
-def _sorted(labels: set[Label]) -> tuple[Label, ...]:
-    return tuple(sorted(labels, key=lambda label: (label[1] or "", label[0])))
+    return sorted_labels(old - new), sorted_labels(new - old)
 
 
 def _joined(before: "_Names", after: "_Names") -> tuple[tuple[str, ...], ...]:

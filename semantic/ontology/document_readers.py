@@ -24,7 +24,7 @@ import pyoxigraph as ox
 from kindcast.semantic.errors import OntologyError, UnsupportedFormat
 from kindcast.semantic.ontology import namespaces as ns
 from kindcast.semantic.ontology.formats import NAMES, SYNTAXES
-from kindcast.semantic.ontology.guards import inspect_json, inspect_turtle, inspect_xml
+from kindcast.semantic.ontology.guards import inspect_json, inspect_turtle, inspect_xml, utf8_text
 from kindcast.semantic.ontology.obo import OBO, OboDocument
 from kindcast.semantic.ontology.owl_syntaxes import OwlDocument
 from kindcast.semantic.ontology.quads import RDF_SYNTAXES, without_place
@@ -86,7 +86,7 @@ class SssomDocument:
         noted = DocumentWarnings()
         left_out: Counter[str] = Counter()
         self.prefixes = {}
-        rows = self._rows(self._text())
+        rows = self._rows(utf8_text(self._data))
         line, columns = next(rows, (1, []))
         places = [columns.index(each) for each in COLUMNS if each in columns]
         if len(places) < len(COLUMNS):
@@ -109,13 +109,6 @@ class SssomDocument:
             elif subject != value:
                 yield ox.Quad(subject, predicate, value)
         self.warnings = [*noted.texts(), *_told(left_out)]
-
-    def _text(self) -> str:
-        try:
-            return self._data.decode()
-        except UnicodeDecodeError as error:
-            line = self._data.count(b"\n", 0, error.start) + 1
-            raise OntologyError("the document is not in UTF-8", line=line) from error
 
     def _rows(self, text: str) -> Iterator[tuple[int, list[str]]]:
         """Yields (line from 1, fields) for each row of the table, its column names first. Reads the header before."""

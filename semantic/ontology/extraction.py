@@ -18,6 +18,7 @@ from kindcast.semantic.ontology.records import (
     RelationNames,
     RelationRecord,
     local_name,
+    sorted_labels,
 )
 from kindcast.semantic.ontology.statements import NO_TYPES, Statements
 
@@ -452,17 +453,13 @@ class _Labels:
         found = self._statements.preferred.get(iri)
         if not found and kind == "scheme":
             found = self._statements.titles.get(iri)
-        return _sorted(found)
+        return sorted_labels(found)
 
     def synonyms(self, iri: str) -> tuple[Label, ...]:
-        return _sorted(self._statements.alternative.get(iri) - self._statements.preferred.get(iri))
+        return sorted_labels(self._statements.alternative.get(iri) - self._statements.preferred.get(iri))
 
     def hidden(self, iri: str) -> tuple[Label, ...]:
-        return _sorted(self._statements.hidden.get(iri))
-
-
-def _sorted(labels: set[Label]) -> tuple[Label, ...]:
-    return tuple(sorted(labels, key=lambda label: (label[1] or "", label[0])))
+        return sorted_labels(self._statements.hidden.get(iri))
 
 
 def languages_of(concepts: tuple[ConceptRecord, ...]) -> tuple[tuple[str, int], ...]:

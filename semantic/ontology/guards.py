@@ -27,7 +27,7 @@ from xml.parsers import expat
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology.records import Limits
 
-__all__ = ["inspect_json", "inspect_turtle", "inspect_xml"]
+__all__ = ["inspect_json", "inspect_turtle", "inspect_xml", "utf8_text"]
 
 
 CONTEXT_WORK: Final = 50_000_000
@@ -42,6 +42,15 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 _NAMING: Final = frozenset({"@id", "@type", "@reverse"})  # keys of a definition whose values may be other terms
 _Pairs = list[tuple[str, Any]]
+
+
+def utf8_text(data: bytes) -> str:
+    """Raises OntologyError, with the line, if `data` is not in UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise OntologyError("the document is not in UTF-8", line=line) from error
 
 
 def inspect_json(data: bytes, limits: Limits) -> None:

@@ -32,7 +32,7 @@ from rdflib.namespace import OWL, RDF, RDFS, XSD
 
 from kindcast.semantic.errors import OntologyError
 from kindcast.semantic.ontology import namespaces as ns
-from kindcast.semantic.ontology.guards import inspect_xml
+from kindcast.semantic.ontology.guards import inspect_xml, utf8_text
 from kindcast.semantic.ontology.records import DocumentWarnings, Limits, shown
 
 __all__ = [
@@ -857,16 +857,9 @@ class OwlDocument:
         if self._xml:
             expressions = xml_expressions(self._data, names, noted)
         else:
-            expressions = functional_expressions(self._text(), names, noted, self._limits)
+            expressions = functional_expressions(utf8_text(self._data), names, noted, self._limits)
         for axiom in expressions:
             axioms.write(axiom)
             yield from writer.taken()
         self.prefixes = dict(names.declared)
         self.warnings = list(noted.texts())
-
-    def _text(self) -> str:
-        try:
-            return self._data.decode()
-        except UnicodeDecodeError as error:
-            line = self._data.count(b"\n", 0, error.start) + 1
-            raise OntologyError("the document is not in UTF-8", line=line) from error

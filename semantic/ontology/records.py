@@ -41,6 +41,7 @@ __all__ = [
     "namespace",
     "shown",
     "silent",
+    "sorted_labels",
 ]
 
 # ── IRIs as text: local name and namespace; properties that hold codes ────────────────────────────────────────────────
@@ -89,6 +90,12 @@ def namespace(iri: str) -> str:
 Label = tuple[str, str | None]
 """A label and its language tag in lower case, or None if it has no language tag."""
 
+
+def sorted_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Returns the labels by language tag, those without one first."""
+    return tuple(sorted(labels, key=lambda label: (label[1] or "", label[0])))
+
+
 Reason = Literal["none", "rdfs", "owl"]
 """What is added to the stated triples: nothing, the entailments of RDFS, or the findings of an OWL 2 DL reasoner."""
 
@@ -104,7 +111,7 @@ class ConceptRecord:
     Names are resolved by `preferred` and `synonyms`. `hidden` (hidden labels; broad, narrow and related synonyms) is
     used only for suggestions. `declared` is False if the document only refers to the name. `replaced_by` is applied.
     `consider` (OBO: a possible replacement) is only reported. `schemes` are the stated schemes of the name
-    (`skos:inScheme`). `notations` are its codes, each with the property that holds it (`namespaces.NOTATIONS`).
+    (`skos:inScheme`). `notations` are its codes, each with the property that holds it (`NOTATIONS`).
     """
 
     iri: str

@@ -227,7 +227,8 @@ def events(
     ]
     output.table(("event", "accepted", "matches", "data"), rows)
     if len(rows) == limit:
-        output.hint(f"There may be more: kindcast events --after {page['cursor']}")
+        filtered = "" if type is None else f" --type {output.word(type)}"
+        output.hint(f"There may be more: kindcast events --after {page['cursor']}{filtered}")
 
 
 def trace(event: EventArgument, server: ServerOption = DEFAULT_SERVER, json: JsonOption = False) -> None:

@@ -61,7 +61,7 @@ def create(
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
-    """Create a key. It is shown only this once."""
+    """Create a key. The key is shown only once."""
     of = of or credentials()["tenant"] or None
     if data is not None:
         with _store(data, database, new=True) as store:
@@ -188,6 +188,9 @@ def read_audit(
         return
     names = ("number", "at", "tenant", "who", "address", "action", "outcome", "detail")
     output.table(names, [[str(each[name]) for name in names] for each in answer["entries"]])
+    if len(answer["entries"]) == limit:
+        filtered = "" if who is None else f" --who {output.word(who)}"
+        output.hint(f"There may be more: kindcast audit list --after {answer['cursor']}{filtered}")
 
 
 @audit.command("export", epilog=page("kindcast audit export > audit.ndjson"))

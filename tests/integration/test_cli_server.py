@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -258,7 +259,9 @@ def test_empty_expression_is_shown_as_every_event(kindcast: Kindcast, shop_serve
 
 def test_events_that_a_filter_leaves_out_are_not_said_to_be_absent(kindcast: Kindcast, shop_server: str) -> None:
     """There are events, but none of this type."""
-    kindcast("publish", '{"n": 1}')
+    kindcast("publish", '{"n": 1}', "--type", "some kind")
+    more = kindcast("events", "--type", "some kind", "--limit", "1").err
+    assert re.fullmatch(r"There may be more: kindcast events --after \d+ --type 'some kind'\n", more)
     assert kindcast("events", "--type", "nobody.sends.this").err.strip() == "There are no such events."
 
 

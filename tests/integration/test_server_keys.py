@@ -1240,6 +1240,9 @@ def test_commands_and_clients_send_the_key(tmp_path: Path, kindcast: Kindcast, m
         assert kindcast("subscriptions", "--key", own["key"]).status == 1
         assert "scales" in kindcast("key", "list").out
         assert own["id"] in kindcast("audit", "list").out
+        who = kindcast("audit", "list", "--json").json["entries"][-1]["who"]
+        first = kindcast("audit", "list", "--limit", "1", "--who", who).err
+        assert re.search(rf"There may be more: kindcast audit list --after \d+ --who '{who}'", first)
         exported = kindcast("audit", "export").out.splitlines()
         assert json.loads(exported[-1])["who"].startswith("key ")
         replaced = kindcast("key", "rotate", own["id"], "--overlap", "1h", "--json").json

@@ -59,7 +59,7 @@ async function keys() {
     try { shown(await call("POST", "keys", body)); if (state.session.needs_key) await draw(); } catch (error) { say(error.message, "bad"); }
     event.submitter.disabled = false;
     refocus(event.submitter);
-  } }, h("h2", {}, t("Make a key")), h("div", { class: "row top" }, field(t("Role"), role, said), field(t("Name (yours)"), name), state.session.all_tenants && field(t("Tenant"), tenant, t("A new name makes a new tenant. An administrator without one is of all tenants.")), field(t("It ends"), days)),
+  } }, h("h2", {}, t("Make a key")), h("div", { class: "row top" }, field(t("Role"), role, said), field(t("Name (yours)"), name), state.session.all_tenants && field(t("Tenant"), tenant, t("A new name makes a new tenant. An administrator without a tenant administers all tenants.")), field(t("It ends"), days)),
     h("details", {}, h("summary", {}, t("Limits of this key")), h("div", { class: "row top" }, limits.map(([, input, text]) => field(text, input)))),
     h("div", { class: "row" }, h("button", { type: "submit", class: "first" }, t("Make a key"))));
   await draw();

@@ -55,7 +55,7 @@ async function one(id) {
           h("div", { class: "row" }, turn, button(t("Renew for 30 days"), act("renew", t("It is renewed."), { ttl_seconds: 30 * 86400 })),
             it.sink && testButton(id),
             dead.dead_letters.length > 0 && button(t("Send dead letters again"), async () => { const told = await call("POST", "dead-letters/redrive", { subscription: id }, withTicket(id)); say(t("Messages that are sent again: {0}", told.redriven)); await draw(); }),
-            button(t("Delete"), async () => { if (confirm(t("Delete this subscription with all that waits for it?"))) { await call("DELETE", "subscriptions/" + id, undefined, withTicket(id)); tickets.drop(id); location.hash = "#/deliveries"; } }, "danger")),
+            button(t("Delete"), async () => { if (confirm(t("Delete this subscription with its waiting messages?"))) { await call("DELETE", "subscriptions/" + id, undefined, withTicket(id)); tickets.drop(id); location.hash = "#/deliveries"; } }, "danger")),
           h("div", { class: "row end" }, field(t("Deliver again what came since"), since), button(t("Replay"), async () => {
             const body = since.value ? { since: new Date(since.value).toISOString() } : {};
             const told = await call("POST", `subscriptions/${id}/replay`, body, withTicket(id));

@@ -3,7 +3,7 @@ import { brief, button, call, card, conceptLink, figure, fill, get, h, how, keep
 
 const SAMPLES = {
   shop: {
-    text: () => t("A small shop: computers, phones, furniture, in English, German and Chinese."),
+    text: () => t("A small shop: computers, printers, phones, in English, German and Chinese."),
     expression: "target isa Computer and price <= 400 USD",
     events: [{ target: "台式机", price: "310 USD" }, { target: "Notebook", price: "349.50 USD" }, { target: "Desktop PC", price: "450 USD" }],
   },

@@ -103,7 +103,7 @@ export async function page(rest, parameters) {
       if (mine !== asked) return;
       const cuts = week.clauses.flatMap((clause) => clause.predicates).sort((a, b) => b.cuts - a.cuts);
       fill(past, card(h("h2", {}, t("It would have matched")), h("div", { class: "figures" }, h("div", { class: "figure" }, h("b", {}, `${number(day.matched)} / ${number(day.events)}`), t("events of the last day")), h("div", { class: "figure" }, h("b", {}, `${number(week.matched)} / ${number(week.events)}`), t("events of the last week"))),
-        week.events === 0 ? h("p", { class: "quiet" }, t("No events are stored yet.")) : cuts[0]?.cuts > 0 && h("p", {}, t("This cuts most (events: {0}):", number(cuts[0].cuts)), " ", h("code", {}, cuts[0].text.replace(/<[^>]*[#/]([^>#/]+)>/g, "$1"))),
+        week.events === 0 ? h("p", { class: "quiet" }, t("No events are stored yet.")) : cuts[0]?.cuts > 0 && h("p", {}, t("This excludes the most events ({0}):", number(cuts[0].cuts)), " ", h("code", {}, cuts[0].text.replace(/<[^>]*[#/]([^>#/]+)>/g, "$1"))),
         how("v1/backtests", `kindcast backtest ${quoted(value)} --since ${begin}`, "POST", JSON.stringify({ expression: value, since: begin }))));
     } catch (error) { if (mine === asked) fill(past, note("warn", error.message)); }
   });

@@ -252,7 +252,7 @@ async function versions(parameters) {
 function difference(found) {
   const kinds = { added: t("added"), removed: t("removed"), moved: t("moved"), deprecated: t("deprecated"), restored: t("restored"), merged: t("merged"), split: t("split"), relabelled: t("with other labels") };
   const changed = Object.keys(kinds).filter((kind) => found[kind].count);
-  if (!changed.length) return h("p", {}, t("The two versions say the same."));
+  if (!changed.length) return h("p", {}, t("The two versions do not differ."));
   const end = (iri) => iri.split(/[#/]/).pop();
   return changed.map((kind) => h("details", { open: true }, h("summary", {}, `${kinds[kind]}: ${number(found[kind].count)}`), h("ul", {}, found[kind].concepts.map((each) => h("li", {}, conceptLink(each.iri, each.label ?? end(each.iri)),
     kind === "moved" && h("span", { class: "quiet" }, " ", t("from {0} to {1}", each.parents_before.map(end).join(", "), each.parents.map(end).join(", "))),
@@ -272,7 +272,7 @@ function impact(answer) {
 
 async function unknown() {
   const told = await get("terms/unknown?" + query({ lang: state.language }));
-  const head = h("p", {}, t("Words that publishers sent where a concept was expected, and that nothing is called. Events looked at: {0}.", number(told.examined.events)));
+  const head = h("p", {}, t("Words that publishers sent where a concept was expected, but that name no concept. Events looked at: {0}.", number(told.examined.events)));
   const strange = told.properties?.length > 0 && card(h("h2", {}, t("Unknown properties")), h("p", {}, t("Properties of linked data that no ontology, declaration or subscription knows.")),
     table([t("Property"), t("Attribute"), { text: t("How often"), number: true }, t("Make it known"), t("Source"), t("Last event")], told.properties.map((each) => [
       h("code", {}, each.iri), h("code", {}, each.attribute), number(each.count), known(each), each.source, link("#" + each.last_sequence, "#/live?event=" + each.last_sequence)])), how("v1/terms/unknown", "kindcast declare attribute NAME '{\"kind\": \"number\"}'"));

@@ -1183,8 +1183,8 @@ _SAID: Final = {
     "declaration": "declared otherwise",
     "spelt": "stands for another property",
     "derived": "derived from what changes",
-    "context": "read otherwise by a context",
-    "measure": "measured otherwise",
+    "context": "read differently by a context",
+    "measure": "converted differently",
     "written": "is written {}",
     "compared": "compares {}",
 }

@@ -594,9 +594,9 @@ def _changed_subscription(part: str, each: Mapping[str, Any]) -> str:
     if "derived" in each:
         said.append("derived from what changes")
     if "context" in each:
-        said.append("read otherwise by a context")
+        said.append("read differently by a context")
     if "measure" in each:
-        said.append("measured otherwise")
+        said.append("converted differently")
     if "written" in each:
         said.append(f"is written {each['written']}")
     if "compared" in each:

@@ -174,7 +174,7 @@ async def get_rules(broker: AppBroker) -> Response:
 # ── attributes ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.put("/attributes/{name}", summary="Declare an attribute", openapi_extra=body_schema(ATTRIBUTE))
+@router.put("/attributes/{name:path}", summary="Declare an attribute", openapi_extra=body_schema(ATTRIBUTE))
 async def put_attribute(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
@@ -202,13 +202,13 @@ async def list_attributes(broker: AppBroker) -> Response:
     return await _listed(broker, "attribute")
 
 
-@router.get("/attributes/{name}", summary="One declared attribute")
+@router.get("/attributes/{name:path}", summary="One declared attribute")
 async def get_attribute(name: Name, broker: AppBroker) -> Response:
     """Returns the active declaration, and when each version was created."""
     return await _shown(broker, "attribute", name)
 
 
-@router.delete("/attributes/{name}", summary="Delete a declaration")
+@router.delete("/attributes/{name:path}", summary="Delete a declaration")
 async def delete_attribute(name: Name, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
     """Deletes every version of the declaration. What ontologies state about the attribute is used again."""
     _check_privacy(broker, caller, name, {})

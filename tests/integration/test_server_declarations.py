@@ -54,6 +54,16 @@ def test_attribute_unit_stands_in_a_sibling(client: httpx.Client) -> None:
     assert publish(client, value=30, unit="degC") == 0
 
 
+def test_attribute_may_have_a_slash_in_its_name(client: httpx.Client) -> None:
+    """Columns of tables are called so. What cannot be declared could not be hidden either."""
+    subscribe(client, "`Speed km/h` > 30 km/h")
+    assert publish(client, **{"Speed km/h": 31}) == 0
+    assert put(client, "attributes/Speed%20km%2Fh", {"kind": "number", "unit": "km/h"}).status_code == 201
+    assert publish(client, n=1, **{"Speed km/h": 31}) == 1
+    assert client.get("/v1/attributes/Speed%20km%2Fh").json()["declaration"] == {"kind": "number", "unit": "km/h"}
+    assert client.delete("/v1/attributes/Speed%20km%2Fh").status_code == 200
+
+
 def test_declaration_same_body_again_is_the_same_version(client: httpx.Client) -> None:
     """Other bodies are other versions; an earlier body puts the earlier version in force again."""
     first = put(client, "attributes/value", {"unit": "degF"})

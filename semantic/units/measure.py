@@ -227,8 +227,8 @@ def _csv_rows(data: bytes) -> _Rows:
             if any(words) and (rows or tuple(map(str.lower, words)) not in HEADINGS):
                 rows.append((Position(line=reader.line_num, column=1), words))
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", Position(line=line))]) from None
+        at = Position(line=data.count(b"\n", 0, error.start) + 1, column=1)
+        raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", at)]) from None
     except csv.Error as error:
         at = Position(line=reader.line_num, column=1)
         raise InvalidDeclaration([Problem("bad-rate", f"this is not CSV: {error}", at)]) from None

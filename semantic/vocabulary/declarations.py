@@ -349,8 +349,8 @@ def _csv_rows(data: bytes) -> _Rows:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", Position(line=line))]) from None
+        at = Position(line=data.count(b"\n", 0, error.start) + 1, column=1)
+        raise InvalidDeclaration([Problem("bad-encoding", "the table is not UTF-8", at)]) from None
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: _Rows = []
     try:

@@ -78,7 +78,7 @@ def _options(
     retry: Annotated[
         float,
         _kept(
-            *(_retry, "KINDCAST_RETRY_SECONDS", "SECONDS", "How long to wait for a server that is just starting."),
+            *(_retry, "KINDCAST_RETRY_SECONDS", "SECONDS", "How long to wait for a server that is starting."),
             min=0.0,
         ),
     ] = RETRY_SECONDS,

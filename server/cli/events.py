@@ -53,7 +53,7 @@ def publish(
     """Publish events. If the command ends without an error, they are on the server's disk."""
     context = {name: value for name, value in (("type", type), ("source", source)) if value is not None}
     tally = Tally()
-    with connected(server) as client, ExitStack() as stack:
+    with connected(server, repeating=True) as client, ExitStack() as stack:
         bar = stack.enter_context(output.progress())
         task = bar.add_task("publishing", total=None)
         size = LIVE_LINES if events == "-" else BATCH
@@ -85,6 +85,8 @@ class Tally:
     refused: int = 0
     last: int = 0
     """The number of the last event that the server has answered."""
+    sent: int = 0
+    """The number of the last event that was sent."""
     told: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, answer: Mapping[str, Any]) -> None:
@@ -122,13 +124,21 @@ def _told_how_far(tally: Tally) -> Iterator[None]:
     """A context manager that says, if publishing ends early, which events should not be published again."""
     try:
         yield
-    except BaseException:
-        if tally.last:
-            output.warn(
-                f"the server has answered events 1 to {tally.last:,}. Publish only the others again: events without an "
-                "id would be accepted twice."
-            )
+    except BaseException as error:
+        told = f"the server has answered events 1 to {tally.last:,}. " if tally.last else ""
+        if tally.sent > tally.last and not (isinstance(error, ProblemError) or _is_nowhere(error, tally)):
+            unknown = f"Whether it accepted events {tally.last + 1:,} to {tally.sent:,} is not known"
+            told += f"{unknown}: kindcast events lists what it has. "
+        if told:
+            output.warn(f"{told}Publish only the others again: events without an id would be accepted twice.")
         raise
+
+
+def _is_nowhere(error: BaseException, tally: Tally) -> bool:
+    """Whether no server was ever there."""
+    import httpx
+
+    return not tally.last and isinstance(error.__cause__, httpx.ConnectError)
 
 
 def _batches(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
@@ -153,6 +163,7 @@ def _send_good(
     client: "Client", events: list[tuple[int, dict[str, Any]]], context: dict[str, str], tally: Tally, json: bool
 ) -> None:
     """Publishes events in one request or, if it is too large for the server or a proxy, in halves."""
+    tally.sent = events[-1][0]
     try:
         answer = _answer(client, [event for _, event in events], context)
     except ProblemError as error:

@@ -108,7 +108,7 @@ def subscribe(
     if (expression is None) == (where is None):
         raise typer.BadParameter("give either an expression or --where with a tree", param_hint="EXPRESSION")
     more = _way(sink, protocol, topic, setting or [], sink_user)
-    with connected(server) as client:
+    with connected(server, repeating=True) as client:
         try:
             past = {} if start_at is None else {"start_at": int(start_at) if start_at.isdecimal() else start_at}
             created = client.subscribe(expression, where=where, sink=sink, ttl_seconds=ttl, **past, **more)

@@ -19,6 +19,7 @@ from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.server.cli import events as event_commands
 from kindcast.server.cli import output
 from tests.harness.operator_service import running_service
+from tests.harness.ports import free_port
 from tests.harness.server_process import running_server as running_process
 from tests.integration.conftest import Kindcast
 
@@ -377,6 +378,36 @@ def test_publish_that_fails_halfway_says_how_far_it_came(
     assert f"the server has answered events 1 to {accepted:,}." in ran.err
     file.write_bytes(b"\x1f\x8bnothing")
     assert "has answered" not in kindcast("publish", str(file), "--server", shop_server).err
+
+
+def test_publish_and_subscribe_are_sent_again_if_the_answer_is_lost(
+    kindcast: Kindcast, shop_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same ids, so nothing is done twice. Without a repetition, what is not known is said."""
+    lost: list[httpx.Request] = []
+    answered = httpx.HTTPTransport.handle_request
+
+    def lose(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        answer = answered(transport, request)
+        if request.method == "POST" and not lost:
+            answer.close()
+            lost.append(request)
+            raise httpx.ReadError("the connection broke")
+        return answer
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lose)
+    ran = kindcast("publish", '[{"n": 1}, {"n": 2}]', "--type", "lost", "--retry", "10", "--server", shop_server)
+    assert (ran.status, "2 already known" in ran.out) == (0, True)
+    lost.clear()
+    ran = kindcast("subscribe", "lost = 1", "--retry", "10", "--server", shop_server)
+    assert (ran.status, len(lost)) == (0, 1)
+    listed = kindcast("subscriptions", "--json", "--server", shop_server).json["subscriptions"]
+    assert [each["canonical"] for each in listed].count("lost = 1") == 1
+    lost.clear()
+    ran = kindcast("publish", '[{"n": 1}, {"n": 2}]', "--type", "lost", "--server", shop_server)
+    assert (ran.status, "events 1 to 2 is not known" in ran.err) == (1, True)
+    nobody = kindcast("publish", '{"n": 1}', "--server", f"http://127.0.0.1:{free_port()}")
+    assert (nobody.status, "not known" in nobody.err) == (1, False)
 
 
 def test_publish_bad_lines_are_named_and_the_rest_is_accepted(

@@ -23,6 +23,7 @@ from kindcast.semantic.units import parse_instant
 from kindcast.semantic.vocabulary import View
 from kindcast.server.api.access import services_of
 from kindcast.server.api.jobs import AppJobs
+from kindcast.server.api.ontologies import MOST
 from kindcast.server.api.operators import AppLateMatching
 from kindcast.server.api.problem_types import Described, Problem, as_document, problem_of
 from kindcast.server.api.requests import (
@@ -391,7 +392,7 @@ BACKTEST = {
         "until": {"type": "string", "format": "date-time", "description": "Only events accepted before this time."},
         "ontologies": {
             "type": "object",
-            "additionalProperties": {"type": "integer"},
+            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": MOST},
             "description": "Versions of ontologies to use instead of the active versions, by name.",
         },
     },
@@ -458,7 +459,7 @@ def _asked(body: dict[str, Any], language: str) -> Asked:
 
 
 def _versions(said: Any) -> Mapping[str, int]:
-    if isinstance(said, dict) and all(type(version) is int for version in said.values()):
+    if isinstance(said, dict) and all(type(version) is int and 1 <= version <= MOST for version in said.values()):
         return said
     errors = [{"pointer": "/ontologies", "detail": "an object of versions by name is expected"}]
     raise Problem("invalid-request", "`ontologies` must be an object from names to versions", errors=errors)

@@ -19,6 +19,7 @@ from kindcast.server.store import ontologies
 from kindcast.server.worker_threads import LONG, run_in_turn
 
 __all__ = [
+    "MOST",
     "router",
     "shipped_router",
 ]

@@ -229,6 +229,7 @@ def test_backtests_at_the_same_time_do_not_get_around_their_number(
         ({"expression": "a = 1", "since": "yesterday"}, 422, "invalid-request"),
         ({"expression": "a = 1", "ontologies": {"shop": 9}}, 404, "unknown-ontology"),
         ({"expression": "a = 1", "ontologies": {"shop": "one"}}, 422, "invalid-request"),
+        ({"expression": "a = 1", "ontologies": {"shop": 2**63}}, 422, "invalid-request"),
     ],
 )
 def test_backtest_that_makes_no_sense_is_refused_at_once(

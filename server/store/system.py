@@ -51,6 +51,7 @@ from kindcast.server.errors import (
     KeyMade,
     KeysLost,
     LastKey,
+    StoreInDoubt,
     StoreUnavailable,
     StoreUnreadable,
     TenantExists,
@@ -283,6 +284,8 @@ class SystemStore:
             try:
                 return _in_transaction(self._connection, work)
             except DBAPIError as error:
+                if error.connection_invalidated:  # after the commit was sent
+                    raise StoreInDoubt from error
                 raise StoreUnavailable(f"the database of the keys reports an error: {error.orig}") from error
 
     # ── keys and tenants ────────────────────────────────────────────────────────────────────────────────────────────

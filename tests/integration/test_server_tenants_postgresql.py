@@ -17,7 +17,7 @@ from sqlalchemy import URL, Connection, create_engine, insert, text, update
 
 from kindcast.server import tenants
 from kindcast.server.broker.membership import Membership
-from kindcast.server.errors import StoreUnavailable, StoreUnreadable, TenantExists
+from kindcast.server.errors import StoreInDoubt, StoreUnavailable, StoreUnreadable, TenantExists
 from kindcast.server.settings import Settings
 from kindcast.server.store import system
 from kindcast.server.store.database import Database, in_schema, normalised, schema_of, schema_of_tenant
@@ -239,6 +239,24 @@ def test_the_store_of_keys_goes_on_after_its_connection_ended(database: str, tmp
     assert store.changes() == before + 1
     assert [each.name for each in store.load()[2]] == ["one"]
     engine.dispose()
+    store.close()
+
+
+def test_a_change_of_keys_whose_commit_got_no_answer_is_in_doubt(database: str, tmp_path: Path) -> None:
+    """The connection ends within the commit. The answer was that nothing was changed: send it again."""
+    store = SystemStore(Settings(data=tmp_path, database=database))
+    store.open()
+    ends = (
+        "CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END'",
+        "CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON system_tenants DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION ends()",
+    )
+    for statement in ends:
+        store.run(lambda connection, statement=statement: connection.execute(text(statement)).close())
+    with pytest.raises(StoreInDoubt):
+        store.add_tenant("one", {}, 1.0)
+    assert store.load()[2] == []
     store.close()
 
 

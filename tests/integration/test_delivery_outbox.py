@@ -102,10 +102,9 @@ def test_outbox_looks_again_soon_after_the_database_was_away(
 
     monkeypatch.setattr(outbox, "awaiting_webhooks", away)
     client.subscribe("number exists", sink=f"{receiver.url}/hook")
-    began = time.monotonic()
+    monkeypatch.setattr(outbox, "FAULT_PAUSE_SECONDS", 3_600.0)
     publish(client, 1)
     receiver.wait_for("/hook", 1)
-    assert time.monotonic() - began < outbox.FAULT_PAUSE_SECONDS / 2
     told = [each for each in caplog.records if "the outbox cannot reach the database" in each.getMessage()]
     assert told
     assert not any(each.exc_info for each in told)

@@ -380,7 +380,8 @@ def test_series_measures_rates_between_two_samples(tmp_path: Path) -> None:
     assert values["events_per_second"][-1] > 0
     assert values["matches_per_second"][-1] == 0
     assert values["match_seconds"][-1] > 0
-    assert values["match_p99_seconds"][-1] > 0
+    slowest = values["match_p99_seconds"][-1]  # None if it is above all bounds: on a very slow machine
+    assert slowest is None or slowest >= values["match_seconds"][-1]
     assert values["matches_pending"][-1] == 1
     assert values["database_bytes"][-1] > 0
     assert few["times"][-1] == told["times"][-1]
@@ -419,7 +420,7 @@ def test_series_shows_lag_the_index_and_what_was_learned(tmp_path: Path) -> None
     assert 0 < last["webhook_lag_seconds"] < 600
     assert told["series"]["webhook_lag_seconds"]["values"][-2] == 0
     assert last["index_memtable_rows"] + last["index_segment_rows"] == 3
-    assert last["index_segments"] >= 0
+    assert (last["index_segments"] > 0) == (last["index_segment_rows"] > 0)
     assert list(told["operators"]) == ["similar"]
     cost, selectivity = told["operators"]["similar"]["cost"], told["operators"]["similar"]["selectivity"]
     assert len(cost) == len(selectivity) == len(told["times"])

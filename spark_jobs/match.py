@@ -50,8 +50,8 @@ from kindcast.spark_jobs.output import (
     rejected_rows,
     run_tasks,
     run_units,
+    sum_of,
     tasks_for,
-    total,
     unit_name,
 )
 from kindcast.spark_jobs.reading import (
@@ -566,9 +566,9 @@ def in_pieces(files: Sequence[pq.ParquetFile], together: int) -> Iterator[pa.Tab
 def _summary(snapshot: Snapshot, splits: Sequence[Split], done: Sequence[Done]) -> dict[str, Any]:
     told: dict[str, Any] = {
         "files": len({split.path for split in splits}),
-        "events": total(done, "events"),
-        "matches": total(done, "matches"),
-        "quarantined": total(done, "quarantined"),
+        "events": sum_of(done, "events"),
+        "matches": sum_of(done, "matches"),
+        "quarantined": sum_of(done, "quarantined"),
         "days": sorted({folder[4:] for each in done for folder in each.folders if folder.startswith("day=")}),
         "subscriptions": sum(shard.subscriptions for shard in snapshot.shards),
         "refused": [asdict(each) for each in snapshot.refused],
@@ -577,8 +577,8 @@ def _summary(snapshot: Snapshot, splits: Sequence[Split], done: Sequence[Done]) 
         "cpu_seconds": round(sum(each.counts.get("cpu_seconds", 0.0) for each in done), 2),
         "worker_peak_mb": round(max((each.counts.get("peak_mb", 0.0) for each in done), default=0.0)),
     }
-    if total(done, "evaluations"):
-        told["operators"] = {"evaluations": total(done, "evaluations"), "undecided": total(done, "undecided")}
+    if sum_of(done, "evaluations"):
+        told["operators"] = {"evaluations": sum_of(done, "evaluations"), "undecided": sum_of(done, "undecided")}
     return told
 
 

@@ -31,7 +31,7 @@ from kindcast.spark_jobs.output import (
     number_lines,
     rejected_rows,
     run_units,
-    total,
+    sum_of,
     unit_name,
 )
 from kindcast.spark_jobs.reading import AS_IT_STANDS, SPLIT_BYTES, ReadOptions, Split, read_split, splits_of
@@ -365,9 +365,9 @@ def normalise_archive(
     problems = terms["problem"].to_pylist()
     return {
         "files": len({split.path for split in splits}),
-        "events": total(done, "events"),
-        "changed": total(done, "changed"),
-        "quarantined": total(done, "quarantined"),
+        "events": sum_of(done, "events"),
+        "changed": sum_of(done, "changed"),
+        "quarantined": sum_of(done, "quarantined"),
         "unknown_terms": problems.count("unknown"),
         "ambiguous_terms": problems.count("ambiguous"),
         "days": sorted({folder[4:] for each in done for folder in each.folders if folder.startswith("day=")}),

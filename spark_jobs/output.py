@@ -52,9 +52,9 @@ __all__ = [
     "rejected_rows",
     "run_tasks",
     "run_units",
+    "sum_of",
     "sync",
     "tasks_for",
-    "total",
     "unit_name",
     "worst_of",
 ]
@@ -110,7 +110,7 @@ class Done:
     counts: Mapping[str, float] = field(default_factory=dict)
 
 
-def total(done: Iterable[Done], name: str) -> int:
+def sum_of(done: Iterable[Done], name: str) -> int:
     """Returns the sum of one count of all units."""
     return int(sum(each.counts.get(name, 0) for each in done))
 
@@ -494,6 +494,6 @@ def quarantine_reasons(output: Path) -> dict[str, int]:
     """Returns the number of quarantined events of an output, or of all batches of a stream, by reason; empty if there
     are none."""
     found: Counter[str] = Counter()
-    for path in sorted([*output.glob("_quarantine/*.parquet"), *output.glob("batch=*/_quarantine/*.parquet")]):
+    for path in sorted([*output.glob(f"{QUARANTINED}/*.parquet"), *output.glob(f"batch=*/{QUARANTINED}/*.parquet")]):
         found.update(pq.read_table(path, columns=["reason"])["reason"].to_pylist())
     return dict(found.most_common(REASONS))

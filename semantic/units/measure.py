@@ -798,7 +798,7 @@ _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NUMBER = r"[+-]?[0-9][0-9.,]*"
 _BEHIND = re.compile(rf"\s*({_NUMBER})(\s*)([^\W\d_][^\W\d]{{0,15}}|[%°$£¥€]\w?)\.?\s*")
 _BEFORE = re.compile(rf"\s*([^\W\d_]{{2,7}}|[$£¥€₹₺₴₪₫₽])(\s*)({_NUMBER})\s*")
-_DECIMAL = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
+_DECIMAL = re.compile(r"\s*+[+-]?[0-9]++(\.[0-9]++)?([eE][+-]?[0-9]++)?\s*+")
 _LONGEST = 40
 
 

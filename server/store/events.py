@@ -44,7 +44,6 @@ __all__ = [
     "count_after",
     "count_between",
     "discard_before",
-    "discard_corrections_before",
     "find_about",
     "find_attempts",
     "find_event",
@@ -178,11 +177,12 @@ def discard_before(connection: Connection, number: int) -> Counter[str]:
     Returns what the ledger must count."""
     gone = Counter(discarded=discard_matches(connection, number))
     connection.execute(delete(late).where(late.c.position < number))
-    discard_corrections_before(connection, number)
     gone["parked_withdrawn"] = pending_store.withdraw_before(connection, number)
     over = (events.c.sequence < number) & ~exists().where(late.c.event == events.c.sequence)
     kept = select(late.c.event).where(late.c.event < number)
     connection.execute(delete(attempts).where(attempts.c.sequence < number, attempts.c.sequence.not_in(kept)))
+    connection.execute(delete(corrections).where(corrections.c.event < number, corrections.c.event.not_in(kept)))
+    connection.execute(delete(retractions).where(retractions.c.position < number))
     if event_days.has_days(connection):
         event_days.hide(connection, number)
     else:
@@ -423,12 +423,6 @@ def add_retraction(connection: Connection, position: int, withdrawn: int) -> Non
     found = connection.execute(select(events.c.source, events.c.id).where(events.c.sequence == withdrawn)).one()
     row = {"position": position, "event": withdrawn, "source": found.source, "id": published_id(found.id)}
     connection.execute(insert(retractions).values(row))
-
-
-def discard_corrections_before(connection: Connection, number: int) -> None:
-    """Deletes corrections and retractions below a number."""
-    connection.execute(delete(retractions).where(retractions.c.position < number))
-    connection.execute(delete(corrections).where(corrections.c.event < number))
 
 
 _STANDING = corrections.c.withdrawn_by.is_(None)

@@ -1,6 +1,8 @@
 """Corrections: an event that withdraws another one reaches exactly those who got it, once, in whichever order."""
 
+import contextlib
 import random
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from tests.harness.application import problem_code, running_application, subscribe
 from tests.harness.operator_service import OperatorService
+from tests.harness.waiting import until
 
 EPCIS = {
     "properties": {"eventID": {"type": "string"}},
@@ -115,6 +118,21 @@ def test_retraction_that_comes_first_follows_the_event(client: httpx.Client) -> 
     publish(client, elsewhere)
     expected = [(kind, f"urn:uuid:{number}") for number in (1, 2, 3) for kind in ("event", "retracted")]
     assert got(client, id) == [*expected, ("event", "urn:uuid:1")]
+
+
+def test_event_that_is_kept_for_a_late_match_can_be_withdrawn(tmp_path: Path) -> None:
+    """The retention has deleted its first match, but not yet the one of a subscription that read past events."""
+    with running_application(tmp_path) as client:
+        declare(client)
+        early = subscribe(client, "epc exists")["id"]
+        publish(client, epcis(1, epc="a"), epcis(2, other="b"))
+        late = subscribe(client, "epc exists", start_at="earliest")["id"]
+    with contextlib.closing(sqlite3.connect(tmp_path / "kindcast.db")) as database, database:
+        database.execute("UPDATE late SET decided_at = decided_at + 3600")
+    with running_application(tmp_path, retention_seconds=0.05, sweep_seconds=0.05) as client:
+        until(lambda: client.get(f"/v1/subscriptions/{early}/events?after=0").status_code == 410)
+        publish(client, epcis(1, error="2026-01-01T00:00:00Z"))
+        assert got(client, late) == [("event", "urn:uuid:1"), ("retracted", "urn:uuid:1")]
 
 
 def test_revisions_are_events_of_their_own(client: httpx.Client) -> None:

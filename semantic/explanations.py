@@ -595,7 +595,7 @@ class _Teller:
             verdict = evaluator.holds(self._event)
             values = [self._value(atom, evaluator, value) for value in values_of(self._event, attribute)]
             if evaluator.never_holds:
-                reason = f"{text}: it cannot hold, because the vocabulary no longer has all that it names"
+                reason = f"{text}: it cannot hold: the vocabulary lacks what it names, or reads {attribute} otherwise"
             else:
                 reason = self._reason(atom, text, attribute, verdict, values)
         except TooCostlyNow:

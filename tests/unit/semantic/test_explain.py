@@ -89,7 +89,7 @@ def test_explain_says_that_a_concept_was_removed(vocabulary: Vocabulary, text: s
     told = explain(vocabulary, later["s"], data)
     assert told["matches"] is bool(later.match(data)) is False
     assert "satisf" not in told["summary"]
-    assert "it cannot hold, because the vocabulary no longer has all that it names" in told["summary"]
+    assert "it cannot hold: the vocabulary lacks what it names" in told["summary"]
 
 
 def test_explain_shows_a_root_word_beside_the_text() -> None:

@@ -121,6 +121,7 @@ OPTIONS: Mapping[str, str] = {
     "spark.python.worker.reuse": "true",  # what a worker opens stays open for later tasks
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # days are texts
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.shuffle.partitions": SHUFFLED_PARTS,
     "spark.sql.adaptive.enabled": "false",  # we do not shuffle, and partitions are already of the right size
 }
 
@@ -146,7 +147,7 @@ def spark_session(
                 builder = builder.config("spark.python.daemon.module", WORKER_DAEMON)
         if master.startswith("local[") and "," not in master:
             master = f"{master[:-1]},{ATTEMPTS}]"
-        builder = builder.master(master).config("spark.sql.shuffle.partitions", SHUFFLED_PARTS)
+        builder = builder.master(master)
         given = None
     else:
         SparkContext._ensure_initialized()  # otherwise SparkConf lacks the options of spark-submit

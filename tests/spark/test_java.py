@@ -23,6 +23,7 @@ from kindcast.spark_jobs.session import spark_session
 spark = spark_session()
 conf = spark.conf
 print(conf.get("spark.sql.session.timeZone"), conf.get("spark.sql.adaptive.enabled"), spark.sparkContext.master)
+print(conf.get("spark.sql.shuffle.partitions"))
 spark.stop()
 """
 
@@ -77,4 +78,4 @@ def test_options_of_spark_submit_are_kept_and_ours_fill_the_rest(tmp_path: Path,
     submit = [str(home / "bin" / "spark-submit"), "--master", "local[1]"]
     zone = ["--conf", "spark.sql.session.timeZone=Europe/Berlin"]
     done = subprocess.run([*submit, *zone, str(script)], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["Europe/Berlin", "false", "local[1]"]
+    assert done.stdout.split() == ["Europe/Berlin", "false", "local[1]", "8"]

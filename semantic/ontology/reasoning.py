@@ -510,7 +510,10 @@ class _Writer:
                     return ""
         if not kept:
             return ""
-        return f"{self._term(subject)} {self._name(predicate)} {self._term(value)} .\n"
+        line = f"{self._term(subject)} {self._name(predicate)} {self._term(value)} .\n"
+        if isinstance(value, ox.BlankNode) and self._must_be_class(predicate, subject):
+            line += f"{self._term(value)} <{ns.TYPE}> <{CLASS}> .\n"  # OWL API ignores those without a type
+        return line
 
     def _type_counts(self, subject: ox.NamedNode | ox.BlankNode, value: object) -> bool:
         if not isinstance(value, ox.NamedNode):
@@ -534,6 +537,11 @@ class _Writer:
         if predicate in PROPERTY_PAIRS and isinstance(value, ox.NamedNode):
             return self.kinds.are_alike(subject.value, value.value)
         return True
+
+    def _must_be_class(self, predicate: str, subject: ox.NamedNode | ox.BlankNode) -> bool:
+        """Whether the object of `predicate` is a class: the domain of a property, or the range of an object
+        property."""
+        return predicate == ns.DOMAIN or (predicate == ns.RANGE and subject.value in self.kinds.objects)
 
     def _term(self, term: object) -> str:
         if isinstance(term, ox.NamedNode):

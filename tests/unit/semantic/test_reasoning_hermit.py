@@ -95,6 +95,21 @@ def test_undeclared_property_is_what_it_is_used_as(turtle: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("axiom", "is_class"),
+    [
+        (":p rdfs:domain [ owl:unionOf ( :A :B ) ] .", True),
+        (":p rdfs:range [ owl:unionOf ( :A :B ) ] .", True),
+        (":d rdfs:domain [ owl:onProperty :p ; owl:someValuesFrom :A ] .", True),
+        (":d rdfs:range [ a rdfs:Datatype ; owl:unionOf ( xsd:integer xsd:string ) ] .", False),
+    ],
+)
+def test_class_expression_without_a_type_is_a_class_as_a_domain_or_range(axiom: str, is_class: bool) -> None:
+    """A reasoner would ignore it."""
+    declared = ":p a owl:ObjectProperty . :d a owl:DatatypeProperty . "
+    assert any(each.startswith("_:") and each.endswith(" type Class") for each in lines(declared + axiom)) == is_class
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         ('" 5 "^^xsd:integer', '"5"^^integer'),

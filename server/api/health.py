@@ -49,8 +49,14 @@ async def healthz() -> dict[str, str]:
     return {"status": "alive"}
 
 
+def _keys_in_place(request: Request) -> bool:
+    return bool(request.app.state.access.store.is_in_place)
+
+
 @router.get("/readyz", summary="Is the server ready for requests?")
-async def readyz(request: Request, broker: AppBroker, settings: AppSettings) -> dict[str, str]:
+async def readyz(
+    broker: AppBroker, settings: AppSettings, keys_in_place: Annotated[bool, Depends(_keys_in_place)]
+) -> dict[str, str]:
     """Returns `ready`, or 503 if the broker does not run, the queue is too long, the store did not accept the last
     change (and does not accept one now), the disk of a SQLite database is full, its file is gone, the database is
     damaged, a command has waited longer than `max_command_seconds`, or a shard of this server is behind by more than
@@ -59,7 +65,7 @@ async def readyz(request: Request, broker: AppBroker, settings: AppSettings) -> 
     start."""
     if not broker.is_in_place:
         raise Problem("not-ready", MOVED)
-    if not request.app.state.access.store.is_in_place:
+    if not keys_in_place:
         raise Problem("not-ready", KEYS_MOVED)
     if broker.trouble is not None and broker.damage.of_file is None:
         try:

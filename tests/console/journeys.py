@@ -314,7 +314,7 @@ def subscribe(browser: Browser, address: str, shot: Shot) -> None:
     )
     browser.type("What do you want to hear of?", "target isa Computer and price <= 400 USD")
     browser.see("target is a kind of Computer and price is at most 400 USD")
-    browser.see("It would have matched", "events of the last week", "This cuts most")
+    browser.see("It would have matched", "events of the last week", "This excludes the most events")
     browser.open(f"{address}/console#/health")
     browser.see("Events a second")
     browser.open(f"{address}/console#/subscribe")  # what was written is still there

@@ -166,7 +166,7 @@ class Matcher:
     @property
     def names(self) -> int:
         """The number of attribute names, and of ways to read their values, that a subscription ever used. Each takes
-        some 1 KB until the matcher is rebuilt. May be read in any thread."""
+        some 600 bytes until the matcher is rebuilt. May be read in any thread."""
         return self._lowering.asked
 
     @property

@@ -19,8 +19,8 @@ __all__ = ["Renewal"]
 
 _log = logging.getLogger("kindcast.broker")
 
-FEWEST_NAMES = 100_000
-"""So many names take some 100 MB."""
+FEWEST_NAMES = 20_000
+"""So many names take some 12 MB. Each open tenant may have them."""
 NAMES_A_SUBSCRIPTION = 8
 """With at most so many names for each subscription, most of them are probably used."""
 GROWTH = 4

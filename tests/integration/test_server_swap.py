@@ -24,6 +24,21 @@ def breaking(monkeypatch: pytest.MonkeyPatch) -> Breaking:
     return Breaking(monkeypatch)
 
 
+def held(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Lets whatever prepares a matcher wait before the swap. Returns what is set then, and what lets it go on."""
+    begun, gate = threading.Event(), threading.Event()
+    prepare = vocabularies.prepare
+
+    def slowly(*arguments: Any, **more: Any) -> Any:
+        prepared = prepare(*arguments, **more)
+        begun.set()
+        gate.wait()
+        return prepared
+
+    monkeypatch.setattr(vocabularies, "prepare", slowly)
+    return begun, gate
+
+
 def test_swap_takes_along_what_came_and_went_while_it_was_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,16 +51,7 @@ def test_swap_takes_along_what_came_and_went_while_it_was_prepared(
             for name in ("stays", "deleted", "paused", "resumed"):
                 await broker.create_subscription(new(name, "target isa Computer"))
             await broker.pause("resumed", "ticket")
-            begun, gate = threading.Event(), threading.Event()
-            prepare = vocabularies.prepare
-
-            def slowly(*arguments: Any, **more: Any) -> Any:
-                prepared = prepare(*arguments, **more)
-                begun.set()
-                gate.wait()
-                return prepared
-
-            monkeypatch.setattr(vocabularies, "prepare", slowly)
+            begun, gate = held(monkeypatch)
             more = TURTLE + ":Slate rdfs:subClassOf :Computer ."
             swap = asyncio.ensure_future(broker.put_ontology("x", more.encode(), format="turtle", activate=True))
             await asyncio.to_thread(begun.wait)
@@ -71,16 +77,7 @@ def test_names_that_no_subscription_uses_any_more_are_forgotten(
     """A client that subscribes with ever new names does not fill the memory. What came and went while the matcher was
     made again is as it should be, and the names in use stay."""
     monkeypatch.setattr(renewal, "FEWEST_NAMES", 100)
-    begun, gate = threading.Event(), threading.Event()
-    prepare = vocabularies.prepare
-
-    def slowly(*arguments: Any, **more: Any) -> Any:
-        prepared = prepare(*arguments, **more)
-        begun.set()
-        gate.wait()
-        return prepared
-
-    monkeypatch.setattr(vocabularies, "prepare", slowly)
+    begun, gate = held(monkeypatch)
 
     async def come_and_go(broker: Broker, number: int) -> None:
         await broker.create_subscription(new("short", " and ".join(f"x{number}_{each} > 1" for each in range(20))))

@@ -5,6 +5,7 @@ the command line can create keys while a server runs. With PostgreSQL it is the 
 """
 
 import hashlib
+import logging
 import os
 import shlex
 import threading
@@ -68,6 +69,7 @@ from kindcast.server.store.database import (
     connect_arguments,
     inode_of,
     normalised,
+    reason_of,
     schema_of_tenant,
 )
 from kindcast.server.store.integrity import mark_of_keys
@@ -75,6 +77,8 @@ from kindcast.server.store.integrity import mark_of_keys
 __all__ = ["DELETED", "KEYS_MOVED", "AuditEntry", "SystemStore", "Tenant"]
 
 T = TypeVar("T")
+
+_log = logging.getLogger("kindcast.access")
 
 SYSTEM_LOCK = 0x6B696E64_73797374  # "kindsyst": the key of a lock on PostgreSQL, held while tables are made and dropped
 KEYS_MOVED = "the file of the keys and tenants was deleted or moved away: stop the server, and restore a backup"
@@ -286,7 +290,8 @@ class SystemStore:
             except DBAPIError as error:
                 if error.connection_invalidated:  # after the commit was sent
                     raise StoreInDoubt from error
-                raise StoreUnavailable(f"the database of the keys reports an error: {error.orig}") from error
+                _log.error("the database of the keys reports an error: %s", error.orig)
+                raise StoreUnavailable.because(reason_of(error)) from error
 
     # ── keys and tenants ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -242,6 +242,18 @@ def test_the_store_of_keys_goes_on_after_its_connection_ended(database: str, tmp
     store.close()
 
 
+def test_an_error_of_the_store_of_keys_tells_clients_no_values(database: str, tmp_path: Path) -> None:
+    """PostgreSQL repeats them in its message, and clients see that of the server."""
+    store = SystemStore(Settings(data=tmp_path, database=database))
+    store.open()
+    with pytest.raises(StoreUnavailable) as told:
+        store.run(lambda connection: connection.execute(text("SELECT CAST('confidential' AS integer)")).close())
+    assert "confidential" not in str(told.value)
+    with pytest.raises(StoreUnavailable, match="no_such_table"):
+        store.run(lambda connection: connection.execute(text("SELECT * FROM no_such_table")).close())
+    store.close()
+
+
 def test_a_change_of_keys_whose_commit_got_no_answer_is_in_doubt(database: str, tmp_path: Path) -> None:
     """The connection ends within the commit. The answer was that nothing was changed: send it again."""
     store = SystemStore(Settings(data=tmp_path, database=database))

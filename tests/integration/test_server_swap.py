@@ -97,8 +97,9 @@ def test_names_that_no_subscription_uses_any_more_are_forgotten(
             await broker.create_subscription(new("made", "b > 1"))
             assert await matched(broker, a=2, b=2, n=1) == 2
             gate.set()
-            while broker.state.matcher is before:
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(60):
+                while broker.state.matcher is before:
+                    await asyncio.sleep(0.01)
             assert broker.state.matcher.names < 10
             assert broker.vocabulary is before.vocabulary
             assert await matched(broker, a=2, b=2, n=2) == 2

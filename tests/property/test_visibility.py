@@ -91,7 +91,7 @@ def test_what_is_not_hidden_is_read_as_it_stands() -> None:
 
 
 def test_an_event_of_many_deep_names_is_looked_at_for_a_while() -> None:
-    """Others wait: 1,000 names of 64 parts each took eight seconds. The same names in a list are looked up once."""
+    """Others wait meanwhile. The same names in a list are looked up once."""
     looked_up = 0
 
     class Counting(View):

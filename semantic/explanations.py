@@ -28,8 +28,8 @@ from kindcast.semantic.conditions.predicates import (
     why_no_aggregate,
 )
 from kindcast.semantic.errors import InvalidQuantity, property_in_words
+from kindcast.semantic.events.advice import advice_on_value, published_in_words
 from kindcast.semantic.events.canonical_events import Canonicaliser
-from kindcast.semantic.events.event_plans import advice_on_value, published_in_words
 from kindcast.semantic.language import to_text
 from kindcast.semantic.matching.matcher import Matcher
 from kindcast.semantic.matching.operator_layer import Decision, Link, OperatorLayer, Step, Waiting

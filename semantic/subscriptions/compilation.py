@@ -28,8 +28,8 @@ from kindcast.semantic.conditions.lowering import is_expensive, unbound
 from kindcast.semantic.conditions.normal_form import Atom, normal_form
 from kindcast.semantic.conditions.predicates import checks_of, enumeration_of, holds_instants, read_as
 from kindcast.semantic.errors import InvalidSubscription, Problem, SemanticError, UnknownUnit
+from kindcast.semantic.events.advice import advice_on_unit, published_in_words
 from kindcast.semantic.events.canonical_events import range_of
-from kindcast.semantic.events.event_plans import advice_on_unit, published_in_words
 from kindcast.semantic.language import nearest_keyword, parse, parse_tree, to_text, to_tree
 from kindcast.semantic.language.literals import is_absolute_iri
 from kindcast.semantic.model import (

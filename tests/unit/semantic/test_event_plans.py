@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kindcast import Event, InvalidEvent, Matcher, Vocabulary
-from kindcast.semantic.events import event_plans
+from kindcast.semantic.events import advice, event_plans
 from kindcast.semantic.events.canonical_events import Canonicaliser
 from kindcast.semantic.flatten import EventLimits
 from kindcast.semantic.units.measure import not_a_quantity
@@ -429,7 +429,8 @@ def test_notes_look_at_a_bounded_number_of_values(monkeypatch: pytest.MonkeyPatc
         return not_a_quantity(*arguments)
 
     monkeypatch.setattr(event_plans, "VALUES_ADVISED", 20)
-    monkeypatch.setattr(event_plans, "not_a_quantity", looked)
+    for module in (advice, event_plans):
+        monkeypatch.setattr(module, "not_a_quantity", looked)
     data = {"names": ["$5", *(f"{number} qwxyz" for number in range(100))]}
     matcher = Matcher(Vocabulary())
     for event in (Event(data), matcher.canonicalise(data)):

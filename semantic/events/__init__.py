@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         is_newer,
         published_id,
     )
-    from kindcast.semantic.events.event_plans import ReadEvent
+    from kindcast.semantic.events.event_plans import READ_TOGETHER, ReadEvent
     from kindcast.semantic.events.linked_data import GRAPH_TYPES, JSON_LD, RDF_TYPES, media_type_of
     from kindcast.semantic.events.linked_data.reader import TakesLong, is_graph
 
@@ -25,6 +25,7 @@ __all__ = [
     "MOST_PROBLEMS",
     "MOST_TOGETHER",
     "RDF_TYPES",
+    "READ_TOGETHER",
     "Canonicaliser",
     "Correction",
     "EventLimits",
@@ -50,7 +51,7 @@ __getattr__ = on_demand(
             "is_newer",
             "published_id",
         ),
-        "kindcast.semantic.events.event_plans": ("ReadEvent",),
+        "kindcast.semantic.events.event_plans": ("READ_TOGETHER", "ReadEvent"),
         "kindcast.semantic.events.linked_data": ("GRAPH_TYPES", "JSON_LD", "RDF_TYPES", "media_type_of"),
         "kindcast.semantic.events.linked_data.reader": ("TakesLong", "is_graph"),
     },

@@ -2,6 +2,7 @@
 refusals; and both decide as the oracle, also while subscriptions come and go."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given
@@ -113,6 +114,53 @@ def test_events_read_by_plans_mean_what_those_read_whole_do(
                 agrees(matcher, planned, matcher.canonicalise(data))
         valid = [data for data in published if isinstance(outcome(matcher.canonicalise, data), CanonicalEvent)]
         assert list(matcher.match_batch(valid)) == [matcher.match(matcher.canonicalise(data)) for data in valid]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Any]:
+    """Events of a few shapes, whose values differ: each is one of the first events with other values at its places."""
+    firsts = draw(st.lists(published_events, min_size=1, max_size=3))
+    made = draw(
+        st.lists(
+            st.tuples(st.sampled_from(firsts), st.lists(st.sampled_from((*PLAIN, *UNITS)), max_size=8)),
+            min_size=4,
+            max_size=24,
+        )
+    )
+    return [revalued(first, iter(values)) for first, values in made]
+
+
+def revalued(value: Any, values: Iterator[Any]) -> Any:
+    """`value` with the next of `values` at its places, where that has the same type, until there are no more."""
+    if isinstance(value, Event):
+        return Event(revalued(value.data, values), value.context)
+    if type(value) is dict:
+        return {name: revalued(each, values) for name, each in value.items()}
+    if type(value) is list:
+        return [revalued(each, values) for each in value]
+    other = next(values, value)
+    return other if type(other) is type(value) or value is None else value
+
+
+@given(
+    world=worlds(),
+    asked=st.lists(expressions(), min_size=4, max_size=12),
+    batch=batches(),
+    bounds=limits,
+)
+def test_events_read_together_are_read_as_each_alone_is(
+    world: World, asked: list[Expression], batch: list[Any], bounds: EventLimits | None
+) -> None:
+    """With notes and without; those that are left out are read alone."""
+    matcher = Matcher(vocabulary_of(world), limits=bounds)
+    for number, expression in enumerate(asked):
+        matcher.add(str(number), to_tree(expression))
+    for noted in (False, True):
+        for data, read in zip(batch, matcher.read_together(batch, noted=noted), strict=True):
+            if read is not None:
+                agrees(matcher, read, matcher.canonicalise(data))
+    valid = [data for data in batch if isinstance(outcome(matcher.canonicalise, data), CanonicalEvent)]
+    assert list(matcher.match_batch(valid)) == [matcher.match(matcher.canonicalise(data)) for data in valid]
 
 
 def agrees(matcher: Matcher, planned: ReadEvent, canonical: CanonicalEvent) -> None:

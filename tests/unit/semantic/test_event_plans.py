@@ -455,3 +455,60 @@ def test_names_that_declarations_use_are_known() -> None:
         assert matcher.read(event).notes(100) == []
     (note,) = matcher.read(Event({"risse": 6})).notes(100)
     assert note.detail.endswith("did you mean rise?")
+
+
+ALIKE: list[dict[str, Any]] = [
+    {"price": 350, "kind": "Laptop", "flag": True, "more": None},
+    {"weight": {"value": 2.5, "unit": "kg"}, "seller": {"rating": 4, "place": {"town": "x"}}},
+    {"kind": ["Laptop", "Computer"], "price": [5], "tags": []},
+    {"temp": 86, "scale": "degF", "contact": "x"},
+]
+
+
+@pytest.mark.parametrize("data", ALIKE)
+@pytest.mark.parametrize("noted", [False, True])
+def test_events_of_one_shape_are_read_together(matcher: Matcher, data: dict[str, Any], noted: bool) -> None:
+    """Bare, and in an envelope that says that they are JSON. The first of them decides nothing about the others."""
+    context = {"type": "Offer", "datacontenttype": "application/json"}
+    events = [
+        *({**data, "number": number} for number in range(4)),
+        *(Event({**data, "number": number / 2}, context) for number in range(4)),
+    ]
+    together = matcher.read_together(events, noted=noted)
+    assert None not in together
+    for event, read in zip(events, together, strict=True):
+        assert read is not None
+        alone = matcher.read(event)
+        assert read.lowered == alone.lowered
+        assert list(read.notes(100)) == list(alone.notes(100))
+
+
+def test_events_with_other_types_of_values_are_read_together_by_type(matcher: Matcher) -> None:
+    events = [{"price": (350, "5 EUR", None)[number % 3], "kind": "Laptop"} for number in range(12)]
+    read = matcher.read_together(events)
+    assert [None if each is None else each.lowered for each in read] == [matcher.read(each).lowered for each in events]
+
+
+@pytest.mark.parametrize(
+    ("data", "context"),
+    [
+        ({"kind": "Laptop"}, {"datacontenttype": "application/ld+json"}),
+        ({"price": 5}, {"datacontenttype": "application/fhir+json"}),
+        ({"@context": {}, "price": 5}, {}),
+        ({"more": (1 << 53) + 1}, {}),
+        ({"kind": "Laptop" * 100}, {}),
+        ({"tags": [["x"]]}, {}),
+    ],
+)
+def test_what_must_be_read_alone_is_left_out(matcher: Matcher, data: Any, context: dict[str, str]) -> None:
+    ordinary = [Event({"price": number}, {}) for number in range(4)]
+    read = matcher.read_together([*ordinary, *(Event(data, context) for _ in range(4))])
+    assert [each is None for each in read] == [False] * 4 + [True] * 4
+
+
+def test_reading_together_stops_after_many_new_values(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_plans, "FRESH_TOGETHER", 10)
+    few, many = ([{"kind": f"{name} {number}"} for number in range(count)] for name, count in (("a", 8), ("b", 20)))
+    assert None not in matcher.read_together(few)
+    assert matcher.read_together([*few, *few]).count(None) == 0
+    assert matcher.read_together(many) == [None] * 20

@@ -111,17 +111,17 @@ class Backtest:
         that cannot be read counts as `unreadable`."""
         read: list[ReadEvent] = []
         past: list[PastEvent] = []
-        for each in events:
+        for each, found in zip(events, self.matcher.read_each([each.event for each in events]), strict=True):
+            if not isinstance(found, InvalidEvent):
+                past.append(each)
+                read.append(found)
+                continue
             try:
-                found = [(each, self.matcher.read(each.event))]
-            except InvalidEvent as error:
-                try:
-                    found = [(part, self.matcher.read(part.event)) for part in self._parts(each, error)]
-                except InvalidEvent:
-                    found = []
-                self.counts.unreadable += not found
-            past += [part for part, _ in found]
-            read += [one for _, one in found]
+                parts = self._parts(each, found)
+                read += [self.matcher.read(part.event) for part in parts]
+                past += parts
+            except InvalidEvent:
+                self.counts.unreadable += 1
         before = self.matcher.statistics.undecided
         table = self.matcher.match_read(read)
         self.counts.undecided += self.matcher.statistics.undecided - before

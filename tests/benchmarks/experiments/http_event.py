@@ -53,8 +53,8 @@ def measure(*, n: int, events: int, verbose: bool) -> dict[str, Any]:
     the wall, since most of it is waiting for others. Parts, in microseconds an event:
 
     `http` client, socket, routing, answer; `decode` JSON and context; `handover` the queue to the broker's thread, and
-    back; `known` whether it was accepted before; `read`, `match`, `notes`; `rows` statements that store it with its
-    matches; `commit` until it is on disk.
+    back; `known` whether it was accepted before; `read`, also for whether there are notes if events are read together;
+    `match`; `notes`; `rows` statements that store it with its matches; `commit` until it is on disk.
     """
     drawing = draw(WORK, subscriptions=n, events=(ROUNDS + 1) * events * REQUESTS[events], seed=SEED)
     bodies = _bodies(drawing, events)
@@ -122,6 +122,7 @@ def _watched(spent: Counter[str]) -> Iterator[None]:
         (EventReader, "read", "decode"),
         (publishing, "find_known", "known"),
         (Matcher, "read", "read"),
+        (Matcher, "read_together", "read"),
         (Matcher, "match_read", "match"),
         (ReadEvent, "notes", "notes"),
         (Group, "run", "run"),

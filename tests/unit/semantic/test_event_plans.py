@@ -19,6 +19,12 @@ TREE = b"""
 """
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read together does not depend on the machine."""
+    monkeypatch.setattr(event_plans, "TOGETHER_SECONDS", 60)
+
+
 @pytest.fixture
 def matcher() -> Matcher:
     """Subscriptions over a concept, numbers with and without unit, a text, a sibling unit and an attribute above."""
@@ -470,7 +476,7 @@ ALIKE: list[dict[str, Any]] = [
 def test_events_of_one_shape_are_read_together(matcher: Matcher, data: dict[str, Any], noted: bool) -> None:
     """Bare, and in an envelope that says that they are JSON. The first of them decides nothing about the others."""
     context = {"type": "Offer", "datacontenttype": "application/json"}
-    events = [
+    events: list[Any] = [
         *({**data, "number": number} for number in range(4)),
         *(Event({**data, "number": number / 2}, context) for number in range(4)),
     ]
@@ -483,10 +489,14 @@ def test_events_of_one_shape_are_read_together(matcher: Matcher, data: dict[str,
         assert list(read.notes(100)) == list(alone.notes(100))
 
 
-def test_events_with_other_types_of_values_are_read_together_by_type(matcher: Matcher) -> None:
-    events = [{"price": (350, "5 EUR", None)[number % 3], "kind": "Laptop"} for number in range(12)]
-    read = matcher.read_together(events)
-    assert [None if each is None else each.lowered for each in read] == [matcher.read(each).lowered for each in events]
+@pytest.mark.parametrize("values", [(350, None), ("Laptop", None, None), (350, "5 EUR", None), (None, {"rating": 4})])
+def test_events_with_other_types_of_values_are_read_together(matcher: Matcher, values: tuple[Any, ...]) -> None:
+    """Null beside values, and values of several types."""
+    count = 4 * len(values)
+    for name in ("price", "kind", "seller"):
+        events: list[Any] = [{name: values[number % len(values)], "flag": True} for number in range(count)]
+        read = matcher.read_together(events)
+        assert [each and each.lowered for each in read] == [matcher.read(each).lowered for each in events]
 
 
 @pytest.mark.parametrize(
@@ -506,9 +516,10 @@ def test_what_must_be_read_alone_is_left_out(matcher: Matcher, data: Any, contex
     assert [each is None for each in read] == [False] * 4 + [True] * 4
 
 
-def test_reading_together_stops_after_many_new_values(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_plans, "FRESH_TOGETHER", 10)
-    few, many = ([{"kind": f"{name} {number}"} for number in range(count)] for name, count in (("a", 8), ("b", 20)))
-    assert None not in matcher.read_together(few)
-    assert matcher.read_together([*few, *few]).count(None) == 0
-    assert matcher.read_together(many) == [None] * 20
+def test_reading_together_stops_after_a_time(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If values are new. What is cached does not count."""
+    known, new = ([{"kind": f"{name} {number}"} for number in range(20)] for name in ("a", "b"))
+    assert None not in matcher.read_together(known, noted=True)
+    monkeypatch.setattr(event_plans, "TOGETHER_SECONDS", -1)
+    assert None not in matcher.read_together(known, noted=True)
+    assert matcher.read_together(new) == [None] * 20

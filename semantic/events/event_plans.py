@@ -18,6 +18,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
+from math import isfinite
 from typing import Any
 
 from kindcast.index.clause import AttributeId, ColumnId, Key, LoweredEvent
@@ -86,7 +87,7 @@ FORM_NAMES = 128
 FORM_DEPTH = 4
 """Events are read together only if their objects lie in at most so many levels."""
 FEWEST_ALIKE = 3
-"""Fewer events of one form take less time if each is read alone."""
+"""Fewer events of one shape take less time if each is read alone."""
 TOGETHER_SECONDS = 0.02
 """Events are read together for so long, counted where values are looked at that are not cached. A look costs 5 to 50
 µs. The events that are left are read alone, so that the caller can stop in between."""
@@ -246,6 +247,19 @@ def _kinds(data: Mapping[str, Any], levels: int = FORM_DEPTH) -> tuple[Any, ...]
         return kinds
     inner = [each for each in data.values() if type(each) is dict]
     return (*kinds, *((tuple(each), _kinds(each, levels - 1)) for each in inner))
+
+
+def _kind_of(column: Sequence[Any]) -> tuple[type, list[int] | None]:
+    """Returns the type of the values; and the places of those that are not null, or None if all or none is null. Raises
+    `_Refused` for several types. Numbers with and without a fraction are one type."""
+    kinds = {*map(type, column)}
+    places = None
+    if len(kinds) > 1 and NULL in kinds:
+        kinds.remove(NULL)
+        places = [place for place, value in enumerate(column) if value is not None]
+    if len(kinds) > 1 and kinds != NUMBERS:
+        raise _Refused
+    return kinds.pop(), places
 
 
 class _Alike:
@@ -418,7 +432,7 @@ class EventPlans:
         self, events: Sequence[Mapping[str, Any] | Event | CanonicalEvent], *, noted: bool = False
     ) -> list[ReadEvent | None]:
         """Reads the events that consist of scalars, quantities, arrays of scalars, and objects of them, all events of
-        one form together, with the same result as `planned`. Returns None for the others, and where that would take
+        one shape together, with the same result as `planned`. Returns None for the others, and where that would take
         long. With `noted`, the results know whether there are notes. Costs about 1 µs per event and 50 ns per value
         that is used."""
         if self._asked != self._lowering.asked:
@@ -616,7 +630,7 @@ class EventPlans:
             values[column] = tuple(keys) if before is None else tuple({**dict.fromkeys(before), **keys})
         return LoweredEvent(self._union(presents), values)
 
-    # ── events of one form together ─────────────────────────────────────────────────────────────────────────────
+    # ── events of one shape together ────────────────────────────────────────────────────────────────────────────
 
     def _read_alike(
         self, events: Sequence[Any], numbers: Sequence[int], found: list[ReadEvent | None], *, noted: bool
@@ -662,38 +676,31 @@ class EventPlans:
         nulls: dict[int, list[_Member]] = {}
         columns = zip(*(each.values() for each in objects), strict=True)
         for member, column in zip(shape.members, columns, strict=True):
-            kinds = {*map(type, column)}
-            if len(kinds) > 1 and NULL in kinds:
-                kinds.remove(NULL)
-                places = [place for place, value in enumerate(column) if value is not None]
+            kind, places = _kind_of(column)
+            if kind in SCALARS and places is None:
+                self._scalars(member, kind, column, shape, objects, alike)
+                continue
+            if in_context:
+                raise _Refused
+            if kind in SCALARS and places is not None:
                 for place in {*range(len(column))}.difference(places):
                     nulls.setdefault(place, []).append(member)
-            else:
-                places = None
-            if kinds != NUMBERS and len(kinds) > 1:
-                raise _Refused
-            kind = kinds.pop()
-            if kind not in SCALARS:
-                gaps.append(member)
-                if places is not None or in_context or not (kind is dict or kind is list or kind is NULL):
-                    raise _Refused
-            if kind is dict:
+                values, within = [column[place] for place in places], [objects[place] for place in places]
+                self._scalars(member, kind, values, shape, within, alike.some(places))
+                continue
+            gaps.append(member)
+            if kind is dict and places is None:
                 self._inner(member, column, depth + 1, alike)
-            elif kind is list:
+            elif kind is list and places is None:
                 self._lists(member, column, shape, objects, depth + 1, alike)
-            elif places is not None:
-                there = [column[place] for place in places]
-                self._scalars(member, kind, there, shape, [objects[place] for place in places], alike.some(places))
             elif kind is not NULL:
-                self._scalars(member, kind, column, shape, objects, alike)
-        if nulls and in_context:
-            raise _Refused
-        if nulls:
-            for place in range(len(objects)):
-                missing = (*gaps, *nulls.get(place, ()))
-                alike.own.setdefault(place, []).append(self._without(shape, missing) if missing else shape.present)
-        else:
+                raise _Refused
+        if not nulls:
             alike.presents.append(self._without(shape, tuple(gaps)) if gaps else shape.present)
+            return
+        for place in range(len(objects)):
+            missing = (*gaps, *nulls.get(place, ()))
+            alike.own.setdefault(place, []).append(self._without(shape, missing) if missing else shape.present)
 
     def _inner(self, member: _Member, objects: Sequence[dict[str, Any]], depth: int, alike: _Alike) -> None:
         """Reads the objects that the events have under one name."""
@@ -732,7 +739,7 @@ class EventPlans:
     ) -> None:
         """Reads the scalars of one type that the events have under one name."""
         if kind in NUMBERS:
-            if not (min(column) > -EXACT and max(column) < EXACT):  # also for NaN
+            if not (min(column) > -EXACT and max(column) < EXACT and isfinite(sum(column))):  # the sum is for NaN
                 raise _Refused
             column = tuple(map(float, column))
         if alike.noted is not None:

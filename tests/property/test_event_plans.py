@@ -40,6 +40,7 @@ ODD: tuple[Any, ...] = (
     *(([[]],), {1: 2}, {"value": math.nan, "unit": "kg"}, object(), {"value": 1, "unit": 5}, [{}], [[{"a": "x"}]]),
 )
 UNITS = ("kg", "g", "degF", "K", "USD", "no unit", "")
+VALUES = (*PLAIN, *UNITS, math.nan, math.inf, 1 << 60)
 
 plain = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(PLAIN), max_size=6)
 odd = st.dictionaries(
@@ -122,7 +123,7 @@ def batches(draw: st.DrawFn) -> list[Any]:
     firsts = draw(st.lists(published_events, min_size=1, max_size=3))
     made = draw(
         st.lists(
-            st.tuples(st.sampled_from(firsts), st.lists(st.sampled_from((*PLAIN, *UNITS)), max_size=8)),
+            st.tuples(st.sampled_from(firsts), st.lists(st.sampled_from(VALUES), max_size=8)),
             min_size=4,
             max_size=24,
         )

@@ -1,5 +1,6 @@
 """Plans of events: which events are read by them, what they remember, and when they forget."""
 
+import math
 from collections import UserDict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -514,6 +515,16 @@ def test_what_must_be_read_alone_is_left_out(matcher: Matcher, data: Any, contex
     ordinary = [Event({"price": number}, {}) for number in range(4)]
     read = matcher.read_together([*ordinary, *(Event(data, context) for _ in range(4))])
     assert [each is None for each in read] == [False] * 4 + [True] * 4
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, (1 << 53) + 1, -(10**400)])
+@pytest.mark.parametrize("name", ["price", "more"])
+def test_no_number_hides_one_that_is_refused(matcher: Matcher, name: str, odd: float) -> None:
+    for place in range(5):
+        events = [{name: odd if number == place else 0.5 * number} for number in range(5)]
+        assert matcher.read_together(events)[place] is None
+        with pytest.raises(InvalidEvent):
+            matcher.match_batch(events)
 
 
 def test_reading_together_stops_after_a_time(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,8 +89,8 @@ FORM_DEPTH = 4
 FEWEST_ALIKE = 3
 """Fewer events of one shape take less time if each is read alone."""
 TOGETHER_SECONDS = 0.02
-"""Events are read together for so long, counted where values are looked at that are not cached. A look costs 5 to 50
-µs. The events that are left are read alone, so that the caller can stop in between."""
+"""Events are read together for so long. What is cached is read even later. The events that are left are read alone, so
+that the caller can stop in between."""
 
 ITEMS = frozenset((str, int, float))
 """The types of the usual items of an array."""
@@ -637,7 +637,7 @@ class EventPlans:
     ) -> bool:
         """Puts the events with these numbers, whose objects have the same names, into `found`. Returns False if one of
         them must be read in another way."""
-        if len(numbers) < FEWEST_ALIKE:
+        if len(numbers) < FEWEST_ALIKE or time.perf_counter() > self._until:
             return True
         some = [events[number] for number in numbers]
         told: list[Any] = [each.data if type(each) is Event else each for each in some]
@@ -669,8 +669,11 @@ class EventPlans:
         in_context = depth == CONTEXT_DEPTH
         if not in_context:
             self._enter(objects[0], depth)
-            if alike.noted is not None and self._strange_names(shape):
-                alike.noted.update(range(len(objects)))
+            if alike.noted is not None:
+                if shape.strange is None:
+                    self._look()
+                if self._strange_names(shape):
+                    alike.noted.update(range(len(objects)))
         alike.enter(shape)
         gaps: list[_Member] = []
         nulls: dict[int, list[_Member]] = {}
@@ -718,12 +721,12 @@ class EventPlans:
         alike.seen |= shape.beside
         alike.presents.append(shape.whole)
         for number, (cells, each) in enumerate(zip(alike.cells, objects, strict=True)):
+            self._look()
             quantity = self._quantity(shape, each)
             if quantity is None:
                 raise _Refused
             cells.update(quantity)
             if alike.noted is not None:
-                self._look()
                 stated = as_quantity(each)
                 if stated is None or any(self._noted(*told) for told in _values_of_quantity(member, shape, stated)):
                     alike.noted.add(number)
@@ -762,6 +765,7 @@ class EventPlans:
         else:
             for cells, value, data in zip(alike.cells, column, objects, strict=True):
                 if member.numbers is None:
+                    self._look()
                     cells.update(self._number(member, value, shape, data))
                 else:
                     for each in member.numbers:

@@ -3,7 +3,7 @@
 import math
 from collections import UserDict
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 import pytest
@@ -531,6 +531,10 @@ def test_reading_together_stops_after_a_time(matcher: Matcher, monkeypatch: pyte
     """If values are new. What is cached does not count."""
     known, new = ([{"kind": f"{name} {number}"} for number in range(20)] for name in ("a", "b"))
     assert None not in matcher.read_together(known, noted=True)
-    monkeypatch.setattr(event_plans, "TOGETHER_SECONDS", -1)
+    forward = chain((0.0, 0.0), repeat(100.0))  # when the call begins, at the first shape, and at each value
+    monkeypatch.setattr(event_plans.time, "perf_counter", lambda: next(forward))
     assert None not in matcher.read_together(known, noted=True)
+    forward = chain((0.0, 0.0), repeat(100.0))
     assert matcher.read_together(new) == [None] * 20
+    forward = chain((0.0,), repeat(100.0))
+    assert matcher.read_together(known) == [None] * 20

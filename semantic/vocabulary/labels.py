@@ -143,18 +143,17 @@ class TermIndex:
             return self._resolution(self._names_of(term), "iri")
         if is_iri or not term or len(term) > LONGEST_TERM:
             return self.aliased(term) if is_iri else UNKNOWN
-        found = self.short_form(term, asked=asked)
-        if found:
+        if (":" in term or term in self._local.found) and (found := self.short_form(term, asked=asked)):
             return self._resolution(found, "short")
         text = nfc(term)
-        if hit := self._labels.get(text):
-            return self._of_label(hit, "label", text)
+        if text in self._labels.found:
+            return self._of_label(self._labels.get(text), "label", text)
         fold = folded(text)
-        if hit := self._folded.get(fold):
-            return self._of_label(hit, "folded", fold)
-        if hit := self._synonyms.get(fold):
-            return self._of_label(hit, "synonym", fold)
-        return self.aliased(term)
+        if fold in self._folded.found:
+            return self._of_label(self._folded.get(fold), "folded", fold)
+        if fold in self._synonyms.found:
+            return self._of_label(self._synonyms.get(fold), "synonym", fold)
+        return self.aliased(term) if self._aliases else UNKNOWN
 
     def spelt_otherwise(self, text: str) -> Resolution:
         """Returns the meanings of all other spellings of `text` together. Costs about 20 to 200 look-ups."""
@@ -262,13 +261,14 @@ class _Table:
     would cost as much memory as everything else."""
 
     def __init__(self) -> None:
-        self._found: dict[str, str | tuple[str, ...]] = {}
+        self.found: dict[str, str | tuple[str, ...]] = {}
+        """Text → its IRI or IRIs. Most texts of events are in no table; `in` takes a fraction of the time of `get`."""
         self._several: dict[str, dict[str, None]] = {}  # tuples would take quadratic time if all names have one text
 
     def put(self, text: str, iri: str) -> None:
         if not text:
             return
-        old = self._found.setdefault(text, iri)
+        old = self.found.setdefault(text, iri)
         if isinstance(old, str) and old != iri:
             several = self._several.setdefault(text, {})
             several[old] = several[iri] = None
@@ -276,15 +276,15 @@ class _Table:
     def complete(self) -> None:
         """Called once, after the last `put`."""
         for text, iris in self._several.items():
-            self._found[text] = tuple(iris)
+            self.found[text] = tuple(iris)
         self._several.clear()
 
     def shared(self) -> Iterator[str]:
         """Yields the texts with several IRIs."""
-        return (text for text, found in self._found.items() if not isinstance(found, str))
+        return (text for text, found in self.found.items() if not isinstance(found, str))
 
     def get(self, text: str) -> tuple[str, ...]:
-        found = self._found.get(text, ())
+        found = self.found.get(text, ())
         return (found,) if isinstance(found, str) else found
 
 

@@ -741,10 +741,8 @@ class EventPlans:
         alike: _Alike,
     ) -> None:
         """Reads the scalars of one type that the events have under one name."""
-        if kind in NUMBERS:
-            if not (min(column) > -EXACT and max(column) < EXACT and isfinite(sum(column))):  # the sum is for NaN
-                raise _Refused
-            column = tuple(map(float, column))
+        if kind in NUMBERS and not (min(column) > -EXACT and max(column) < EXACT and isfinite(sum(column))):
+            raise _Refused  # the sum finds a NaN, wherever it stands
         if alike.noted is not None:
             places = self._noted_among(member, kind, column, shape, objects)
             alike.noted.update(alike.numbers[place] for place in places)
@@ -763,7 +761,7 @@ class EventPlans:
             for cells, value in zip(alike.cells, column, strict=True):
                 cells.update(self._cell(member, value, None))
         else:
-            for cells, value, data in zip(alike.cells, column, objects, strict=True):
+            for cells, value, data in zip(alike.cells, map(float, column), objects, strict=True):
                 if member.numbers is None:
                     self._look()
                     cells.update(self._number(member, value, shape, data))

@@ -1089,7 +1089,7 @@ def _shown(row: Row[Any], vocabulary_version: str, now: float) -> dict[str, Any]
     return {
         "id": row.id,
         "status": "expired" if over else row.status,
-        "status_reason": "not renewed in time" if over else row.status_reason,
+        "status_reason": subscriptions.NOT_RENEWED if over else row.status_reason,
         **row.expression,
         "types": row.types,
         "source": row.source,

@@ -276,7 +276,7 @@ def renew(
     tags: Tags = None,
     roles_of: RolesOf = EVERYBODY,
 ) -> Row[Any]:
-    """Sets the end time. An expired subscription becomes active again.
+    """Sets the end time. An expired subscription becomes active again, or paused if it was paused.
 
     Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, `SubscriptionGone`, and `HiddenAttribute` if an
     expired subscription may not match any more.
@@ -289,7 +289,10 @@ def renew(
     if over:
         check_visible(group.state.vocabulary.view_of_roles(roles_of(row.created_by)), row.tree)
     live = _move_end(group, live, expires_at, sweeper, watch=over)
-    if over:
+    if row.status == "expired" and row.status_reason != subscriptions.NOT_RENEWED:
+        set_status(group, live, "paused")
+        values |= {"status": "paused"}
+    elif over and row.status != "paused":
         values |= {"status": "active", "status_reason": None, **_revive(group, live, row)}
     subscriptions.change(group.connection, live.number, **values)
     group.touched.add(live.number)
@@ -297,10 +300,12 @@ def renew(
 
 
 def pause(group: Group, id: str, ticket: Claim | str | None, tags: Tags = None) -> Row[Any]:
-    """Stops matching. Raises `UnknownSubscription`, `TicketMissing`, `TicketWrong`, and `SubscriptionGone` if it has
-    expired."""
+    """Stops matching. A subscription that is paused already keeps the reason. Raises `UnknownSubscription`,
+    `TicketMissing`, `TicketWrong`, and `SubscriptionGone` if it has expired."""
     row, live = _owned(group, id, ticket, tags)
     _refuse_expired(group, live)
+    if row.status == "paused":
+        return row
     set_status(group, live, "paused")
     is_foreign = isinstance(ticket, Claim) and ticket.is_admin and ticket.owner != row.created_by
     reason = f"paused by {'an administrator' if is_foreign else 'its owner'}"

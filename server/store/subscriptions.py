@@ -15,6 +15,7 @@ from sqlalchemy import (
     Select,
     Text,
     bindparam,
+    case,
     cast,
     delete,
     func,
@@ -39,6 +40,7 @@ from kindcast.server.store.tables import (
 )
 
 __all__ = [
+    "NOT_RENEWED",
     "all_trees",
     "count_by_creator",
     "count_by_status",
@@ -180,13 +182,18 @@ def delete_subscription(connection: Connection, number: int, *, at_most: int) ->
     return gone, not over
 
 
+NOT_RENEWED = "not renewed in time"
+"""The reason of an expired subscription. One that was paused keeps the reason of its pause, so that a renewal does not
+end the pause."""
+
+
 def expire(connection: Connection, numbers: Sequence[int]) -> None:
     """Marks these subscriptions as expired."""
+    paused = subscriptions.c.status == "paused"
+    reason = case((paused, func.coalesce(subscriptions.c.status_reason, "paused")), else_=NOT_RENEWED)
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
         those = subscriptions.c.number.in_(numbers[start : start + NUMBERS_PER_QUERY])
-        connection.execute(
-            update(subscriptions).where(those).values(status="expired", status_reason="not renewed in time")
-        )
+        connection.execute(update(subscriptions).where(those).values(status="expired", status_reason=reason))
 
 
 def find_subscription(connection: Connection, id: str) -> Row[Any] | None:

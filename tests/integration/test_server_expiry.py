@@ -38,6 +38,26 @@ def test_expiry_stops_matching_and_renewal_starts_it_again(client: httpx.Client)
     assert {"n": 2} not in waiting(client, created)
 
 
+@pytest.mark.parametrize("sweep_seconds", [0.05, 3_600.0])
+def test_renewal_does_not_end_a_pause(tmp_path: Path, sweep_seconds: float) -> None:
+    """Whoever paused it did not say that it may match again. The reason stays too."""
+    with running_application(tmp_path, sweep_seconds=sweep_seconds) as client:
+        created = subscribe(client, "n exists")
+        url = f"/v1/subscriptions/{created['id']}"
+        paused = client.post(f"{url}/pause", headers=ticket(created)).json()
+        client.patch(url, json={"ttl_seconds": 0.05}, headers=ticket(created))
+        until(lambda: show(client, created).json()["status"] == "expired")
+        publish(client, n=1)  # after it the writer has looked for ended subscriptions
+        assert show(client, created).json()["status_reason"] == "not renewed in time"
+    with running_application(tmp_path) as client:
+        renewed = client.post(f"{url}/renew", headers=ticket(created)).json()
+        assert [renewed[name] for name in ("status", "status_reason")] == ["paused", paused["status_reason"]]
+        assert publish(client, n=2) == 0
+        assert client.post(f"{url}/resume", headers=ticket(created)).json()["status"] == "active"
+        assert publish(client, n=3) == 1
+        assert waiting(client, created) == [{"n": 3}]
+
+
 def test_renew_before_the_end_moves_it(client: httpx.Client) -> None:
     """A renewed subscription outlives its first end; without a body it gets the default time."""
     created = subscribe(client, "n exists", ttl_seconds=0.3)

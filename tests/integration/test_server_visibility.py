@@ -200,6 +200,8 @@ def test_a_declaration_pauses_what_may_not_match_any_more(tmp_path: Path) -> Non
         shown = {role: client.get(path, headers=subscriber).json() for role, path in paths.items()}
         assert shown["subscriber"]["status"] == "paused"
         assert "'weight'" in shown["subscriber"]["status_reason"]
+        paused = client.post(f"{paths['subscriber']}/pause", headers=subscriber).json()
+        assert paused["status_reason"] == shown["subscriber"]["status_reason"]  # why it cannot be resumed
         owned = client.get(f"/v1/subscriptions/{made['ontologist']}", headers=team.keys["ontologist"]).json()
         assert owned["status"] == "active"
         again = client.post(f"/v1/subscriptions/{made['subscriber']}/resume", headers=team.keys["subscriber"])

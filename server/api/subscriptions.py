@@ -979,12 +979,17 @@ def _shorter(body: dict[str, Any], settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name not in ("expression", "where", "asked")} | asked
 
 
+Secret = Annotated[str, Field(pattern=r"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$")]
+
+
 class _Kept(_Strict):
     """Members of a line that only an export has: the state of the exported subscription."""
 
     status: Literal["active", "paused", "failing", "disabled_by_failures"] = "active"
     asked: _Asked | None = None
-    secret: Annotated[str | None, Field(pattern=r"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$")] = None
+    secret: Secret | None = None
+    old_secret: Secret | None = None
+    old_secret_until: Moment | None = None
     ticket_hash: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
 
 
@@ -1003,6 +1008,9 @@ def _restored(new: NewSubscription, ticket: str, was: Any, kept: _Kept) -> tuple
         new = structs.replace(new, written=written)
     if kept.secret is not None:
         new = structs.replace(new, secret=kept.secret)
+    if kept.old_secret is not None and kept.old_secret_until is not None:
+        until = _utc(kept.old_secret_until).timestamp()
+        new = structs.replace(new, old_secret=kept.old_secret, old_secret_until=until)
     if kept.ticket_hash is None:
         return new, ticket
     if not isinstance(was, str) or not SUBSCRIPTION_ID.fullmatch(was):
@@ -1054,6 +1062,8 @@ def _line(row: Row[Any], *, secrets: bool) -> dict[str, Any]:
     }
     if secrets:
         line |= {name: getattr(row, name) for name in ("sinkcredential", "secret", "ticket_hash")}
+        if row.old_secret is not None and row.old_secret_until > CLOCK.now():
+            line |= {"old_secret": row.old_secret, "old_secret_until": moment(row.old_secret_until)}
     if row.sink is None:
         line |= dict.fromkeys(("protocol", "protocolsettings", "sinkcredential", "throttling"))
     return {name: value for name, value in line.items() if value is not None}

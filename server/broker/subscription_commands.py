@@ -112,6 +112,8 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
     protocolsettings: Mapping[str, Any] | None = None
     sinkcredential: Mapping[str, Any] | None = None
     secret: str | None = None
+    old_secret: str | None = None
+    old_secret_until: float | None = None
     types: tuple[str, ...] | None = None
     source: str | None = None
     metadata: Mapping[str, Any] | None = None
@@ -252,6 +254,8 @@ def new_row(group: Group, new: NewSubscription, became: Described) -> dict[str, 
         "protocolsettings": new.protocolsettings,
         "sinkcredential": new.sinkcredential,
         "secret": new.secret,
+        "old_secret": new.old_secret,
+        "old_secret_until": new.old_secret_until,
         "types": new.types,
         "source": new.source,
         "metadata": new.metadata,

@@ -115,6 +115,24 @@ def test_what_is_exported_comes_back(
     clear(two, new)
 
 
+def test_rotation_goes_on_after_an_import(pair: tuple[httpx.Client, httpx.Client]) -> None:
+    """A receiver that has only the old secret accepts the messages of the new server, as long as those of the old
+    one. Without secrets the import makes a new secret, and nobody has an old one."""
+    one, two = pair
+    old = subscribe(one, "n = 1", sink=SINK)
+    path = f"/v1/subscriptions/{old['id']}/rotate-secret"
+    new = one.post(path, json={"overlap_seconds": 600}, headers=ticket(old)).raise_for_status().json()
+    (line,) = exported(one, secrets=True)
+    assert (line["secret"], line["old_secret"]) == (new["secret"], old["secret"])
+    assert imported(two, [line])["rejected"] == []
+    assert exported(two, secrets=True) == [line]
+    assert "old_secret" not in exported(one)[0]
+    one.post(path, json={"overlap_seconds": 0}, headers=ticket(old)).raise_for_status()
+    assert "old_secret" not in exported(one, secrets=True)[0]
+    clear(one, old)
+    clear(two, old)
+
+
 def test_ids_and_tickets_go_on_and_a_second_import_makes_nothing_new(tmp_path: Path) -> None:
     """Readers keep their address and their ticket; another subscription of the id is refused, and its neighbour not."""
     with server(tmp_path / "one") as one, server(tmp_path / "two") as two:

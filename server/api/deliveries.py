@@ -35,6 +35,7 @@ from kindcast.server.api.requests import (
     without_payload,
 )
 from kindcast.server.api.subscriptions import read_body
+from kindcast.server.broker import Broker
 from kindcast.server.clock import CLOCK
 from kindcast.server.delivery.message import message_of, subscriber_of
 from kindcast.server.delivery.receiving import (
@@ -49,7 +50,7 @@ from kindcast.server.delivery.receiving import (
 from kindcast.server.delivery.service import DeliveryService, TooManyReaders
 from kindcast.server.delivery.tail import Filter, LiveTail, Look
 from kindcast.server.errors import SinkMissing, SubscriptionGone
-from kindcast.server.security.keys import TICKET_HEADER, check_ticket
+from kindcast.server.security.keys import TICKET_HEADER, Claim, check_ticket
 from kindcast.server.security.permissions import Reader
 from kindcast.server.store.deliveries import DeadLetter, list_dead
 from kindcast.server.store.events import read_attempts
@@ -143,8 +144,7 @@ async def acknowledge_messages(
     """Acknowledges everything up to the cursor. Returns the subscription's cursor, which never moves back."""
     asked = read_body(Acknowledgement, await json_object(request, settings))
     broker = _delivery(request).broker
-    reader = reader_of(ticket, broker)
-    await broker.read(lambda connection: reader.check(connection, subscriber_of(connection, id).number))
+    await _check_reader(broker, id, ticket)
     acked = await acknowledge_cursor(broker, id, asked.cursor, ticket)
     return Acknowledgement(cursor=str(acked))
 
@@ -276,6 +276,13 @@ async def exchange_messages(
     )
 
 
+async def _check_reader(broker: Broker, id: str, ticket: Claim) -> None:
+    """Raises `HiddenAttribute` if the holder of a ticket may not see the matches of the subscription, and
+    `UnknownSubscription`."""
+    reader = reader_of(ticket, broker)
+    await broker.read(lambda connection: reader.check(connection, subscriber_of(connection, id).number))
+
+
 def _delivery(request: HTTPConnection) -> DeliveryService:
     service: DeliveryService = services_of(request).delivery
     return service
@@ -352,6 +359,7 @@ async def redrive(request: Request, broker: AppBroker, settings: AppSettings, ti
     the ticket of the subscription. `redriven` is the number of these messages. It is 0 if the webhook was not disabled;
     then nothing changes."""
     asked = read_body(RedriveBody, await json_object(request, settings))
+    await _check_reader(broker, asked.subscription, ticket)  # `redriven` counts matches
     row, redriven = await broker.redrive(asked.subscription, ticket)
     return answer({"subscription": row.id, "status": row.status, "redriven": redriven})
 

@@ -307,6 +307,21 @@ def test_cursors_of_dead_letters_lead_to_no_hidden_match(tmp_path: Path) -> None
         assert len(client.get("/v1/dead-letters", headers=team.keys["admin"]).json()["dead_letters"]) == 3
 
 
+def test_a_ticket_tells_no_role_how_many_hidden_matches_are_sent_again(tmp_path: Path) -> None:
+    """Somebody with the ticket of another role's subscription is refused, as when it reads or acknowledges messages."""
+    with running_receiver() as receiver, running_application(tmp_path, allow_private_sinks=True) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        team = Team(client, admin, "default")
+        made = team.subscribe("admin", "ssn exists", sink=receiver.script("/hidden", 410)).json()
+        publish(team, {"ssn": "secret-1"})
+        until(lambda: client.get("/v1/dead-letters", headers=admin).json()["dead_letters"])
+        body = {"subscription": made["id"]}
+        with_ticket = team.keys["subscriber"] | {"Kindcast-Ticket": made["ticket"]}
+        refused = client.post("/v1/dead-letters/redrive", json=body, headers=with_ticket)
+        assert (refused.status_code, problem_code(refused)) == (403, "hidden-attribute")
+        assert client.post("/v1/dead-letters/redrive", json=body, headers=admin).json()["redriven"] == 1
+
+
 def test_expanded_json_ld_is_left_out_as_a_whole(teams: dict[str, Team]) -> None:
     """Its keys are IRIs, and nothing but the content type says what they are."""
     team = teams["left"]

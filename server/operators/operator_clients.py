@@ -102,6 +102,9 @@ class QueuedClient(Protocol):
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
         """Starts a call. May be called in any thread. Cancel the future if the answer is no longer needed."""
 
+    def forget(self, event: Event, arguments: tuple[Any, ...]) -> None:
+        """Removes the answer to this call from the cache. May be called in any thread."""
+
     def status(self) -> dict[str, Any]:
         """Returns the state of the circuit breaker and the number of calls, as the API shows them."""
 
@@ -186,7 +189,7 @@ class EventAnswers:
         if isinstance(client, DirectClient):
             return client.function(event, *arguments)
         question = (client, repr(arguments))  # plain values: equal texts mean equal arguments
-        refuse = partial(self._refused.add, question)
+        refuse = partial(self._refuse, question, client, event, arguments)
         if question in self._answers:
             return Remembered(self._answers[question], refuse=refuse)
         if question in self._failed:
@@ -230,6 +233,10 @@ class EventAnswers:
             each.cancel()
         for question in self._refused:
             self._answers.pop(question, None)
+
+    def _refuse(self, question: Question, client: QueuedClient, event: Event, arguments: tuple[Any, ...]) -> None:
+        self._refused.add(question)
+        client.forget(event, arguments)
 
     def _drop(self, question: Question) -> None:
         self._waiting[question] -= 1
@@ -639,9 +646,7 @@ class SharedCalls:
     def start(self, event: Event, arguments: tuple[Any, ...]) -> "Future[Answered]":
         """Starts a call, or shares a running call with the same attributes and arguments. May be called in any
         thread."""
-        seen = event if self.limits.attributes is None else [name for name in self.limits.attributes if name in event]
-        plain = {name: tuple(event[name]) for name in sorted(seen)}
-        key = hashlib.blake2b(repr((plain, arguments)).encode(errors="surrogatepass"), digest_size=32).digest()
+        plain, key = self._key(event, arguments)
         asker: Future[Answered] = Future()
         with self._guard:
             flight = self._flights.get(key)
@@ -654,6 +659,16 @@ class SharedCalls:
             flight.task = asyncio.run_coroutine_threadsafe(self._ask(key, plain, arguments), self._loop)
             flight.task.add_done_callback(lambda done: self._land(key, flight, done))
         return asker
+
+    def forget(self, event: Event, arguments: tuple[Any, ...]) -> None:
+        """Removes the answer to this call from the cache. May be called in any thread."""
+        self._kept.pop(self._key(event, arguments)[1], None)
+
+    def _key(self, event: Event, arguments: tuple[Any, ...]) -> tuple[dict[str, tuple[Any, ...]], bytes]:
+        """Returns what the operator sees of an event, and the key of the call."""
+        seen = event if self.limits.attributes is None else [name for name in self.limits.attributes if name in event]
+        plain = {name: tuple(event[name]) for name in sorted(seen)}
+        return plain, hashlib.blake2b(repr((plain, arguments)).encode(errors="surrogatepass"), digest_size=32).digest()
 
     def _leave(self, key: bytes, flight: _Flight, asker: "Future[Answered]") -> None:
         """A waiter no longer needs the answer. When no waiter is left, the call is cancelled."""

@@ -3,8 +3,8 @@
 The path says how: `/yes`, `/no`, `/bindings` (the event's `count`), `/hang`, `/slow` (a tenth of a second), `/rubbish`,
 `/text`, `/big` (10 MB), `/lies` (a binding too wide), `/kinds` (values that no variable holds), `/error`, `/redirect`,
 `/says/NAME` (whether the event's NAME is 1), `/twice` (yes, and then no without being asked), `/bom` (yes, behind a
-byte order mark), `/heals` (a binding too wide at first, then a right one),
-`/echoes` (the arguments, as JSON).
+byte order mark), `/heals` and `/mends` (a binding too wide at first, then a right one), `/echoes` (the arguments, as
+JSON).
 `GET /asked` gives the number of questions by path.
 """
 
@@ -102,7 +102,7 @@ def _answer(path: str, question: dict[str, Any], asked: int) -> tuple[int, bytes
             return 200, b'{"holds": true, "more": "' + b"x" * BIG + b'"}'
         case "/lies":
             return 200, b'{"bindings": [[1, 2, 3]]}'
-        case "/heals":
+        case "/heals" | "/mends":
             return 200, b'{"bindings": [[1, 2]]}' if asked == 1 else b'{"bindings": [[1]]}'
         case "/echoes":
             return 200, json.dumps({"bindings": [[json.dumps(question["arguments"])]]}).encode()

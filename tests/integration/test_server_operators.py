@@ -117,15 +117,18 @@ def test_operator_whose_every_answer_came_early_is_told_so(
 
 
 @pytest.mark.parametrize(
-    ("name", "call"),
+    ("name", "call", "cache_seconds"),
     [
-        pytest.param("bom", "bom()", id="behind a byte order mark, which some libraries write"),
-        pytest.param("heals", "heals(?n)", id="after an invalid one: the operator may be repaired meanwhile"),
+        pytest.param("bom", "bom()", 0, id="behind a byte order mark, which some libraries write"),
+        pytest.param("heals", "heals(?n)", 0, id="after an invalid one: the operator may be repaired meanwhile"),
+        pytest.param("mends", "mends(?n)", 3_600, id="after an invalid one, which is not kept in the cache"),
     ],
 )
-def test_answer_decides_the_candidate(tmp_path: Path, service: OperatorService, name: str, call: str) -> None:
+def test_answer_decides_the_candidate(
+    tmp_path: Path, service: OperatorService, name: str, call: str, cache_seconds: int
+) -> None:
     with running_application(tmp_path, **QUICK) as client:
-        register(client, service, name)
+        register(client, service, name, cache_seconds=cache_seconds)
         made = subscribe(client, call)
         publish(client, n=1)
         until(partial(_has, client, made, 1))

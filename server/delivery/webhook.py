@@ -198,8 +198,8 @@ class WebhookSender:
         unfinished = origin in self._unfinished
         try:
             async with asyncio.timeout(self._timeout) as deadline, AsyncExitStack() as stack:
-                if self._origin and not await self._consents_to(delivery.sink):
-                    _tell(told, _failure(NO_CONSENT))
+                if self._origin and (refusal := await self._refusal_of(delivery.sink)) is not None:
+                    _tell(told, refusal)
                     return
                 answer = await stack.enter_async_context(self._posted(delivery))
                 _tell(told, replace(_judge(answer), unfinished=unfinished))
@@ -235,9 +235,9 @@ class WebhookSender:
             await asyncio.wait(self._attempts)
         await self._connections.close()
 
-    async def _consents_to(self, url: str) -> bool:
-        """Whether the sink consents to messages of this server. It is asked now unless its last consent is still
-        valid."""
+    async def _refusal_of(self, url: str) -> Outcome | None:
+        """Returns the failure of the attempt if the sink does not consent to messages of this server; None if it does.
+        It is asked now unless its last consent is still valid."""
         if self._valid_consent(url) is None:
             sink = check_sink(url, allow_private=self._allow_private, any_https_port=self._any_https_port)
             asked = [(b"Host", sink.netloc), (b"User-Agent", _USER_AGENT.encode()), (ORIGIN, self._origin.encode())]
@@ -246,13 +246,14 @@ class WebhookSender:
                 await _drain(answer)
             allowed = headers.get(b"webhook-allowed-origin", "").lower()
             if not 200 <= answer.status < 300 or allowed not in ("*", self._origin.lower()):
-                return False
+                detail = f"{NO_CONSENT}; the status was {answer.status}"
+                return replace(_judge(answer), kind="failed", status_code=None, detail=detail)
             if len(self._consents) >= MAX_CONSENTS:
                 self._consents.clear()
             now, pause = CLOCK.now(), _pause(headers.get(b"webhook-allowed-rate"))
             self._consents[url] = _Consent(now + CONSENT_SECONDS, pause, sent_at=now)
             self._asking.discard(url)
-        return True
+        return None
 
     def _valid_consent(self, url: str) -> _Consent | None:
         consent = self._consents.get(url)

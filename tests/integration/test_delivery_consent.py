@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,21 @@ def test_sink_that_does_not_consent_gets_nothing_until_it_does(
     receiver.consents[path] = (200, {"WebHook-Allowed-Origin": "*"})
     (request,) = receiver.wait_for(path, 1)
     assert request.message["event"]["data"]["n"] == 1
+
+
+def test_sink_that_is_overloaded_when_it_is_asked_is_asked_again_when_it_says(client: httpx.Client) -> None:
+    """Its answer counts like one to a message. The subscription says what it was."""
+    with running_receiver() as receiver:  # one of its own: all subscriptions at this address pause
+        receiver.consents["/busy"] = (503, {"Retry-After": "3600"})
+        made = subscribe(client, "to = '/busy'", sink=f"{receiver.url}/busy")
+        publish(client, to="/busy", n=1)
+        deadline = time.monotonic() + 30
+        while (shown := show(client, made).json())["status"] != "failing" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert "the status was 503" in shown["last_error"]
+        failed, again = (datetime.fromisoformat(shown[name]) for name in ("last_failure", "next_attempt_at"))
+        assert (again - failed).total_seconds() >= 3_600
+        client.delete(f"/v1/subscriptions/{made['id']}", headers=ticket(made))
 
 
 def test_rate_that_a_sink_allows_is_kept(client: httpx.Client, receiver: Receiver) -> None:

@@ -221,7 +221,7 @@ class WebhookSender:
         except EarlyAnswer as error:
             _tell(told, _failure(f"the sink answers requests twice: {error}"))
         except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
-            _tell(told, _failure("the sink did not answer in HTTP"))
+            _tell(told, _failure("the sink closed the connection without an answer, or did not answer in HTTP"))
         except Exception:
             if not told.done():
                 log.exception("an attempt at a webhook failed unexpectedly")

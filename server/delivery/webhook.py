@@ -58,7 +58,7 @@ SLOW_DOWN = frozenset({429, 502, 503, 504})
 """Status codes of a sink, or of a proxy before it, that is overloaded."""
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_HEADER_VALUE = re.compile(r"([\x21-\x7e]([\t\x20-\x7e]*[\x21-\x7e])?)?")  # no white space at its ends
 _RESERVED_HEADERS = frozenset(
     [
         *("host", "content-length", "content-type", "transfer-encoding", "connection", "keep-alive", "upgrade", "te"),
@@ -300,7 +300,8 @@ def check_protocol(protocolsettings: Mapping[str, Any], sinkcredential: Mapping[
             raise SinkRefused(f"the header {name!r} cannot be set")
         if not isinstance(value, str) or len(value) > MAX_HEADER_LENGTH or not _HEADER_VALUE.fullmatch(value):
             raise SinkRefused(
-                f"the header {name!r} must be text of at most {MAX_HEADER_LENGTH} visible ASCII characters"
+                f"the header {name!r} must be text of at most {MAX_HEADER_LENGTH} visible ASCII characters, "
+                "without white space at its ends"
             )
     if sinkcredential:
         _authorization(sinkcredential)
@@ -327,7 +328,7 @@ def _headers(delivery: Delivery) -> list[tuple[bytes, bytes]]:
 
 def _authorization(credential: Mapping[str, Any]) -> str:
     match credential:
-        case {"credentialtype": "ACCESSTOKEN", "accesstoken": str(token)} if _HEADER_VALUE.fullmatch(token):
+        case {"credentialtype": "ACCESSTOKEN", "accesstoken": str(token)} if token and _HEADER_VALUE.fullmatch(token):
             return f"Bearer {token}"
         case {"credentialtype": "PLAIN", "identifier": str(name), "secret": str(secret)}:
             if ":" in name:
@@ -336,7 +337,8 @@ def _authorization(credential: Mapping[str, Any]) -> str:
                 )
             return "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode("ascii")
     raise SinkRefused(
-        "sinkcredential must hold credentialtype ACCESSTOKEN with accesstoken, or PLAIN with identifier and secret"
+        "sinkcredential must hold credentialtype ACCESSTOKEN with accesstoken (visible ASCII characters, without white "
+        "space at its ends), or PLAIN with identifier and secret"
     )
 
 

@@ -173,8 +173,8 @@ def read_registration(body: Mapping[str, Any], *, allow_private: bool) -> Regist
         f"the names of headers are ASCII letters, digits, - and _, but not {', '.join(OWN_HEADERS)}": all(
             map(_names_header, read.headers)
         ),
-        f"a header has at most {MAX_HEADER_LENGTH:,} visible ASCII characters": all(
-            len(value) <= MAX_HEADER_LENGTH and all(" " <= each <= "~" for each in value)
+        f"a header has at most {MAX_HEADER_LENGTH:,} visible ASCII characters, without spaces at its ends": all(
+            len(value) <= MAX_HEADER_LENGTH and all(" " <= each <= "~" for each in value) and value == value.strip()
             for value in read.headers.values()
         ),
         f"give the value of each header, instead of {HIDDEN}": HIDDEN not in read.headers.values(),

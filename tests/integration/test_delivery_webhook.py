@@ -207,12 +207,12 @@ def test_send_own_headers_and_token_are_added(receiver: Receiver) -> None:
     """The subscription's headers and access token are sent; a stored header never replaces ours."""
     outcome = send(
         receiver.script("/hook", 200),
-        protocolsettings={"method": "PUT", "headers": {"X-Team": "blue"}},
+        protocolsettings={"method": "PUT", "headers": {"X-Team": "blue\t and ~", "X-No": ""}},
         sinkcredential={"credentialtype": "ACCESSTOKEN", "accesstoken": "t0ken"},
     )
     [request] = receiver.requests("/hook")
     assert outcome.kind == "delivered"
-    assert request.headers["x-team"] == "blue"
+    assert (request.headers["x-team"], request.headers["x-no"]) == ("blue\t and ~", "")
     assert request.headers["authorization"] == "Bearer t0ken"
 
 
@@ -224,11 +224,15 @@ def test_send_own_headers_and_token_are_added(receiver: Receiver) -> None:
         ({"headers": {"webhook-signature": "v1,none"}}, {}),
         ({"headers": {"X-Team": "blue\r\nHost: internal"}}, {}),
         ({"headers": {"X Team": "blue"}}, {}),
+        ({"headers": {"X-Team": "blue "}}, {}),
+        ({"headers": {"X-Team": "\tblue"}}, {}),
         ({"headers": {"X-Team": 7}}, {}),
         ({"headers": ["X-Team"]}, {}),
         ({"headers": {f"X-{n}": "" for n in range(33)}}, {}),
         ({}, {"credentialtype": "REFRESHTOKEN", "refreshtoken": "x"}),
         ({}, {"credentialtype": "ACCESSTOKEN", "accesstoken": "x\r\ny"}),
+        ({}, {"credentialtype": "ACCESSTOKEN", "accesstoken": "x "}),
+        ({}, {"credentialtype": "ACCESSTOKEN", "accesstoken": ""}),
     ],
 )
 def test_check_protocol_bad_settings_refuses(settings: dict[str, Any], credential: dict[str, Any]) -> None:

@@ -240,6 +240,7 @@ def test_operator_with_the_name_of_a_keyword_is_refused(tmp_path: Path, service:
         ({"cost": -1}, "invalid-declaration", "cost"),
         ({"headers": {"Host": "x"}}, "invalid-declaration", "the names of headers are"),
         ({"headers": {"A": "ü"}}, "invalid-declaration", "4,096 visible ASCII characters"),
+        ({"headers": {"A": "Bearer x "}}, "invalid-declaration", "without spaces at its ends"),
         ({"headers": dict.fromkeys(map(str, range(17)), "x")}, "invalid-declaration", "at most 16 headers"),
         ({"headers": {"A": "(hidden)"}}, "invalid-declaration", "give the value of each header"),
         ({"surprise": 1}, "invalid-declaration", "an operator has no member 'surprise'; known are url, version"),

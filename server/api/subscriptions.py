@@ -764,7 +764,8 @@ async def renew(
     ticket: Ticket,
     if_match: IfMatch = None,
 ) -> Response:
-    """Sets the end time. A subscription that expired in the last days matches again, from now on."""
+    """Sets the end time. A subscription that expired in the last days matches again from now on, unless it was
+    paused."""
     asked = read_body(RenewBody, await json_object(request, settings, optional=True))
     return _current(await broker.renew(id, ticket, ending(asked, settings), entity_tags(if_match)), broker, ticket)
 

@@ -273,6 +273,14 @@ QUIET_SECONDS = 0.02
 """How long the courier of a slow endpoint waits for the other couriers to finish before it reads."""
 
 
+class _Hidden(Exception):
+    """The creator of the subscription may not see its matches any more. `match` is the next one."""
+
+    def __init__(self, subscriber: Subscriber, match: StoredMatch, reason: str) -> None:
+        super().__init__(reason)
+        self.subscriber, self.match = subscriber, match
+
+
 @dataclass(slots=True)
 class Courier:
     """Delivers for any number of subscriptions, each in its own task, on one event loop. After `stopping` is set,
@@ -328,6 +336,8 @@ class Courier:
                     subscriber, page, whole = await self._read(number, alone=alone)
                 except RecordDamaged as error:
                     return await self._stopped_by(number, error)
+                except _Hidden as error:
+                    return await self._not_sent(error.subscriber, error.match, str(error))
                 if subscriber is None or not page:
                     return None
                 errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
@@ -380,11 +390,10 @@ class Courier:
                             if written is not None:
                                 await written
                             start = after  # what is on disk, unless a replay began
-                        if (called := await self._called(number)) is None:
-                            return None
+                        called = await self._called(number)
+                        if called is None or _batch(called) != _batch(before) or called.start < start:
+                            return CLOCK.now()  # it ends, the page must be grouped differently, or a replay began
                         subscriber = called
-                        if _batch(subscriber) != _batch(before) or subscriber.start < start:
-                            return CLOCK.now()  # the page must be grouped differently, or a replay began
                     if not (group := [match for match in group if match.position > subscriber.start]):
                         continue
                     if (fence := self.broker.leases.fence(number)) is None:
@@ -437,14 +446,18 @@ class Courier:
         This ends when the message is repaired or acknowledged, or the webhook is disabled."""
         if (subscriber := await self._called(number)) is None:
             return None
+        gone = StoredMatch(damaged.position or subscriber.start, damaged.sequence, "", None, "")
+        return await self._not_sent(subscriber, gone, str(damaged))
+
+    async def _not_sent(self, subscriber: Subscriber, match: StoredMatch, detail: str) -> float | None:
+        """Records a failed attempt for the next message, which cannot be sent. Returns when to try again."""
         errors = subscriber.consecutive_errors if subscriber.status == "failing" else 0
         if (due := self._due(subscriber, errors)) > CLOCK.now():
             return due
-        if (fence := self.broker.leases.fence(number)) is None:
+        if (fence := self.broker.leases.fence(subscriber.number)) is None:
             return None
-        gone = StoredMatch(damaged.position or subscriber.start, damaged.sequence, "", None, "")
-        outcome = Outcome(kind="failed", at=CLOCK.now(), detail=str(damaged))
-        step = self._step(subscriber, subscriber.start, gone, outcome, errors, fence)
+        outcome = Outcome(kind="failed", at=CLOCK.now(), detail=detail)
+        step = self._step(subscriber, subscriber.start, match, outcome, errors, fence)
         await self.progress.add(step)
         return step.next_attempt_at
 
@@ -459,40 +472,45 @@ class Courier:
         )
 
     async def _called(self, number: int) -> Subscriber | None:
-        """Returns the subscription if its sink may be called, else None."""
+        """Returns the subscription if its sink may be called and its creator may see its matches, else None."""
+
+        def read(connection: Connection) -> Subscriber | None:
+            called = _if_called(find_subscriber(connection, number))
+            return None if called is None or self._hidden(connection, called) is not None else called
+
         if self.stopping:
             return None
         async with self._turn(number):
-            return await self.broker.read(
-                lambda connection: self._if_visible(connection, find_subscriber(connection, number))
-            )
+            return await self.broker.read(read)
 
     def _reader(self, subscriber: Subscriber) -> Reader:
         """Returns the reader whose roles decide what is hidden: the creator of the subscription."""
         return Reader(self.broker.roles_of(subscriber.created_by), lambda: self.broker.vocabulary)
 
-    def _if_visible(self, connection: Connection, subscriber: Subscriber | None) -> Subscriber | None:
-        """Returns the subscription if its sink may be called and its creator may see its matches, else None."""
-        called = _if_called(subscriber)
-        if called is not None:
-            try:
-                self._reader(called).check(connection, called.number)
-            except HiddenAttribute:
-                return None
-        return called
+    def _hidden(self, connection: Connection, subscriber: Subscriber) -> str | None:
+        """Returns why the creator of the subscription may not see its matches; None if it may."""
+        try:
+            self._reader(subscriber).check(connection, subscriber.number)
+        except HiddenAttribute as error:
+            return (
+                f"not sent, because of the role of the key that made the subscription (a revoked key has none): {error}"
+            )
+        return None
 
     async def _read(self, number: int, *, alone: bool) -> tuple[Subscriber | None, list[StoredMatch], bool]:
         """Returns the subscription (None if its sink may not be called), its next messages (`alone`: those of one
         request), and whether these are all that wait. Reads the store once."""
 
         def read(connection: Connection) -> tuple[Subscriber | None, list[StoredMatch], bool]:
-            subscriber = self._if_visible(connection, find_subscriber(connection, number))
+            subscriber = _if_called(find_subscriber(connection, number))
             if subscriber is None:
                 return None, [], True
             most = _batch(subscriber) or 1
             if not alone:
                 most = max(PAGE_MESSAGES, most)
             page = read_matches(connection, number, after=subscriber.start, limit=most, byte_budget=PAGE_BYTES)
+            if page and (reason := self._hidden(connection, subscriber)) is not None:
+                raise _Hidden(subscriber, page[0], reason)
             whole = len(page) < most and sum(len(match.body) for match in page) < PAGE_BYTES
             return subscriber, page, whole
 

@@ -250,6 +250,31 @@ def test_a_webhook_gets_what_whoever_made_it_may_read(tmp_path: Path) -> None:
         assert receiver.wait_for("/ontologist", 2)[1].message["event"]["data"] == EVENT
 
 
+def test_a_webhook_says_why_it_stops_when_its_key_is_revoked(tmp_path: Path) -> None:
+    """Without a role it may not match on what is hidden from anybody. The messages wait, and the administrator sees
+    why; other webhooks of the key go on."""
+    settings: dict[str, Any] = {"allow_private_sinks": True, "webhook_delays_seconds": (0.05,) * 2}
+    with running_receiver() as receiver, running_application(tmp_path, **settings) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        team = Team(client, admin, "default")
+        made = client.post("/v1/keys", json={"role": "admin", "tenant": "default"}, headers=admin).json()
+        team.keys["other"] = {"Authorization": f"Bearer {made['key']}"}
+        stops = team.subscribe("other", "ssn exists", sink=receiver.script("/stops", 204)).json()["id"]
+        team.subscribe("other", "price > 3", sink=receiver.script("/goes-on", 204))
+        publish(team, {"ssn": "secret-1"})
+        receiver.wait_for("/stops", 1)
+        client.delete(f"/v1/keys/{made['id']}", headers=admin).raise_for_status()
+        publish(team, {"ssn": "secret-2"}, id="e2")
+        path = f"/v1/subscriptions/{stops}"
+        until(lambda: client.get(path, headers=admin).json()["status"] == "disabled_by_failures")
+        shown = client.get(path, headers=admin).json()
+        assert "a revoked key has none" in shown["status_reason"]
+        assert "'ssn'" in shown["last_error"]
+        assert shown["pending"] == 1
+        assert len(receiver.wait_for("/goes-on", 2)) == 2
+        assert len(receiver.requests("/stops")) == 1
+
+
 def test_publisher_cannot_test_guesses_about_the_event_of_another_one(teams: dict[str, Team]) -> None:
     """Whether an event with the same id has the same body would show its hidden values, as do its matches."""
     team = teams["left"]

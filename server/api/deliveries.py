@@ -32,6 +32,7 @@ from kindcast.server.api.requests import (
     moment,
     reader_of,
     turn_for_large_page,
+    unless_left,
     without_payload,
 )
 from kindcast.server.api.subscriptions import read_body
@@ -128,9 +129,9 @@ async def pull_messages(
         _refuse_crowds(delivery)
     caller = caller_of(request)
     reader = reader_of(caller, delivery.broker)
-    page = await pull(
-        delivery, id, reader, after=after, limit=limit, wait=wait, turn=partial(turn_for_large_page, request)
-    )
+    turn = partial(turn_for_large_page, request)
+    pulled = pull(delivery, id, reader, after=after, limit=limit, wait=wait, turn=turn)
+    page = await (unless_left(request, pulled) if wait > 0 else pulled)
     access: AccessControl = request.app.state.access
     if not access.is_valid(caller):  # the key was revoked, or expired, while the request waited
         raise wrong_key()

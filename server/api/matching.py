@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy import Row
-from starlette.requests import ClientDisconnect
 
 from kindcast.semantic import InvalidEvent, InvalidSubscription, Note
 from kindcast.semantic.events import MOST_OF_ONE
@@ -35,10 +34,10 @@ from kindcast.server.api.requests import (
     Language,
     answer,
     body_schema,
-    has_left,
     json_object,
     only_members,
     reader_of,
+    unless_left,
 )
 from kindcast.server.backtests import Asked, Backtests
 from kindcast.server.broker import Broker
@@ -263,19 +262,14 @@ def _operators_until(settings: Settings) -> float:
 async def while_wanted(request: Request, settings: Settings, work: Coroutine[Any, Any, T]) -> T:
     """Returns the result of `work`. It is cancelled if its client leaves or it takes too long. Raises
     `ClientDisconnect`, `Problem` (422)."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(has_left(request))
     try:
-        await asyncio.wait((working, leaving), timeout=settings.max_match_seconds, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        if leaving.done():
-            raise ClientDisconnect
+        async with asyncio.timeout(settings.max_match_seconds) as deadline:
+            return await unless_left(request, work)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
         detail = f"matching takes more than {settings.max_match_seconds:g} s: send fewer events"
-        raise Problem("too-costly", detail)
-    finally:
-        working.cancel()
-        leaving.cancel()
+        raise Problem("too-costly", detail) from None
 
 
 async def _of_document(

@@ -4,11 +4,11 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -59,8 +59,11 @@ __all__ = [
     "reader_of",
     "server_of",
     "turn_for_large_page",
+    "unless_left",
     "without_payload",
 ]
+
+T = TypeVar("T")
 
 JSON = "application/json"
 
@@ -167,6 +170,20 @@ async def has_left(request: Request) -> None:
     """Returns when the client has left. The body must be read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Returns the result of `work`, which is cancelled if the client leaves. The body must be read before. Raises
+    `ClientDisconnect`."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(has_left(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
 
 
 def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

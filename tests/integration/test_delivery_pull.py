@@ -1,5 +1,6 @@
 """Pull and acknowledge, over HTTP."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from kindcast import Client, ProblemError
 from kindcast.server.store import deliveries
 from tests.harness.server_thread import running_app
+from tests.harness.waiting import until
 
 BEGIN_SECONDS = 0.3
 """For a waiting pull to begin. If it begins later the test shows less, and still passes."""
@@ -150,6 +152,22 @@ def test_pull_wait_without_match_comes_back_empty(client: Client) -> None:
     id = client.subscribe("number exists")["id"]
     [cursor] = publish(client, 1)
     assert client.pull(id, after=cursor, wait=0.2) == {"events": [], "cursor": cursor}
+
+
+def test_pull_wait_ends_when_the_reader_leaves(tmp_path: Path) -> None:
+    """So whoever gave up and asks again is not refused because of the request that it left."""
+    with running_app(tmp_path) as url:
+        admin = httpx.post(f"{url}/v1/keys", json={"role": "admin"}).json()["key"]
+        body = {"role": "subscriber", "tenant": "default", "limits": {"connections": 1}}
+        key = httpx.post(f"{url}/v1/keys", json=body, headers={"Authorization": f"Bearer {admin}"}).json()["key"]
+        with Client(url, key=admin) as client:
+            path = f"/v1/subscriptions/{client.subscribe('number exists')['id']}/events"
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as other:
+            with socket.create_connection((other.base_url.host, other.base_url.port)) as reader:
+                asked = f"GET {path}?wait=30 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n\r\n"
+                reader.sendall(asked.encode())
+                until(lambda: other.get(path).status_code == 429)
+            until(lambda: other.get(path).status_code == 200, seconds=20)  # less than it would have waited
 
 
 def test_pull_wait_goes_on_when_the_subscription_is_renewed(client: Client) -> None:

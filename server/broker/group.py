@@ -30,6 +30,7 @@ from kindcast.server.store.postings import Numbers
 __all__ = [
     "SILENT",
     "Admitted",
+    "ConnectionLost",
     "Group",
     "GroupBroken",
     "StateOutdated",
@@ -58,6 +59,11 @@ thousand times as many matches."""
 
 class GroupBroken(Exception):
     """The transaction is lost, with all its changes."""
+
+
+class ConnectionLost(GroupBroken):
+    """The connection had ended before the transaction began, as after a restart of the database. Nothing was done, so
+    the group may be executed again on a new connection."""
 
 
 class StateOutdated(GroupBroken):
@@ -134,15 +140,16 @@ class Group:
 
     @property
     def connection(self) -> Connection:
-        """The writing connection, inside the transaction, which begins now if necessary. Raises `GroupBroken`, and
-        `StateOutdated`."""
+        """The writing connection, inside the transaction, which begins now if necessary. Raises `GroupBroken`:
+        `ConnectionLost` and `StateOutdated` if the group may be executed again."""
         if self._transaction is None:
             try:
                 self._transaction = self._connection.begin()
                 if self._others is not None:
                     self._others.lock(self._connection)
             except (SQLAlchemyError, StoreUnreadable) as error:
-                raise GroupBroken from error
+                is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
+                raise (ConnectionLost if is_lost else GroupBroken) from error
             self.state.live_subscriptions.reads(self._connection)
         return self._connection
 

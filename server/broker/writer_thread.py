@@ -5,7 +5,8 @@
 
 After a failed commit the connection is never used again. The ledger is read on a new connection: it says whether the
 group is on disk. If it is not, the group's changes of the state are undone. If it is, its commands are answered as if
-nothing had failed. Until this is known, every command is refused; those of the group get StoreInDoubt.
+nothing had failed. Until this is known, every command is refused; those of the group get StoreInDoubt. If the
+connection had ended before the group began, the group is executed once more on the new one.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from kindcast.server.broker.expiry import Sweeper
-from kindcast.server.broker.group import Group, GroupBroken, StateOutdated, Touched
+from kindcast.server.broker.group import ConnectionLost, Group, GroupBroken, StateOutdated, Touched
 from kindcast.server.broker.membership import Applied, OtherServers, PreparedVocabulary
 from kindcast.server.broker.publishing import READING_SECONDS, Ahead, Publication, publish
 from kindcast.server.broker.startup import Snapshots
@@ -299,9 +300,12 @@ class BrokerThread:
             return _one_by_one(group, waiting)
         return [(command, result, None) for command, result in zip(waiting, results, strict=True)]
 
-    def _carry_out(self, work: Callable[[Group], None], commands: int = 0, answers: Sequence[Answer] = ()) -> bool:
+    def _carry_out(
+        self, work: Callable[[Group], None], commands: int = 0, answers: Sequence[Answer] = (), *, again: bool = True
+    ) -> bool:
         """Executes one group, commits it if it wrote anything, and sends the `answers` that `work` made. Returns
-        whether the group is on disk or had nothing to write."""
+        whether the group is on disk or had nothing to write. `again`: if the connection had ended while it was idle,
+        executes the group on a new one."""
         group = self._new_group()
         try:
             while True:
@@ -327,11 +331,18 @@ class BrokerThread:
                 if self._database.witness is not None:
                     self._database.witness.saw(self._state.commits)
         except (SQLAlchemyError, GroupBroken) as error:
-            self._report(f"a transaction was not committed; its {commands} commands are refused", error)
             self._database.damage.translated(error)
             self.trouble = f"the database refused the last change: {reason_of(_cause(error))}"
             self._doubtful = group
-            return self._settle(answers) is True
+            is_there = self._settle(answers)
+            if is_there is False and again and isinstance(error, ConnectionLost):
+                self.trouble = None
+                return self._carry_out(work, commands, answers, again=False)
+            if not is_there:
+                in_doubt = is_there is None and group.was_sent
+                what = "it is not known whether a transaction was committed" if in_doubt else "nothing was committed"
+                self._report(f"{what}; {commands} commands are refused", error)
+            return is_there is True
         self._tell(group, answers)
         return True
 
@@ -345,17 +356,20 @@ class BrokerThread:
         self._connection.rollback()
         self._others.read_again(self._connection)
 
-    def _follow(self, others: OtherServers) -> None:
-        """Applies commits of other servers. If they cannot be read now, the next group reads them."""
+    def _follow(self, others: OtherServers, *, again: bool = True) -> None:
+        """Applies commits of other servers. If they cannot be read now, the next group reads them. `again`: tries once
+        more on a new connection."""
         try:
             try:
                 others.follow(self._connection)
             except StateOutdated:
                 others.read_again(self._connection)
         except (SQLAlchemyError, ServerError) as error:
-            self._report("commits of other servers could not be read; trying again", error)
             self._doubtful = self._new_group()  # only the connection is in doubt
-            self._settle()
+            if self._settle() is False and again:
+                self._follow(others, again=False)
+            else:
+                self._report("commits of other servers could not be read; trying again", error)
 
     def _settle(self, answers: Sequence[Answer] = ()) -> bool | None:
         """Determines, on a new connection, whether the doubtful group is on disk, and makes the state agree. If it is,

@@ -102,6 +102,32 @@ def test_postgresql_that_does_not_answer_ends_the_start(tmp_path: Path, monkeypa
     assert "connect_timeout" not in database_module.connect_arguments(named)
 
 
+def test_postgresql_connection_that_ended_while_it_was_idle_is_replaced_before_a_group(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a restart. Nothing was sent on it, so nobody is refused and nothing is in doubt."""
+    engine = create_engine(driver_url(database), isolation_level="AUTOCOMMIT")
+    ended = text(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+        " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+    )
+    with (
+        running_application(tmp_path / "1", database=database) as client,
+        running_application(tmp_path / "2", database=database) as other,
+        engine.connect() as connection,
+    ):
+        for n in range(3):
+            assert connection.execute(ended).scalar_one() > 0
+            subscribe(client, "n = 1")
+            there = other.post("/v1/match", json={"event": {"n": 1}}).json()["matches"]
+            assert connection.execute(ended).scalar_one() > 0
+            assert publish(other, {"id": str(n), "data": {"n": 1}})["matched"] == len(there) == n + 1
+        assert client.get("/readyz").json()["status"] == "ready"
+    assert "refused" not in caplog.text
+    assert "could not be read" not in caplog.text
+    engine.dispose()
+
+
 @pytest.mark.slow
 def test_postgresql_that_hangs_keeps_neither_the_status_nor_a_stop_waiting(
     postgresql: PostgreSQL, database: str, tmp_path: Path

@@ -468,6 +468,11 @@ def _check_one(url: URL, checked: Checked) -> None:
         seen, source = None, reading(url)
     try:
         with source as connection:
+            if seen is not None and seen.commits and not inspect(connection).has_table(ledger.name):
+                raise StoreUnreadable(
+                    f"the database {shown(url)} has none of its {seen.commits:,} commits: put its write-ahead log back,"
+                    f" {path.name}-wal"
+                )
             layout, commits, _ = _ledger_of(connection, shown(url))
             check_readable(readable_from(connection, layout), shown(url))
             if seen is not None and seen.commits > commits:

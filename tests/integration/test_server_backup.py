@@ -23,6 +23,7 @@ from kindcast.server.broker import Broker, broker
 from kindcast.server.errors import StoreUnreadable
 from kindcast.server.settings import Settings
 from kindcast.server.store import backup as store
+from kindcast.server.store.integrity import write_witness
 from kindcast.server.store.system import SystemStore
 from kindcast.server.store.tables import metadata
 from tests.harness.application import publish, running_application, show, subscribe, ticket, waiting
@@ -363,6 +364,17 @@ def test_what_was_changed_in_a_backup_is_found_and_not_restored(tmp_path: Path, 
     assert "it names 'tenants/../../outside', which is outside of it" in refused.err
     refused = kindcast("restore", str(tmp_path / "absent"), "--data", str(tmp_path / "again"))
     assert f"there is no backup at {tmp_path / 'absent'}: " in refused.err
+
+
+def test_check_says_that_the_write_ahead_log_is_missing(tmp_path: Path, kindcast: Kindcast) -> None:
+    """All commits may be in it while a server runs."""
+    database = tmp_path / "kindcast.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")  # so a server begins it
+    write_witness(database, 12)
+    told = kindcast("check", "--data", str(tmp_path))
+    assert told.status == 1
+    assert "none of its 12 commits: put its write-ahead log back, kindcast.db-wal" in " ".join(told.err.split())
 
 
 @pytest.mark.parametrize("name", ["50%25", "a?b", "a#b"])

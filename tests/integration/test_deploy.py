@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,14 @@ from tests.harness.certificates import Authority
 from tests.harness.ports import free_port
 from tests.harness.postgresql import PostgreSQL
 from tests.harness.server_process import running_server
+from tests.harness.waiting import until
 
 PATIENCE_SECONDS = 30.0
 KINDCAST = (sys.executable, "-m", "kindcast.server.cli")
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 ANALYZE = shutil.which("systemd-analyze")
+CLIENT_CONNECTIONS = 8
+"""Of one client address. The recipe allows more."""
 ANOTHER_ADDRESS = "127.0.0.2"
 """Of this machine, and of no proxy: clients connect from it."""
 
@@ -119,6 +122,7 @@ def front(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             (repository / "deploy" / "nginx.conf").read_text(encoding="utf-8"),
             {
                 "server 127.0.0.1:8080;": f"server 127.0.0.1:{server.port};",
+                "limit_conn kindcast_clients 128;": f"limit_conn kindcast_clients {CLIENT_CONNECTIONS};",
                 "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
                 "/etc/kindcast/server.pem": str(certificate),
                 "/etc/kindcast/server.key": str(secret),
@@ -198,6 +202,17 @@ def test_nginx_body_that_the_server_allows_is_passed_on(front: Front) -> None:
     """More than nginx's own bound of 1 MB."""
     with front.client() as client:
         _publish(client, {"large": "x" * 4_000_000})
+
+
+def test_nginx_refuses_one_client_more_streams_than_others_leave_it(front: Front) -> None:
+    """Otherwise one client takes all connections of nginx."""
+    with ExitStack() as stack, front.client() as client:
+        path = _subscribe(client, "many exists") + "/stream"
+        statuses = [stack.enter_context(client.stream("GET", path)).status_code for _ in range(CLIENT_CONNECTIONS)]
+        assert set(statuses) == {200}
+        assert client.get("/v1/subscriptions").status_code == 429
+    with front.client() as client:
+        until(lambda: client.get("/v1/subscriptions").status_code == 200)
 
 
 def _unit(repository: Path) -> str:

@@ -62,6 +62,7 @@ __all__ = [
 T = TypeVar("T")
 
 _log = logging.getLogger("kindcast.store")
+logging.getLogger("psycopg").setLevel(logging.ERROR)  # its warnings are about what follows from errors that it raises
 
 ADVISORY_LOCK = 0x6B696E6463617374  # "kindcast": the key of the lock on PostgreSQL
 ACTIVATION_LOCK = ADVISORY_LOCK + 1  # held while a vocabulary is built and activated

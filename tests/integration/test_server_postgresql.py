@@ -206,15 +206,23 @@ def test_postgresql_commands_in_the_folder_of_a_stopped_server_ask_for_its_datab
     assert kindcast("key", "create", "--role", "admin", "--data", str(tmp_path), "--database", database).status == 0
 
 
-def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Path) -> None:
-    """A statement that fails spoils a PostgreSQL transaction; its savepoint keeps the others out of it."""
+def test_postgresql_refused_command_leaves_the_group(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A statement that fails spoils a PostgreSQL transaction; its savepoint keeps the others out of it. The log has the
+    error once, and nothing of the driver."""
+
+    def fails(connection: Connection) -> None:
+        connection.execute(
+            text("UPDATE ledger SET sequence = 1 / CAST(:n AS BIGINT)"), [{"n": n} for n in range(5_000)]
+        )
 
     async def body() -> None:
         broker = Broker(Settings(data=tmp_path, database=database))
         await broker.start()
         try:
             results = await asyncio.gather(
-                broker.execute(lambda connection: connection.execute(text("SELECT * FROM nowhere")).close()),
+                broker.execute(fails),
                 broker.execute(lambda connection: 7),
                 return_exceptions=True,
             )
@@ -224,6 +232,7 @@ def test_postgresql_refused_command_leaves_the_group(database: str, tmp_path: Pa
             await broker.stop()
 
     asyncio.run(body())
+    assert [each.name for each in caplog.records if each.levelno >= logging.WARNING] == ["kindcast.broker"]
 
 
 def test_postgresql_event_with_an_unexpected_error_stops_no_other(

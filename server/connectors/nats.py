@@ -91,6 +91,7 @@ class NatsClient(Client):
                 raise BrokerRefused(f"NATS refuses: {told}")
             return asked.result()
         finally:
+            asked.add_done_callback(_taken)
             asked.cancel()
             self._refusals.remove(entry)
 
@@ -103,6 +104,13 @@ class NatsClient(Client):
         if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
             raise NatsError("the broker does not support TLS")
         return super()._connect_command()
+
+
+def _taken(asked: "asyncio.Future[Any]") -> None:
+    """Takes the error of a call that is over for its caller. Otherwise asyncio logs it: the library makes an error of
+    its own of a cancellation."""
+    if not asked.cancelled():
+        asked.exception()
 
 
 async def connect(url: BrokerUrl, *, address: str | None = None) -> NatsClient:

@@ -305,6 +305,22 @@ def test_connect_nats_reads_all_subjects_in_turns(server: ServerProcess, nats: B
     assert sum(read[:15]) > 15
 
 
+def test_connect_nats_that_is_stopped_is_told_in_one_line(server: ServerProcess, tmp_path: Path) -> None:
+    """A read that waits then ends by itself; its error is nobody's."""
+    with running_nats(tmp_path / "nats") as broker:
+        options = ("--topic", "stopped", "--source", "nats-stopped", "--create")
+        first = ConnectorProcess(tmp_path / "first", broker.url, server.url, *options, "--wait", "0.1")
+        first.start()
+        assert first.wait() == 0  # the stream is there
+        nats_publish(broker, ("stopped", b'{"n": 1}', None))
+        with running_connector(tmp_path / "connector", broker.url, server.url, *options) as connector:
+            until(lambda: len(stored(server, "nats-stopped")) == 1)
+            broker.stop()
+            until(lambda: "trying again" in connector.said())
+            assert connector.stop() == 0
+        assert "Traceback" not in connector.said()
+
+
 def test_connect_nats_bad_message_that_is_too_large_to_put_aside(
     server: ServerProcess, nats: Broker, tmp_path: Path
 ) -> None:

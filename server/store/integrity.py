@@ -189,7 +189,10 @@ def tables_of(connection: Connection) -> list[str]:
 
 
 def find_damage(connection: Connection, table: str, at_most: int) -> list[str]:
-    """Returns what SQLite's own check finds wrong with a table and its indexes. Reads the whole table."""
+    """Returns what SQLite's own check finds wrong with a table and its indexes. Reads the whole table. A table of an
+    older layout may have been dropped meanwhile."""
+    if table not in tables_of(connection):
+        return []
     quoted = table.replace('"', '""')
     rows = connection.exec_driver_sql(f'PRAGMA quick_check("{quoted}")').scalars().all()
     return [each for each in rows if each != "ok"][:at_most]

@@ -87,6 +87,24 @@ def test_check_that_fails_does_not_seem_to_go_on(caplog: pytest.LogCaptureFixtur
     assert "an error of the check itself" in caplog.text
 
 
+def test_check_goes_on_when_a_table_of_an_older_layout_is_dropped(tmp_path: Path) -> None:
+    """As after an upgrade, when the server has moved what was in it."""
+    damage = Damage("kindcast repair")
+    with closing(Database(Settings(data=tmp_path))) as database, database.open() as connection:
+        with connection.begin():
+            ledger.open_ledger(connection)
+            connection.exec_driver_sql("CREATE TABLE matches (position INTEGER)")
+
+        async def read(work: Callable[[Connection], object]) -> object:
+            found = database.read(work)
+            with connection.begin():
+                connection.exec_driver_sql("DROP TABLE IF EXISTS matches")
+            return found
+
+        asyncio.run(check_everything(read, damage, 0.0))
+    assert damage.progress == "0 records were checked"
+
+
 def test_check_of_all_data_ends_while_events_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of the check is followed by as many new events. They are not followed, but the old ones are checked:
     one of them is damaged."""

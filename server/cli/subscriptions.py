@@ -427,6 +427,7 @@ def _answers(client: "Client", file: str, key: str) -> Iterator[tuple[int, dict[
     requests = _requests(text_lines(file))
     sent: deque[tuple[int, Future[dict[str, Any]]]] = deque()
     failure: Exception | KeyboardInterrupt | None = None
+    answered = False
     with ThreadPoolExecutor(1) as pool:
         while True:
             try:
@@ -439,8 +440,11 @@ def _answers(client: "Client", file: str, key: str) -> Iterator[tuple[int, dict[
             except (Exception, KeyboardInterrupt) as error:
                 failure = failure or error
             else:
+                answered = True
                 yield start, told
-    if isinstance(failure, ConnectionError | TimeoutError | KeyboardInterrupt):
+    in_doubt = isinstance(failure, ConnectionError | TimeoutError | KeyboardInterrupt)
+    in_doubt = in_doubt or (isinstance(failure, ProblemError) and failure.status >= 500)
+    if in_doubt or (failure is not None and answered):
         output.hint(
             "It is unknown whether other lines became subscriptions. To go on without making any twice, send the same "
             f"file again with --idempotency-key {key}"

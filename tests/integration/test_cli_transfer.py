@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from kindcast import Client
 from kindcast.server.cli import events as event_commands
 from kindcast.server.cli import subscriptions
+from kindcast.server.client import ProblemError
 from tests.integration.conftest import Kindcast
 
 pytestmark = pytest.mark.usefixtures("shop_server")
@@ -186,6 +188,31 @@ def test_import_that_broke_off_goes_on(kindcast: Kindcast, shop_server: str, tmp
     again = ran.err[ran.err.index("--idempotency-key") :].split()[:2]
     assert kindcast(*command, *again).status == 0
     check_made_once(kindcast, "beside", tickets)
+
+
+def test_import_that_the_server_refused_to_go_on_with_goes_on(
+    kindcast: Kindcast, shop_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the server is stopped: the lines before are subscriptions, and the others may be."""
+    send, sent = subscriptions._send, list[str]()
+
+    def stopping(client: Client, lines: list[str], key: str) -> dict[str, Any]:
+        sent.append(key)
+        if len(sent) > 1:
+            raise ProblemError.of({"status": 503, "title": "Not ready", "detail": "the server stops"})
+        return send(client, lines, key)
+
+    given, tickets = tmp_path / "given.ndjson", tmp_path / "tickets.ndjson"
+    given.write_text("".join(f'{{"expression": "behind = {n}"}}\n' for n in range(5)), "utf-8")
+    command = ("subscriptions", "import", str(given), "--tickets", str(tickets))
+    monkeypatch.setattr(subscriptions, "LINES", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(subscriptions, "_send", stopping)
+        ran = kindcast(*command)
+    assert (ran.status, "the server stops" in ran.err, len(lines(tickets))) == (1, True, 2), ran.err
+    again = ran.err[ran.err.index("--idempotency-key") :].split()[:2]
+    assert kindcast(*command, *again).status == 0
+    check_made_once(kindcast, "behind", tickets)
 
 
 def test_import_of_nothing_is_a_failure(kindcast: Kindcast, tmp_path: Path) -> None:

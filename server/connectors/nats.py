@@ -4,6 +4,7 @@ acknowledgements."""
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
@@ -38,6 +39,9 @@ CONNECT_PAUSE_SECONDS = 0
 CLOSE_SECONDS = 2.0
 ACK_SECONDS = 20.0
 """NATS sends a message again after this time without an acknowledgement."""
+
+CHECKED_EVERY = 5.0
+"""The seconds between two checks that the consumers of an idle source are there."""
 
 CONTENT_TYPE = "content-type"
 MESSAGE_ID = "Nats-Msg-Id"
@@ -168,6 +172,7 @@ class NatsSource:
         self._client: NatsClient | None = None
         self._jetstream: JetStreamContext | None = None
         self._consumers: list[JetStreamContext.PullSubscription] = []
+        self._checked_at = time.monotonic()
 
     async def open(self) -> bool:
         self._client = await connect(self._url)
@@ -241,7 +246,19 @@ class NatsSource:
                 raise BrokerLost(str(error) or type(error).__name__) from error
             if len(found) == limit:
                 break
+        if not found and time.monotonic() - self._checked_at > CHECKED_EVERY:
+            await self._check_consumers()
         return found
+
+    async def _check_consumers(self) -> None:
+        """Raises `BrokerLost` if a consumer was deleted, perhaps with its stream: NATS does not answer its reads."""
+        assert self._client is not None
+        try:
+            for consumer in self._consumers:
+                await self._client.permitted(consumer.consumer_info())
+        except _AWAY as error:
+            raise BrokerLost(str(error) or type(error).__name__) from error
+        self._checked_at = time.monotonic()
 
     async def acknowledge(self, messages: Sequence[Received]) -> None:
         assert self._client is not None

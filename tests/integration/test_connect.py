@@ -305,6 +305,33 @@ def test_connect_nats_reads_all_subjects_in_turns(server: ServerProcess, nats: B
     assert sum(read[:15]) > 15
 
 
+def test_connect_nats_stream_that_is_deleted_is_made_again(server: ServerProcess, tmp_path: Path) -> None:
+    """NATS answers no read of a consumer that is gone: the command waited without end."""
+
+    async def delete(url: str) -> None:
+        import nats as library
+
+        connection = await library.connect(url)
+        await connection.jetstream().delete_stream("deleted-0")
+        await connection.close()
+
+    with running_nats(tmp_path / "nats") as broker:
+        options = ("--topic", "deleted", "--group", "deleted", "--source", "nats-deleted", "--create")
+        first = ConnectorProcess(tmp_path / "first", broker.url, server.url, *options, "--wait", "0.1")
+        first.start()
+        assert first.wait() == 0
+        nats_publish(broker, ("deleted", b'{"n": 1}', None))
+        with running_connector(tmp_path / "connector", broker.url, server.url, *options) as connector:
+            until(lambda: len(stored(server, "nats-deleted")) == 1)
+            asyncio.run(delete(broker.url))
+            until(lambda: "trying again" in connector.said())
+            first.start()  # it ends when the stream is there
+            assert first.wait() == 0
+            nats_publish(broker, ("deleted", b'{"n": 2}', None))
+            until(lambda: len(stored(server, "nats-deleted")) == 2)
+            assert connector.stop() == 0
+
+
 def test_connect_nats_that_is_stopped_is_told_in_one_line(server: ServerProcess, tmp_path: Path) -> None:
     """A read that waits then ends by itself; its error is nobody's."""
     with running_nats(tmp_path / "nats") as broker:

@@ -218,7 +218,7 @@ async def delete_attribute(name: Name, broker: AppBroker, caller: AppCaller, dry
 # ── synonyms ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.put("/synonyms/{name}", summary="Upload a table of synonyms", openapi_extra=body_schema(WORDS))
+@router.put("/synonyms/{name:path}", summary="Upload a table of synonyms", openapi_extra=body_schema(WORDS))
 async def put_synonyms(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
@@ -238,13 +238,13 @@ async def list_synonyms(broker: AppBroker) -> Response:
     return await _listed(broker, "synonyms")
 
 
-@router.get("/synonyms/{name}", summary="One table of synonyms")
+@router.get("/synonyms/{name:path}", summary="One table of synonyms")
 async def get_synonyms(name: Name, broker: AppBroker) -> Response:
     """Returns the active table, and when each version was created."""
     return await _shown(broker, "synonyms", name)
 
 
-@router.delete("/synonyms/{name}", summary="Delete a table of synonyms")
+@router.delete("/synonyms/{name:path}", summary="Delete a table of synonyms")
 async def delete_synonyms(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
     """Deletes every version."""
     return await _deleted(broker, "synonyms", name, dry_run)
@@ -396,7 +396,7 @@ async def delete_context(url: Url, broker: AppBroker, caller: AppCaller, dry_run
 # ── systems of codes ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.put("/code-systems/{name}", summary="Declare a system of codes", openapi_extra=body_schema(CODE_SYSTEM))
+@router.put("/code-systems/{name:path}", summary="Declare a system of codes", openapi_extra=body_schema(CODE_SYSTEM))
 async def put_code_system(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
@@ -412,13 +412,13 @@ async def list_code_systems(broker: AppBroker) -> Response:
     return await _listed(broker, "code-system")
 
 
-@router.get("/code-systems/{name}", summary="One system of codes")
+@router.get("/code-systems/{name:path}", summary="One system of codes")
 async def get_code_system(name: Name, broker: AppBroker) -> Response:
     """Returns the active declaration, and when each version was created."""
     return await _shown(broker, "code-system", name)
 
 
-@router.delete("/code-systems/{name}", summary="Delete a system of codes")
+@router.delete("/code-systems/{name:path}", summary="Delete a system of codes")
 async def delete_code_system(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
     """Deletes every version. The codes of the system have no meaning any more."""
     return await _deleted(broker, "code-system", name, dry_run)
@@ -427,7 +427,7 @@ async def delete_code_system(name: Name, broker: AppBroker, dry_run: DryRun = Fa
 # ── aliases ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.put("/aliases/{name}", summary="Declare aliases of IRIs", openapi_extra=body_schema(ALIASES))
+@router.put("/aliases/{name:path}", summary="Declare aliases of IRIs", openapi_extra=body_schema(ALIASES))
 async def put_aliases(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
@@ -444,13 +444,13 @@ async def list_aliases(broker: AppBroker) -> Response:
     return await _listed(broker, "aliases")
 
 
-@router.get("/aliases/{name}", summary="One table of aliases")
+@router.get("/aliases/{name:path}", summary="One table of aliases")
 async def get_aliases(name: Name, broker: AppBroker) -> Response:
     """Returns the active table, and when each version was created."""
     return await _shown(broker, "aliases", name)
 
 
-@router.delete("/aliases/{name}", summary="Delete a table of aliases")
+@router.delete("/aliases/{name:path}", summary="Delete a table of aliases")
 async def delete_aliases(name: Name, broker: AppBroker, caller: AppCaller, dry_run: DryRun = False) -> Response:
     """Deletes every version. If attributes are hidden from the caller, only an administrator may do this."""
     _check_renaming(broker, caller, "aliases")
@@ -460,7 +460,7 @@ async def delete_aliases(name: Name, broker: AppBroker, caller: AppCaller, dry_r
 # ── envelopes of events ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.put("/splits/{name}", summary="Declare an envelope of events", openapi_extra=body_schema(SPLIT))
+@router.put("/splits/{name:path}", summary="Declare an envelope of events", openapi_extra=body_schema(SPLIT))
 async def put_split(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, caller: AppCaller, dry_run: DryRun = False
 ) -> Response:
@@ -485,7 +485,7 @@ async def list_splits(broker: AppBroker) -> Response:
     )
 
 
-@router.get("/splits/{name}", summary="One envelope of events")
+@router.get("/splits/{name:path}", summary="One envelope of events")
 async def get_split(name: Name, broker: AppBroker) -> Response:
     """Returns the active declaration, or the shipped one, and when each version was created."""
     try:
@@ -496,7 +496,7 @@ async def get_split(name: Name, broker: AppBroker) -> Response:
         return answer({"name": name, "shipped": True, "declaration": SHIPPED_SPLITS[name], "versions": []})
 
 
-@router.delete("/splits/{name}", summary="Delete an envelope of events")
+@router.delete("/splits/{name:path}", summary="Delete an envelope of events")
 async def delete_split(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
     """Deletes every version. If it replaced a shipped envelope, the shipped one is active again."""
     return await _deleted(broker, "split", name, dry_run)
@@ -505,7 +505,7 @@ async def delete_split(name: Name, broker: AppBroker, dry_run: DryRun = False) -
 # ── relations ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.put("/relations/{name}", summary="Declare a union of relations", openapi_extra=body_schema(RELATION))
+@router.put("/relations/{name:path}", summary="Declare a union of relations", openapi_extra=body_schema(RELATION))
 async def put_relation(
     request: Request, name: Name, broker: AppBroker, settings: AppSettings, dry_run: DryRun = False
 ) -> Response:
@@ -520,13 +520,13 @@ async def list_relations(broker: AppBroker) -> Response:
     return await _listed(broker, "relation")
 
 
-@router.get("/relations/{name}", summary="One union of relations")
+@router.get("/relations/{name:path}", summary="One union of relations")
 async def get_relation(name: Name, broker: AppBroker) -> Response:
     """Returns the active declaration, and when each version was created."""
     return await _shown(broker, "relation", name)
 
 
-@router.delete("/relations/{name}", summary="Delete a union of relations")
+@router.delete("/relations/{name:path}", summary="Delete a union of relations")
 async def delete_relation(name: Name, broker: AppBroker, dry_run: DryRun = False) -> Response:
     """Deletes every version. Subscriptions that use the union are flagged."""
     return await _deleted(broker, "relation", name, dry_run)

@@ -64,6 +64,24 @@ def test_attribute_may_have_a_slash_in_its_name(client: httpx.Client) -> None:
     assert client.delete("/v1/attributes/Speed%20km%2Fh").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("synonyms", {"red": "crimson"}),
+        ("code-systems", {"identifiers": "urn:oid:1.2"}),
+        ("aliases", {"prefixes": {"http://schema.org/": "https://schema.org/"}}),
+        ("splits", {"split": "lines"}),
+        ("relations", {"union": ["isPartOf"]}),
+    ],
+)
+def test_declaration_may_have_a_slash_in_its_name(client: httpx.Client, kind: str, body: dict[str, Any]) -> None:
+    """A name that may be written has an address under which it is read and deleted."""
+    path = f"/v1/{kind}/EU%2Fshop"
+    assert client.put(path, json=body).status_code == 201
+    assert client.get(path).json()["name"] == "EU/shop"
+    assert client.delete(path).status_code == 200
+
+
 def test_declaration_same_body_again_is_the_same_version(client: httpx.Client) -> None:
     """Other bodies are other versions; an earlier body puts the earlier version in force again."""
     first = put(client, "attributes/value", {"unit": "degF"})

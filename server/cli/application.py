@@ -184,13 +184,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except FAILURES as error:
-        _fail(error, given)
-    except UnicodeEncodeError:
-        broken = next((each for each in given if BROKEN.search(each)), None)
-        if broken is None:
+        _fail(_of_argument(error.__cause__, given) or error, given)
+    except UnicodeEncodeError as error:
+        told = _of_argument(error, given)
+        if told is None:
             raise
-        shown = broken.encode("utf-8", "backslashreplace").decode()
-        _fail(CommandFailed(f"the argument {shown} is not text in {sys.getfilesystemencoding()}"), given)
+        _fail(told, given)
+
+
+def _of_argument(error: BaseException | None, given: Sequence[str]) -> CommandFailed | None:
+    """Returns what to say if an argument with broken bytes caused this error."""
+    broken = next((each for each in given if BROKEN.search(each)), None)
+    if broken is None or not isinstance(error, UnicodeEncodeError):
+        return None
+    shown = broken.encode("utf-8", "backslashreplace").decode()
+    return CommandFailed(f"the argument {shown} is not text in {sys.getfilesystemencoding()}")
 
 
 def _fail(error: Exception, given: Sequence[str]) -> NoReturn:

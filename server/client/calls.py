@@ -72,9 +72,11 @@ class NoAnswerInTime(httpx.TimeoutException, TimeoutError):
 
 @contextmanager
 def reaching(server: str) -> Iterator[None]:
-    """A context manager that converts httpx errors about missing answers to ours."""
+    """A context manager that converts httpx errors about missing answers, and about texts in a query, to ours."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise _unsendable(error) from error
     except httpx.UnsupportedProtocol:
         raise  # the address is wrong, not the server
     except httpx.TimeoutException as error:
@@ -233,7 +235,7 @@ def _attribute(name: str, value: object) -> str:
 def path_of(*segments: str) -> str:
     """Returns a path below /v1, with each segment quoted.
 
-    Raises `UnusableArgument` for a name that would lead to another path.
+    Raises `UnusableArgument` for a name that would lead to another path, or that is no text.
 
     >>> path_of("ontologies", "a/b")
     '/v1/ontologies/a%2Fb'
@@ -242,7 +244,19 @@ def path_of(*segments: str) -> str:
     for name in names:
         if name in ("", ".", ".."):
             raise UnusableArgument(f"{name!r} is neither an id nor a name" if name else "the id or name is empty")
-    return "/v1/" + "/".join(quote(name, safe="") for name in names)
+    return "/v1/" + "/".join(_quoted(name) for name in names)
+
+
+def _quoted(text: str, safe: str = "") -> str:
+    try:
+        return quote(text, safe=safe)
+    except UnicodeEncodeError as error:
+        raise _unsendable(error) from error
+
+
+def _unsendable(error: UnicodeEncodeError) -> UnusableArgument:
+    half = error.object[error.start : error.start + 1]
+    return UnusableArgument(f"{half!a} is half of a surrogate pair, which is no character: leave it out")
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -303,9 +317,12 @@ def _unexpected(answer: httpx.Response, wanted: str = "an answer of kindcast") -
 
 def as_json(value: Any) -> bytes:
     """Returns `value` as JSON, as the matcher reads it: a `Decimal` is a number, and so are those of numpy. Raises
-    `UnusableArgument` for NaN and infinity, which JSON does not have and which would become null, and `TypeError` for
-    what has no form in JSON."""
-    text = _JSON.encode(value)
+    `UnusableArgument` for half of a surrogate pair, and for NaN and infinity, which JSON does not have and which would
+    become null, and `TypeError` for what has no form in JSON."""
+    try:
+        text = _JSON.encode(value)
+    except UnicodeEncodeError as error:
+        raise _unsendable(error) from error
     if any(each in text for each in _SUSPECT) and (place := _not_finite(value, "")) is not None:
         raise UnusableArgument(f"{place or 'the value'} is NaN or infinite, which JSON does not allow: leave it out")
     return text
@@ -889,7 +906,7 @@ class Calls(VocabularyCalls, OperatorCalls):
             content = b"".join(as_json(event) + b"\n" for event in events)
             headers = {"Idempotency-Key": str(uuid4())}
         headers |= {"Content-Type": kind}
-        headers |= {f"ce-{name}": quote(_attribute(name, value), safe=_PLAIN) for name, value in context.items()}
+        headers |= {f"ce-{name}": _quoted(_attribute(name, value), _PLAIN) for name, value in context.items()}
         return Call(
             method="POST", path=path_of("events"), read=_same, headers=headers, content=content, repeatable=True
         )

@@ -562,6 +562,9 @@ def test_argument_that_is_no_text_is_told(kindcast: Kindcast) -> None:
             ran = kindcast(command, '{"a": "\udcff"}', "--server", receiver.url)
             assert (ran.status, ran.out) == (1, "")
             assert "is not text in utf-8" in ran.err
+        ran = kindcast("subscribe", "--where", r'{"=": ["a", "\ud83d"]}', "--server", receiver.url)
+        assert ran.status == 1
+        assert "is half of a surrogate pair" in ran.err
     for command in ("match", "explain"):
         for expression, event in (("a = \udcff", "{}"), ("a = 1", '{"a": "\udcff"}')):
             ran = kindcast(command, "--subscription", expression, "--event", event)

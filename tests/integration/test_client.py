@@ -234,6 +234,19 @@ def test_client_refuses_what_cannot_be_sent(call: Callable[[Client], object], sa
         call(client)
 
 
+def test_client_refuses_half_of_an_emoji() -> None:
+    """Such a text comes from one that was cut. Body, context attribute, path and query."""
+    with Client("http://127.0.0.1:9") as client:
+        for call in (
+            lambda: client.publish({"n": "half: \ud83d"}),
+            lambda: client.publish({"n": 1}, type="\ud83d"),
+            lambda: client.subscription("\ud83d"),
+            lambda: client.concepts("\ud83d"),
+        ):
+            with pytest.raises(UnusableArgument, match=r"'\\ud83d' is half of a surrogate pair"):
+                call()
+
+
 @pytest.mark.parametrize("events", [None, '{"n": 1}', b'{"n": 2}', 5])
 def test_client_takes_events_and_not_their_text(events: Any) -> None:
     with Client("http://127.0.0.1:9") as client:

@@ -173,12 +173,13 @@ def read_audit(
     who: Annotated[str | None, typer.Option(metavar="NAME", help='Only requests of this key: "key ID".')] = None,
     after: Annotated[int | None, typer.Option(metavar="NUMBER", help="Entries after this one.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, metavar="COUNT", help="The largest number of entries.")] = 100,
+    newest_first: Annotated[bool, typer.Option("--newest-first", help="The newest entries first.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     json: JsonOption = False,
 ) -> None:
     """Show who changed what, from where, and with what result."""
     with connected(server) as client:
-        answer: Mapping[str, Any] = client.audit(after=after, limit=limit, who=who)
+        answer: Mapping[str, Any] = client.audit(after=after, limit=limit, who=who, newest_first=newest_first or None)
     if json:
         output.print_json(answer)
         return
@@ -189,8 +190,8 @@ def read_audit(
     names = ("number", "at", "tenant", "who", "address", "action", "outcome", "detail")
     output.table(names, [[str(each[name]) for name in names] for each in answer["entries"]])
     if len(answer["entries"]) == limit:
-        filtered = "" if who is None else f" --who {output.word(who)}"
-        output.hint(f"There may be more: kindcast audit list --after {answer['cursor']}{filtered}")
+        asked = ("" if who is None else f" --who {output.word(who)}") + (" --newest-first" if newest_first else "")
+        output.hint(f"There may be more: kindcast audit list --after {answer['cursor']}{asked}")
 
 
 @audit.command("export", epilog=page("kindcast audit export > audit.ndjson"))

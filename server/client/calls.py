@@ -639,10 +639,16 @@ class OperatorCalls:
 
     @described
     def audit(
-        self, *, after: int | None = None, limit: int | None = None, who: str | None = None, since: str | None = None
+        self,
+        *,
+        after: int | None = None,
+        limit: int | None = None,
+        who: str | None = None,
+        since: str | None = None,
+        newest_first: bool | None = None,
     ) -> Call[answers.AuditPage]:
-        """Entries of the audit log, oldest first."""
-        return get(path_of("audit"), after=after, limit=limit, who=who, since=since)
+        """Entries of the audit log, oldest first, or `newest_first`."""
+        return get(path_of("audit"), after=after, limit=limit, who=who, since=since, newest_first=newest_first)
 
     @described
     def usage(self, *, days: int | None = None) -> Call[answers.Usage]:

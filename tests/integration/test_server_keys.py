@@ -1248,6 +1248,10 @@ def test_commands_and_clients_send_the_key(tmp_path: Path, kindcast: Kindcast, m
         who = kindcast("audit", "list", "--json").json["entries"][-1]["who"]
         first = kindcast("audit", "list", "--limit", "1", "--who", who).err
         assert re.search(rf"There may be more: kindcast audit list --after \d+ --who '{who}'", first)
+        newest = kindcast("audit", "list", "--newest-first", "--limit", "2")
+        numbers = [int(line.split()[0]) for line in newest.out.splitlines()[1:]]
+        assert numbers == sorted(numbers, reverse=True)
+        assert f"kindcast audit list --after {numbers[-1]} --newest-first" in newest.err
         exported = kindcast("audit", "export").out.splitlines()
         assert json.loads(exported[-1])["who"].startswith("key ")
         replaced = kindcast("key", "rotate", own["id"], "--overlap", "1h", "--json").json

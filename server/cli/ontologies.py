@@ -687,10 +687,8 @@ def _print_concept(
     for label in [*concept.get("labels", ()), *concept.get("synonyms", ())]:
         by_language.setdefault(label.get("lang") or "", []).append(str(label["value"]))
     output.table(("language", "labels and synonyms"), [(lang, ", ".join(words)) for lang, words in by_language.items()])
-    tree = Tree(Text("beneath: " + (", ".join(_label(each, lang) for each in ancestors) or "nothing")))
-    for child in children:
-        tree.add(Text(_label(child, lang)))
-    output.screen().print(tree)
+    for name, related in (("broader", ancestors), ("narrower", children)):
+        output.paragraph(f"{name}: {', '.join(_label(each, lang) for each in related) or 'none'}")
 
 
 def _label(concept: Mapping[str, Any], lang: str | None) -> str:

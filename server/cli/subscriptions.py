@@ -93,6 +93,9 @@ def subscribe(
         str | None,
         typer.Option(metavar="NAME", help="The user at the sink; the password is in KINDCAST_SINK_PASSWORD."),
     ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A name of your own, which the console shows.")
+    ] = None,
     ttl: LifeOption = None,
     start_at: Annotated[
         str | None,
@@ -108,6 +111,8 @@ def subscribe(
     if (expression is None) == (where is None):
         raise typer.BadParameter("give either an expression or --where with a tree", param_hint="EXPRESSION")
     more = _way(sink, protocol, topic, setting or [], sink_user)
+    if name is not None:
+        more["metadata"] = {"name": name}
     with connected(server, repeating=True) as client:
         try:
             past = {} if start_at is None else {"start_at": int(start_at) if start_at.isdecimal() else start_at}

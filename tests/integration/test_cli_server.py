@@ -229,7 +229,8 @@ def test_concept_show_unknown_term_suggests_and_fails(kindcast: Kindcast, shop_s
 def test_subscribe_publish_listen_goes_the_whole_road(kindcast: Kindcast, shop_server: str) -> None:
     """What was subscribed to by kind and published in another language is delivered, once, and can be acknowledged."""
     at = ("--server", shop_server)
-    created = kindcast("subscribe", WISH, *at, "--ttl", "15min", "--json").json
+    created = kindcast("subscribe", WISH, *at, "--ttl", "15min", "--name", "cheap", "--json").json
+    assert created["metadata"] == {"name": "cheap"}
     published = kindcast("publish", '[{"target": "笔记本电脑", "price": 350}, {"target": "Maus", "price": 9}]', *at)
     assert "accepted 2 events, 1 match" in published.out
     first = kindcast("listen", created["id"], *at, "--count", "1", "--json").json

@@ -166,7 +166,7 @@ export async function page(rest, parameters) {
       fill(made, card(h("h2", { tabindex: -1 }, t("The subscription is made")), list([[t("Id"), h("code", {}, answer.id)], [t("Ticket"), h("code", {}, answer.ticket)], [t("Webhook secret"), answer.secret && h("code", {}, answer.secret)], [t("ends"), when(answer.expires_at)]]),
         note("warn", t("Ticket and secret are shown only now. This browser keeps the ticket; keep the secret yourself.")), answer.notes.map((each) => note("warn", each.detail)),
         sink.value && [testButton(answer.id), " "], link(t("Follow its deliveries"), "#/deliveries/" + answer.id, "button"), " ", link(t("Watch events"), "#/live?subscription=" + answer.id, "button"),
-        how("v1/subscriptions", `kindcast subscribe ${quoted(text.value)} --ttl ${days.value}d${sink.value && " --sink " + quoted(sink.value)}`, "POST", JSON.stringify(body))));
+        how("v1/subscriptions", `kindcast subscribe ${quoted(text.value)} --ttl ${days.value}d${name.value && " --name " + quoted(name.value)}${sink.value && " --sink " + quoted(sink.value)}`, "POST", JSON.stringify(body))));
       made.querySelector("h2").focus();
     } catch (error) { say(error.message, "bad"); }
     create.disabled = !valid;

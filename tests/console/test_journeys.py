@@ -156,6 +156,40 @@ def test_live_follows_what_was_asked_for_and_pages_say_when_the_server_is_away(t
 
 
 @pytest.mark.slow
+def test_pages_go_on_after_what_is_gone_or_away(tmp_path: Path) -> None:
+    """Back shows the concept before. An address of a deleted subscription shows all events. The editor asks again."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        shop, headers = shipped("shop").read_bytes(), {"Content-Type": "text/turtle"}
+        httpx.put(f"{address}/v1/ontologies/shop", content=shop, headers=headers).raise_for_status()
+        browser.open(f"{address}/console#/vocabulary")
+        for word in ("Printer", "Scanner"):
+            browser.type("Search in any language", word)
+            browser.click(word, ".results button")
+            browser.wait(f"document.querySelector('main').innerText.includes('#{word}')")
+        browser.command("POST", "/back")
+        browser.wait(
+            "location.hash.includes('Printer') && document.querySelector('main').innerText.includes('#Printer')"
+        )
+        browser.open(f"{address}/console#/live?follow=sub_gone")
+        browser.see("there is no subscription", within="#said")
+        browser.see("No events yet.", within=".stream")
+        browser.open(f"{address}/console#/subscribe")
+        browser.see("Write what you want")
+        browser.run("window.there = fetch; window.fetch = () => Promise.reject(new Error('away'))")
+        browser.type("What do you want to hear of?", "price > 7")
+        browser.see("The server does not answer.")
+        browser.run("window.fetch = window.there")
+        browser.see("price is more than 7")
+        browser.type("Name (yours)", "Tom's")
+        browser.click("Create the subscription")
+        browser.wait(
+            "[...document.querySelectorAll('pre')].some((it) => it.textContent.includes(arguments[0]))",
+            r"kindcast subscribe 'price > 7' --ttl 30d --name 'Tom'\''s'",
+        )
+
+
+@pytest.mark.slow
 def test_owner_of_a_subscription_whose_matches_are_hidden_sees_why_and_may_delete_it(tmp_path: Path) -> None:
     """A declaration hides an attribute from the role of the owner, so the subscription is paused. Its attempts are
     refused; its state, the reason and the buttons are shown. One that an administrator paused says so, too."""

@@ -124,7 +124,7 @@ export async function job(started, tell = () => {}, where = "jobs/") {
 
 // A stream of server-sent events. A page that is not seen holds none: a browser allows a server six connections only. It
 // goes on after the last message. If the server refuses it, it is tried again, from where `after` says. `opened` is called each time it begins.
-const AGAIN = 3000;
+export const AGAIN = 3000;
 export function events(path, name, listener, after = (last) => last, opened = () => {}) {
   let source = null, last = "", over = false;  // only streams of subscriptions have ids, and their paths no query
   const lost = note("bad"), away = (why = t("The server does not answer.")) => document.getElementById("said").append(fill(lost, why));

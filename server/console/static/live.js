@@ -1,12 +1,12 @@
 // Live: events with their matches; a click tells why, or why not, and what became of the delivery.
-import { button, card, dataOf, empty, events, explanation, field, fill, get, h, how, link, list, may, nameOf, note, number, outcome, query, state, t, table, tag, when } from "./dom.js";
+import { button, card, dataOf, empty, events, explanation, failed, field, fill, get, h, how, link, list, may, nameOf, note, number, outcome, query, state, t, table, tag, when } from "./dom.js";
 
 const ROWS = 200;
 
 export async function page(rest, parameters) {
   const { subscriptions } = await get("subscriptions?limit=200&newest_first=true");
   const asked = parameters.get("follow") ?? (parameters.get("event") ? null : parameters.get("subscription"));
-  if (asked && may("receive") && !subscriptions.some((each) => each.id === asked)) subscriptions.push(await get("subscriptions/" + encodeURIComponent(asked)));
+  if (asked && may("receive") && !subscriptions.some((each) => each.id === asked)) await get("subscriptions/" + encodeURIComponent(asked)).then((it) => subscriptions.push(it), failed);
   const rows = h("div", { class: "stream" }), side = h("div", { "aria-live": "polite" }), told = h("p", { class: "small quiet", role: "status" }), same = h("div", {});
   const filter = h("input", { type: "search", oninput: () => draw() }), only = h("input", { type: "checkbox", onchange: () => draw() });
   const source = h("input", { type: "text", value: parameters.get("source") ?? "", onchange: () => { connect(); address(); } });

@@ -1,5 +1,5 @@
 // Subscribe: an editor with completion and marks, plain words, the past, a live test, and the subscription itself.
-import { button, call, card, dataOf, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, refocus, say, select, state, t, table, tag, testButton, tickets, when } from "./dom.js";
+import { AGAIN, button, call, card, dataOf, events, explanation, field, fill, get, h, how, job, later, link, list, may, note, number, query, quoted, refocus, say, select, state, t, table, tag, testButton, tickets, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const vocabularies = await get("ontologies");
@@ -50,7 +50,12 @@ export async function page(rest, parameters) {
   const check = later(140, async () => {
     const mine = ++asked, value = text.value;
     let told;
-    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: characters().length }); } catch (error) { if (mine === asked) fill(said, note("bad", error.message)); return; }
+    try { told = await call("POST", "check?lang=" + state.language, { expression: value, position: characters().length }); } catch (error) {
+      if (mine !== asked) return;
+      fill(said, note("bad", error.message));
+      if (error.status === 0) setTimeout(() => { if (mine === asked && said.isConnected) check(); }, AGAIN);  // the server may be back
+      return;
+    }
     if (mine !== asked) return;
     valid = told.valid && value.trim() !== "";
     create.disabled = !valid;

@@ -19,8 +19,8 @@ async function browse(parameters) {
   const search = h("input", { type: "search", autocomplete: "off", oninput: () => look(search.value.trim()) });
   let wanted = null;
   const open = async (iri, push = true) => {
+    if (push && iri !== wanted) history.pushState(null, "", "#/vocabulary?" + query({ term: iri }));
     wanted = iri;
-    if (push) history.replaceState(null, "", "#/vocabulary?" + query({ term: iri }));
     try {
       const [content, way] = await concept(iri);
       if (wanted !== iri) return;  // another concept was chosen meanwhile

@@ -23,7 +23,7 @@ import pytest
 from kindcast.semantic.shipped_vocabularies import shipped
 from tests.console.__main__ import DOCS
 from tests.console.journeys import JOURNEYS, first_visit
-from tests.harness.browser import Browser, running_browser
+from tests.harness.browser import ELEMENT, Browser, running_browser
 from tests.harness.receiver import running_receiver
 from tests.harness.server_thread import running_app
 
@@ -293,6 +293,22 @@ def test_page_that_is_opened_after_the_session_ended_says_so(tmp_path: Path) -> 
         browser.see("You have no key?")
         browser.see("The session has ended: sign in again.", within="#said")
         assert browser.run("return document.activeElement.id") == "key"
+
+
+@pytest.mark.slow
+def test_filter_that_changes_the_address_keeps_the_focus(tmp_path: Path) -> None:
+    """An arrow key chooses the next state at once: further keys must reach the same list."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        browser.open(f"{address}/console#/deliveries")
+        browser.see("Nobody has subscribed yet.")
+        browser.run("arguments[0].focus()", {ELEMENT: browser.labelled("State")})
+        for state in ("active", "paused"):
+            browser.press("Down")
+            browser.wait(f"location.hash.endsWith('status={state}') && document.activeElement.value === '{state}'")
+        browser.type("Search in names, ids and expressions", "shop", clear=False)
+        browser.press("Enter")
+        browser.wait("location.hash.includes('q=shop') && document.activeElement.value === 'shop'")
 
 
 @pytest.mark.slow

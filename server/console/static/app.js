@@ -111,10 +111,12 @@ dark.addEventListener("change", paint);
 // The second click of a double click does nothing: what the first one did is not to be done twice.
 addEventListener("click", (event) => { if (event.detail > 1 && event.target.closest("button")) { event.preventDefault(); event.stopPropagation(); } }, true);
 addEventListener("hashchange", async () => {
+  const main = document.getElementById("main"), label = (each) => each?.labels?.[0]?.textContent, filter = label(document.activeElement);
   const drawn = show(), mine = showing;
   await drawn;
   scrollTo(0, 0);
-  if (mine === showing && state.session?.who !== null) document.getElementById("main").focus({ preventScroll: true });  // null: the form to sign in has the focus; else the language was changed meanwhile, and its menu keeps the focus
+  const same = filter && [...main.querySelectorAll("input, select")].find((each) => label(each) === filter);  // it changed the address
+  if (mine === showing && state.session?.who !== null) (same || main).focus({ preventScroll: true });  // null: the form to sign in has the focus; else the language was changed meanwhile, and its menu keeps the focus
 });
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });
 paint();

@@ -1,5 +1,5 @@
 // Access: keys, tenants, what was used, and the audit log.
-import { button, call, card, empty, field, fill, get, h, how, may, note, number, query, refocus, say, select, state, t, table, tag, when } from "./dom.js";
+import { button, call, card, empty, field, fill, get, h, how, may, note, number, query, quoted, refocus, say, select, state, t, table, tag, when } from "./dom.js";
 
 export async function page(rest, parameters) {
   const parts = {
@@ -115,5 +115,5 @@ async function audit(parameters) {
   }
   await more();
   return card(h("p", {}, t("Who changed what, and who was refused. Publishing is counted instead: see Usage.")), h("div", { class: "row top" }, field(t("Who"), filter), field(t("Time"), span)), found,
-    h("p", {}, h("a", { href: "v1/audit/export", download: "audit.ndjson" }, t("Download everything as NDJSON"))), how("v1/audit?" + query({ since, who }), "kindcast audit list"));
+    h("p", {}, h("a", { href: "v1/audit/export", download: "audit.ndjson" }, t("Download everything as NDJSON"))), how("v1/audit?" + query({ newest_first: true, since, who }), "kindcast audit list --newest-first" + (who && " --who " + quoted(who))));
 }

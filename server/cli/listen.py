@@ -265,7 +265,7 @@ def listen(
             _follow(client, created["id"], after, count, wait, None, ack, form, columns)
         finally:
             if created:
-                client.unsubscribe(created["id"])
+                _unsubscribe(client, created["id"], created["ticket"])
 
 
 def _leave_with_the_reader() -> None:
@@ -283,6 +283,14 @@ def _subscribe(client: "Client", expression: str) -> Mapping[str, Any]:
         return client.subscribe(expression)
     except ProblemError as error:
         raise InExpression(error, expression) from error
+
+
+def _unsubscribe(client: "Client", id: str, ticket: str) -> None:
+    try:
+        client.unsubscribe(id)
+    except (OSError, KeyboardInterrupt):  # no answer
+        output.warn(f"the subscription may still be there: kindcast subscriptions delete {id} --ticket {ticket}")
+        raise
 
 
 def _follow(

@@ -18,6 +18,7 @@ import pytest
 from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.server.cli import events as event_commands
 from kindcast.server.cli import output
+from kindcast.server.client import Client, ServerUnreachable
 from tests.harness.operator_service import running_service
 from tests.harness.ports import free_port
 from tests.harness.server_process import running_server as running_process
@@ -539,6 +540,26 @@ def test_listen_to_an_expression_interrupted_before_it_listens_leaves_no_subscri
     with monkeypatch.context() as patch:
         patch.setattr(output, "hint", interrupted)
         assert kindcast("listen", "--to", "target isa Scanner", "--server", shop_server).status == 130
+    assert kindcast(*listed).json["subscriptions"] == before
+
+
+def test_listen_to_an_expression_says_how_to_delete_what_it_could_not(
+    kindcast: Kindcast, shop_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server was stopped meanwhile, say. Only the ticket deletes the subscription."""
+
+    def unanswered(self: Client, id: str) -> None:
+        raise ServerUnreachable("no server answers")
+
+    listed = ("subscriptions", "--server", shop_server, "--json")
+    before = kindcast(*listed).json["subscriptions"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "unsubscribe", unanswered)
+        ran = kindcast("listen", "--to", "target isa Scanner", "--wait", "0", "--server", shop_server)
+    assert ran.status == 1
+    told = re.search(r"kindcast (subscriptions delete \S+ --ticket \S+)", ran.err)
+    assert told is not None
+    assert kindcast(*told[1].split(), "--server", shop_server).status == 0
     assert kindcast(*listed).json["subscriptions"] == before
 
 

@@ -312,6 +312,22 @@ def test_filter_that_changes_the_address_keeps_the_focus(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_row_of_live_that_is_too_old_gives_the_focus_to_the_oldest(tmp_path: Path) -> None:
+    """Else the next Tab would begin at the top of the page."""
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        lines = "\n".join(f'{{"n": {n}}}' for n in range(200))
+        headers = {"Content-Type": "application/x-ndjson"}
+        httpx.post(f"{address}/v1/events", content=lines, headers=headers).raise_for_status()
+        browser.open(f"{address}/console#/live")
+        browser.wait("document.querySelectorAll('.event').length === 200")
+        browser.run("document.querySelector('.event:last-child').focus()")
+        httpx.post(f"{address}/v1/events", json={"n": 200}).raise_for_status()
+        browser.see('{"n":200}', within=".stream .event:first-child")
+        assert '{"n":1}' in browser.run("return document.activeElement.innerText").splitlines()
+
+
+@pytest.mark.slow
 def test_header_does_not_cover_what_gets_the_focus(tmp_path: Path) -> None:
     """On the way back through a long page, with Shift and Tab."""
     (tmp_path / "data").mkdir()

@@ -31,7 +31,7 @@ export async function page(rest, parameters) {
       drawing = false;
       const shown = seen.filter(fits), focused = rows.contains(document.activeElement) && document.activeElement.dataset.sequence;
       fill(rows, shown.length ? shown.map(row) : empty(seen.length ? t("No event fits the filter.") : !may("see-events") && !followed.value ? t("Your role follows subscriptions only, and there is none yet.") : t("No events yet. What is published from now on appears here."), !seen.length && may("publish") && link(t("Send an event"), "#/start", "button")));
-      if (focused) rows.querySelector(`[data-sequence="${focused}"]`)?.focus({ preventScroll: true });
+      if (focused) (rows.querySelector(`[data-sequence="${focused}"]`) ?? rows.lastElementChild).focus({ preventScroll: true });
       told.textContent = (paused ? t("Paused; events that wait: {0}", number(held.length)) : "") + (skipped ? " " + t("More than 50 events a second come: this is a sample, {0} are not shown.", number(skipped)) : "");
     });
   }

@@ -328,6 +328,32 @@ def test_row_of_live_that_is_too_old_gives_the_focus_to_the_oldest(tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_escape_closes_completions_that_are_on_their_way(tmp_path: Path) -> None:
+    """Else Enter, which should begin a line, would take one of them. Further text opens the list again."""
+    late = """
+        const there = fetch;
+        window.fetch = (...all) => new Promise((go) => (window.go = go)).then(() => there(...all));
+    """
+    offers = "document.querySelectorAll('.completions li').length"
+    (tmp_path / "data").mkdir()
+    with running_browser(tmp_path / "profile") as browser, running_app(tmp_path / "data") as address:
+        browser.open(f"{address}/console#/subscribe")
+        browser.see("Write what you want")
+        browser.run(late)
+        browser.type("What do you want to hear of?", "price > 7 ")
+        browser.wait("Boolean(window.go)")
+        browser.press("Escape")
+        browser.run("go()")
+        browser.see("price is more than 7")
+        assert browser.run(f"return {offers}") == 0
+        browser.run("window.go = null")
+        browser.press("a")
+        browser.wait("Boolean(window.go)")
+        browser.run("go()")
+        browser.wait(offers)
+
+
+@pytest.mark.slow
 def test_header_does_not_cover_what_gets_the_focus(tmp_path: Path) -> None:
     """On the way back through a long page, with Shift and Tab."""
     (tmp_path / "data").mkdir()

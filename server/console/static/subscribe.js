@@ -9,7 +9,7 @@ export async function page(rest, parameters) {
   const marks = h("pre", { "aria-hidden": "true" }), offers = h("ul", { class: "completions", id: "completions", role: "listbox", "aria-label": t("Completions") });
   const said = h("div", { "aria-live": "polite" }), past = h("div", {}), live = h("div", {});
   const create = h("button", { type: "submit", class: "first", disabled: true }, t("Create the subscription"));
-  let listed = [], chosen = -1, asked = 0, valid = false;
+  let listed = [], chosen = -1, asked = 0, valid = false, closed = null;  // Escape closed the list for this text, also one that is on its way
 
   function offer(found) {
     listed = found; chosen = found.length ? 0 : -1;
@@ -61,7 +61,7 @@ export async function page(rest, parameters) {
     create.disabled = !valid;
     mark(value.trim() ? told.errors : []);
     text.setAttribute("aria-invalid", String(!told.valid && value.trim() !== ""));
-    offer(document.activeElement === text ? told.completions ?? [] : []);
+    offer(document.activeElement === text && value !== closed ? told.completions ?? [] : []);
     if (!value.trim()) fill(said, h("p", { class: "quiet" }, t("Write what you want to hear of, such as: target isa Computer and price <= 400 USD")));
     else if (told.valid) fill(said, note("good", h("p", {}, h("strong", {}, t("In plain words: ")), told.words, ".")), list([[t("Alternatives"), number(told.clauses)], [t("cost"), number(told.cost, 2)]]), told.notes.map((each) => note("warn", each.detail)),
       how("v1/check", null, "POST", JSON.stringify({ expression: value })));
@@ -122,10 +122,11 @@ export async function page(rest, parameters) {
   };
 
   text.addEventListener("input", changed);
-  text.addEventListener("click", check);
+  text.addEventListener("click", () => { closed = null; check(); });
   text.addEventListener("blur", () => offer([]));
   text.addEventListener("keydown", (event) => {
-    if (!listed.length) { if (event.key === " " && event.ctrlKey) { event.preventDefault(); check(); } return; }
+    if (event.key === "Escape") closed = text.value;
+    if (!listed.length) { if (event.key === " " && event.ctrlKey) { event.preventDefault(); closed = null; check(); } return; }
     const moves = { ArrowDown: () => choose((chosen + 1) % listed.length), ArrowUp: () => choose((chosen + listed.length - 1) % listed.length), Escape: () => offer([]), Enter: () => take(chosen) };
     if (moves[event.key] && !(event.key === "Enter" && event.shiftKey)) { event.preventDefault(); moves[event.key](); }
   });

@@ -1117,8 +1117,6 @@ def _as_json_has_it(table: pa.Table) -> pa.Table:
             if _holds_text(kind):
                 continue
             cells = pc.cast(cells, kind.value_type)
-        elif pa.types.is_string_view(kind):
-            cells = pc.cast(cells, pa.large_string())
         elif pa.types.is_timestamp(kind):
             cells = _times(cells)
         elif pa.types.is_date(kind):
@@ -1155,19 +1153,21 @@ def _bytes_in(column: pa.Field) -> list[str]:
 
 def _without_bytes(kind: Any) -> Any:
     """Returns a type without its parts that are bytes, None if nothing else is left. Durations have microseconds, as in
-    Python."""
+    Python. Views of texts are texts, because Arrow cannot take rows of views."""
     if _is_bytes(kind):
         return None
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
     if pa.types.is_duration(kind):
         return pa.duration("us") if kind.unit == "ns" else kind
     if pa.types.is_struct(kind):
         parts = [each.with_type(inner) for each in _children(kind) if (inner := _without_bytes(each.type)) is not None]
         return pa.struct(parts) if parts or not kind.num_fields else None
     if pa.types.is_map(kind):
-        inner = _without_bytes(kind.item_type)
-        if inner is None or inner == kind.item_type:
+        key, inner = map(_without_bytes, (kind.key_type, kind.item_type))
+        if inner is None or (key, inner) == (kind.key_type, kind.item_type):
             return None if inner is None else kind
-        return pa.map_(kind.key_type, inner)
+        return pa.map_(key, inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         inner = _without_bytes(kind.value_type)
         if inner is None or inner == kind.value_type:

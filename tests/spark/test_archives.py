@@ -582,6 +582,26 @@ def test_views_of_texts_and_bytes_in_parquet_are_texts_and_bytes(tmp_path: Path)
         assert [event.data for event in batch.each()] == [{"text": "1970-01-02"}]
 
 
+def test_rows_beside_a_refused_one_may_have_views_of_texts_in_lists_and_objects(tmp_path: Path) -> None:
+    """Arrow cannot take rows of views, so one event that is refused ended the reading of the file."""
+    views = pa.array(["x", "y"], pa.string_view())
+    columns = {
+        "tags": pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), views),
+        "box": pa.StructArray.from_arrays([views], ["kind"]),
+        "by_name": pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), views, views),
+        "size": pa.array([5.0, float("inf")]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    (split,) = splits_of(str(tmp_path))
+    (batch,) = read_split(split, ReadOptions())
+    assert isinstance(batch, EventBatch)
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("all", 'tags = "x" and box.kind = "x" and by_name.x = "x"')
+    found = ShardMatcher([matcher], False).match(batch)
+    assert [each.line for each in found.rejected] == [2]
+    assert found.table.offsets.tolist() == [0, 1]
+
+
 def test_file_whose_name_is_not_utf_8_is_named(tmp_path: Path) -> None:
     """Arrow lists no folder that has such a file."""
     (tmp_path / "a.ndjson").write_text("{}\n", encoding="utf-8")

@@ -32,6 +32,7 @@ NARROWER: Final = frozenset({str(SKOS.narrower), str(SKOS.narrowerTransitive), s
 TOP_CONCEPT_OF: Final = str(SKOS.topConceptOf)
 TOP_CONCEPT_TO: Final = str(SKOS.hasTopConcept)
 CONJUNCTION: Final = str(OWL.intersectionOf)
+PROPERTY_LISTS: Final = frozenset({str(OWL.propertyChainAxiom), str(OWL.hasKey)})
 ONE_OF: Final = str(OWL.oneOf)
 DISJUNCTIONS: Final = frozenset({str(OWL.unionOf), str(OWL.disjointUnionOf)})
 FIRST: Final = str(RDF.first)

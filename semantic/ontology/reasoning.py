@@ -222,7 +222,8 @@ class PropertyKinds:
         undeclared = {name for name, each in types.items() if each & ns.PROPERTY_TYPES and _counts(name)}
         uses = _Uses(quads, self.datatypes)
         self.classes |= {name for name in uses.classes | _listed(statements) if _counts(name)} - self.datatypes
-        undeclared |= {name for name in uses.properties if _counts(name)}
+        properties = uses.properties | _members(statements, statements.property_lists)
+        undeclared |= {name for name in properties if _counts(name)}
         undeclared -= self.objects | self.data | self._annotations
         self._settle(undeclared, uses, statements)
 
@@ -305,19 +306,23 @@ def _related(statements: Statements) -> Iterator[tuple[str, str]]:
 
 def _listed(statements: Statements) -> set[str]:
     """Returns the IRIs in the lists of intersections and unions of classes, without those of datatypes."""
+    lists = (statements.conjunctions, statements.disjunctions)
+    nodes = (item for each in lists for item in each.items())
+    heads = (head for node, each in nodes if DATATYPE not in statements.types.get(node, ()) for head in each)
+    return {name for name in _members(statements, heads) if not is_datatype(name)}
+
+
+def _members(statements: Statements, heads: Iterable[str]) -> set[str]:
+    """Returns the IRIs in lists."""
     found: set[str] = set()
     seen: set[str] = set()  # cells of all lists; a cell that several lists share is visited once
-    for lists in (statements.conjunctions, statements.disjunctions):
-        for node, heads in lists.items():
-            if DATATYPE in statements.types.get(node, ()):
-                continue
-            for head in heads:
-                while head and head != ns.NIL and head not in seen:
-                    seen.add(head)
-                    item = statements.first.get(head)
-                    if item and not item.startswith("_:") and not is_datatype(item):
-                        found.add(item)
-                    head = statements.rest.get(head, "")
+    for head in heads:
+        while head and head != ns.NIL and head not in seen:
+            seen.add(head)
+            item = statements.first.get(head)
+            if item and not item.startswith("_:"):
+                found.add(item)
+            head = statements.rest.get(head, "")
     return found
 
 

@@ -94,6 +94,7 @@ class Statements:
         self.disjunctions: dict[str, set[str]] = {}
         self.enumerations: dict[str, set[str]] = {}  # class -> heads of lists of its members
         self.expressed: set[tuple[str, str]] = set()  # (individual, class expression), a blank node
+        self.property_lists: set[str] = set()  # heads of lists of properties
         self.first: dict[str, str] = {}
         self.rest: dict[str, str] = {}
         self.preferred = CollectedLabels()
@@ -174,6 +175,7 @@ class Statements:
         handlers |= dict.fromkeys(ns.BROADER, self._broader) | dict.fromkeys(ns.NARROWER, self._narrower)
         handlers |= dict.fromkeys(ns.INDIVIDUAL_EQUIVALENCES, self._same)
         handlers |= dict.fromkeys(ns.DISJUNCTIONS, self._disjunction)
+        handlers |= dict.fromkeys(ns.PROPERTY_LISTS, self._property_list)
         for kept, predicates in (
             (self.preferred, ns.PREFERRED_LABELS),
             (self.alternative, ns.ALT_LABELS),
@@ -245,6 +247,9 @@ class Statements:
 
     def _enumeration(self, subject: str, obj: Term, predicate: str) -> None:
         self.enumerations.setdefault(subject, set()).add(self._node(obj))
+
+    def _property_list(self, subject: str, obj: Term, predicate: str) -> None:
+        self.property_lists.add(self._node(obj))
 
     def _first(self, subject: str, obj: Term, predicate: str) -> None:
         self.first[subject] = self._node(obj)

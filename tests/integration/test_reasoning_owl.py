@@ -237,10 +237,10 @@ def test_undeclared_names_are_declared_by_their_use() -> None:
         :x :age 30 . :x :p [ a :D ] . :y a :Person ; :age 7 .
         :z a [ owl:intersectionOf ( :C [ owl:onProperty :age ; owl:hasValue 99 ] ) ] .
         :q rdfs:domain [ owl:unionOf ( :E :F ) ] . :E rdfs:subClassOf :G . :F rdfs:subClassOf :G .
-        :w :q :x ."""
+        :w :q :x . :r owl:propertyChainAxiom ( :s :t ) ; rdfs:domain :H . :u :s :v . :v :t :x ."""
     )
     short = {" ".join(name.removeprefix("http://e/") for name in pair) for pair in ontology.inferred}
-    assert short == {"C A", "x Adult", "x A", "z Adult", "w G"}
+    assert short == {"C A", "x Adult", "x A", "z Adult", "w G", "u H"}
     kinds = {each.iri.removeprefix("http://e/"): (each.kind, each.declared) for each in ontology.concepts}
     assert kinds["x"] == ("individual", False)
 

@@ -87,6 +87,8 @@ def test_axioms_hold_what_bears_on_classes_properties_and_individuals() -> None:
         (":q owl:inverseOf :p .", "ObjectProperty"),
         (":p owl:propertyDisjointWith :q .", "ObjectProperty"),
         (":p owl:propertyChainAxiom ( :q :r ) .", "ObjectProperty"),
+        (":q owl:propertyChainAxiom ( :r :p ) .", "ObjectProperty"),
+        (":A owl:hasKey ( :p ) . :x :p 5 .", "DatatypeProperty"),
     ],
 )
 def test_undeclared_property_is_what_it_is_used_as(turtle: str, kind: str) -> None:

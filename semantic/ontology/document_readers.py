@@ -224,9 +224,9 @@ def sniffed(data: bytes) -> str | None:
     KiB."""
     if data.startswith(b"PK\x03\x04"):
         return "zip"
-    if data[:2] in _UTF_16:
-        return "rdf-xml"  # of these syntaxes only XML is common in UTF-16
     head = data[:_LOOKED_AT].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if data[:2] in _UTF_16:
+        head = data[:_LOOKED_AT].decode("utf-16", "replace").encode().lstrip()
     if re.match(rb"\{\s*[\"}]|\[\s*[{\]]\s*(?:\"|$)", head):
         return "json-ld"
     if _PAGE_START.match(head):
@@ -372,12 +372,12 @@ def seeming(data: bytes, syntax: str) -> Iterator[None]:
         yield
     except OntologyError as error:
         seen = _LOOKS.get(sniffed(data) or "")
-        if error.line is None or type(error) is not OntologyError or seen in (None, _LOOKS[syntax]):
+        if error.line is None or type(error) is not OntologyError:
             raise
-        if syntax == "json-ld" and data.lstrip().startswith(b"{"):  # a mistake in JSON, such as a key without quotes
-            raise
-        if data[:2] in _UTF_16:
+        if data[:2] in _UTF_16 and syntax not in _IN_XML:
             hint = "the document is in UTF-16: save it in UTF-8"
+        elif seen in (None, _LOOKS[syntax]) or (syntax == "json-ld" and data.lstrip().startswith(b"{")):
+            raise  # also for a mistake in JSON, such as a key without quotes
         else:
             advice = "name that format" if seen in (_LOOKS[each] for each in SYNTAXES) else "it is not supported"
             hint = f"the document looks like {seen}: {advice}"

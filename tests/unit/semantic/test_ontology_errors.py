@@ -58,6 +58,7 @@ def test_read_malformed_names_the_line(format: str, data: bytes, line: int, colu
             "looks like Manchester syntax: it is not supported",
         ),
         ("turtle", PREFIX.decode().encode("utf-16"), "the document is in UTF-16: save it in UTF-8"),
+        ("", PREFIX.decode().encode("utf-16"), "the document is in UTF-16: save it in UTF-8"),
     ],
 )
 def test_read_in_the_wrong_syntax_says_what_the_document_looks_like(format: str, data: bytes, hint: str) -> None:

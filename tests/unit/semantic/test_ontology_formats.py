@@ -81,6 +81,8 @@ def test_syntax_of_silent_content_type_is_taken_from_the_name(name: str, syntax:
         (XML, "rdf-xml"),
         (b"<?xml version='1.0'?><!-- x --><!DOCTYPE rdf:RDF [<!ENTITY a 'b'>]>" + XML, "rdf-xml"),
         (XML.decode().encode("utf-16"), "rdf-xml"),
+        ("<Ontology xmlns='http://www.w3.org/2002/07/owl#'/>".encode("utf-16"), "owl-xml"),
+        ("[Term]\nid: CL:1\n".encode("utf-16"), "obo"),
         (b'{"@id": "http://e/a"}', "json-ld"),
         (b' [ {"@id": "http://e/a"} ]', "json-ld"),
         (b"{}", "json-ld"),

@@ -25,6 +25,7 @@ from kindcast.spark_jobs.report import (
     NoArchive,
     UnusableOutput,
     as_lines,
+    is_heard,
     tell_note,
     tell_problem,
     tell_result,
@@ -290,7 +291,7 @@ def _streamed(given: argparse.Namespace, options: Mapping[str, str]) -> dict[str
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     as_lines("waiting for events", 0, None)
-    while query.isActive and not stopping.wait(0.2):
+    while query.isActive and is_heard() and not stopping.wait(0.2):
         pass
     query.stop()
     failure = query.exception()

@@ -12,6 +12,7 @@ JobFailed              the job cannot be completed
 """
 
 import json
+import select
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ __all__ = [
     "UnusableOutput",
     "UnusableSnapshot",
     "as_lines",
+    "is_heard",
     "silent",
     "tell_note",
     "tell_problem",
@@ -57,6 +59,13 @@ def tell_result(result: dict[str, Any]) -> None:
 def tell_problem(detail: str) -> None:
     """Writes the last line of a job that failed."""
     _tell({"problem": detail})
+
+
+def is_heard() -> bool:
+    """Whether somebody reads what is reported: no if standard output is a pipe whose reader has ended."""
+    output = select.poll()
+    output.register(1, 0)
+    return not output.poll(0)
 
 
 def _tell(value: dict[str, Any]) -> None:

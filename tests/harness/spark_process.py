@@ -37,6 +37,11 @@ class JobProcess:
         for line in self._process.stdout:
             yield json.loads(line)
 
+    def leave(self) -> None:
+        """Ends the reading of its lines, as the end of the command that started it does."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
     def kill(self) -> None:
         """All of it, at once."""
         os.killpg(self._process.pid, signal.SIGKILL)

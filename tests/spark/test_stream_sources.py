@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from kindcast.spark_jobs.output import Output
 from kindcast.spark_jobs.report import NoArchive
 from kindcast.spark_jobs.snapshot import Inputs
 from kindcast.spark_jobs.stream import Written, start_stream, stream_events
@@ -103,6 +104,18 @@ def test_stream_whose_process_is_killed_in_a_batch_writes_each_event_once(
     found = pq.read_table(tmp_path / "out").to_pylist()
     assert Counter(int(row["id"]) for row in found) == Counter(range(7 * IN_A_FILE))
     assert all(sorted(row["subscriptions"]) == wanted(int(row["id"])) for row in found)
+
+
+@pytest.mark.slow
+def test_stream_whose_command_is_killed_ends_without_another_event(tmp_path: Path, inputs: Inputs) -> None:
+    """It stayed until the next batch, and its output was locked until then."""
+    put(tmp_path, 0)
+    job = started(tmp_path)
+    next(line for line in job.told() if f": {IN_A_FILE} events" in str(line.get("stage", "")))
+    job.leave()
+    assert job.wait() == 1
+    with Output(tmp_path / "out").held():
+        pass
 
 
 def test_stream_refuses_a_folder_with_a_link_to_itself(tmp_path: Path, spark: SparkSession) -> None:

@@ -6,6 +6,7 @@
 import fcntl
 import filecmp
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -164,7 +165,10 @@ class Outbox:
         if file.refused:
             place = path.parent.parent / REFUSED
             place.mkdir(exist_ok=True)
-            (place / path.name).write_bytes(b"".join(file.refused))
+            with (place / path.name).open("wb") as kept:
+                kept.writelines(file.refused)
+                kept.flush()
+                os.fsync(kept.fileno())
         path.unlink()
         if not any(path.parent.iterdir()):
             path.parent.rmdir()

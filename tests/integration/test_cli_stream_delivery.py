@@ -1,6 +1,7 @@
 """What a stream leaves in its outbox, delivered to a server that takes it slowly, or does not know all of it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ def test_outbox_goes_on_where_a_limit_stopped_it(
     monkeypatch.setenv("KINDCAST_KEY", key)
     outbox = tmp_path / "out" / "batch=000000000" / "_outbox"
     outbox.mkdir(parents=True)
+    synced: dict[str, bool] = {}
+    """Whether the outbox was still there when a file was flushed."""
+
+    def fsync(handle: int) -> None:
+        synced[os.readlink(f"/proc/self/fd/{handle}")] = outbox.exists()
+
+    monkeypatch.setattr(os, "fsync", fsync)
     with running_app(data, key_limits={"events_per_second": EVENTS_SENT / 2}) as url, Client(url) as client:
         made = client.subscribe("n >= 0")["id"]
         lines = [
@@ -43,7 +51,9 @@ def test_outbox_goes_on_where_a_limit_stopped_it(
         assert told == {"events": EVENTS, "matches": EVENTS - 1, "repeated": 0, "unmatched": 1, "refused": 1}
         assert client.subscription(made)["pending"] == EVENTS - 1
     assert not outbox.exists()
-    (refused,) = (outbox.parent / "_refused" / "part-1.ndjson").read_text(encoding="utf-8").splitlines()
+    kept = outbox.parent / "_refused" / "part-1.ndjson"
+    assert synced[str(kept)]
+    (refused,) = kept.read_text(encoding="utf-8").splitlines()
     assert "CloudEvent" in json.loads(refused)["reason"]
 
 

@@ -344,9 +344,9 @@ def _whole(root: str, file: Any, path: str) -> Split | None:
     if not file.is_file:  # a pipe, for one
         raise NoArchive(UNOPENABLE.format(file.path))
     folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
-    parts = tuple((unquote(key), unquote(value)) for key, _, value in folders if key and value != ABSENT_PART)
+    parts = {unquote(key): unquote(value) for key, _, value in folders if key and value != ABSENT_PART}
     stamp = f"{file.size}-{file.mtime_ns}"
-    return Split(path=path, name=name, format=format, parts=parts, stamp=stamp, problem=problem)
+    return Split(path=path, name=name, format=format, parts=tuple(parts.items()), stamp=stamp, problem=problem)
 
 
 def _is_beside(name: str) -> bool:
@@ -749,14 +749,12 @@ def _of_columns(
     """Returns the batches of lines that were read as columns, or None if they are not plain data or have an invalid
     time."""
     names = set(table.column_names)
-    if not _are_plain(names):
-        return None
     for name, value in split.parts:
         if name not in names:
             table = table.append_column(name, pa.repeat(value, len(table)))
         elif table[name].null_count:  # null or absent in the line? the table cannot tell
             return None
-    if not _says_times(table, options):
+    if not _are_plain(table.column_names) or not _says_times(table, options):
         return None
     batches = []
     for start in range(0, len(table), options.batch_events):

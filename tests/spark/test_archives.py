@@ -223,6 +223,34 @@ def test_folder_of_rows_without_a_value_gives_none(tmp_path: Path) -> None:
     assert [data for _, _, data in events] == [without, without, escaped, escaped, hall, hall, without, without]
 
 
+def test_inner_of_two_folders_with_one_name_counts(tmp_path: Path) -> None:
+    """They ended the job, unless the lines were read one by one."""
+    (tmp_path / "room=House" / "room=Hall").mkdir(parents=True)
+    (tmp_path / "room=House" / "room=Hall" / "a.ndjson").write_text('{"x": 1}\n', encoding="utf-8")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "room=House" / "room=Hall" / "b.parquet")
+    matcher = Matcher(Vocabulary.from_ontologies([]))
+    matcher.add("hall", 'room = "Hall"')
+    for split in splits_of(str(tmp_path)):
+        (batch,) = read_split(split, ReadOptions())
+        assert isinstance(batch, EventBatch)
+        assert ShardMatcher([matcher], False).match(batch).table.offsets.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["a.ndjson", "a.parquet"])
+def test_folder_with_a_reserved_name_gives_no_events(tmp_path: Path, name: str) -> None:
+    """Lines that were read as columns got the name of a context attribute from their folder."""
+    (tmp_path / "ce.type=offer").mkdir()
+    if name == "a.parquet":
+        pq.write_table(pa.table({"x": [1]}), tmp_path / "ce.type=offer" / name)
+    else:
+        (tmp_path / "ce.type=offer" / name).write_text('{"x": 1}\n', encoding="utf-8")
+    (split,) = splits_of(str(tmp_path))
+    for bodies in (False, True):
+        (found,) = read_split(split, ReadOptions(bodies=bodies))
+        assert isinstance(found, Rejected)
+        assert "/ce.type: this name is reserved" in found.reason
+
+
 @pytest.mark.parametrize(
     ("beside", "kind"),
     [

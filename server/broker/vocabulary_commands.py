@@ -31,7 +31,7 @@ from kindcast.server.broker import garbage_collection
 from kindcast.server.broker.documents import DocumentReader, Read, decoded
 from kindcast.server.broker.group import SILENT, Group, swap_matcher
 from kindcast.server.broker.publishing import first_unmatched_event
-from kindcast.server.broker.state import State
+from kindcast.server.broker.state import LiveSubscriptions, State
 from kindcast.server.broker.subscription_commands import (
     NOT_COMPILABLE,
     as_records,
@@ -107,14 +107,15 @@ class ChangedNotes:
 class Prepared:
     """The subscriptions compiled under another vocabulary, before the swap. `matcher` is empty if matching is sharded.
     `compiled` is the number of compiled subscriptions. `declarations` are a part of the new vocabulary. `seen` has the
-    status of each subscription when it was read. `noted` are the subscriptions whose notes changed. `impact` is the
-    effect of the change on all subscriptions. `dependents` are the ids of the subscriptions that name a removed
-    concept, if they were requested."""
+    status of each subscription when it was read, and `newest` is the greatest of their numbers. `noted` are the
+    subscriptions whose notes changed. `impact` is the effect of the change on all subscriptions. `dependents` are the
+    ids of the subscriptions that name a removed concept, if they were requested."""
 
     matcher: Matcher
     compiled: int
     declarations: Declarations
     seen: dict[str, str]
+    newest: int
     noted: list[ChangedNotes]
     impact: Impact
     dependents: list[str]
@@ -156,6 +157,7 @@ def prepare(
         compiled=len(matcher),
         declarations=declarations,
         seen={row.id: row.status for row in rows},
+        newest=max((row.number for row in rows), default=0),
         noted=noted,
         impact=impact,
         before=before,
@@ -174,7 +176,7 @@ def prepare_in_parts(
 ) -> Prepared:
     """`prepare` for sharded matching. The subscriptions are compiled in parts of `COMPILED_AT_ONCE`, and none is kept
     in memory. May run in any thread."""
-    impact, compiled = Impact(before, vocabulary), 0
+    impact, compiled, newest = Impact(before, vocabulary), 0, 0
     seen: dict[str, str] = {}
     noted: list[ChangedNotes] = []
     dependents: list[str] = []
@@ -186,12 +188,14 @@ def prepare_in_parts(
             compiled += len(matcher)
             impact.add((row.id, row.tree) for row in part)
             seen.update((row.id, row.status) for row in part)
+            newest = part[-1].number  # they come in the order of their numbers
             dependents += [] if live_only else dependents_of(before, vocabulary, part)
     return Prepared(
         matcher=new_matcher(vocabulary),
         compiled=compiled,
         declarations=declarations,
         seen=seen,
+        newest=newest,
         noted=noted,
         impact=impact,
         before=before,
@@ -212,7 +216,12 @@ def swap(group: Group, version: int, prepared: Prepared, mark_active: Callable[[
 def _swapped(group: Group, version: int, prepared: Prepared) -> Recompiled:
     if group.state.shards:
         return _swap_words(group, version, prepared)
-    matcher, live_subscriptions, seen = prepared.matcher, group.state.live_subscriptions, prepared.seen
+    matcher, live_subscriptions = prepared.matcher, group.state.live_subscriptions
+    made_again = _made_again(live_subscriptions, prepared)
+    seen = {id: status for id, status in prepared.seen.items() if id not in made_again} if made_again else prepared.seen
+    for id in made_again:
+        if id in matcher:
+            matcher.remove(id)
     for operator in group.state.operators.known.values():  # some may have been registered meanwhile
         matcher.declare(operator)
     for id in seen:
@@ -236,6 +245,11 @@ def _swapped(group: Group, version: int, prepared: Prepared) -> Recompiled:
     return Recompiled(version=version, subscriptions=len(matcher), noted=noted, late=new)
 
 
+def _made_again(live_subscriptions: LiveSubscriptions, prepared: Prepared) -> set[str]:
+    """Returns the ids in `prepared` that belong to other subscriptions now: an import keeps the ids of deleted ones."""
+    return prepared.seen.keys() & live_subscriptions.newer(prepared.newest)
+
+
 def _renewed(group: Group, prepared: Prepared) -> None:
     """Replaces the matcher by that of `prepared`, under the same vocabulary. Raises `BrokerBusy` if another server has
     activated another one meanwhile."""
@@ -248,7 +262,11 @@ def _swap_words(group: Group, version: int, prepared: Prepared) -> Recompiled:
     """`swap` for sharded matching. The notes of the subscriptions change here. Each shard compiles its own
     subscriptions again when it reaches the first event under the new vocabulary."""
     there = {row.number: row for row in subscriptions.renewable(group.connection)}
-    late = [row.number for row in there.values() if row.status != "expired" and row.id not in prepared.seen]
+    late = [
+        row.number
+        for row in there.values()
+        if row.status != "expired" and (row.id not in prepared.seen or row.number > prepared.newest)
+    ]
     rows = list(subscriptions.trees(group.connection, live_only=True, numbers=late)) if late else []
     matcher = group.state.empty_matcher(prepared.matcher.vocabulary)
     noted = [each for each in (*prepared.noted, *fill(matcher, rows)) if each.number in there]
@@ -264,7 +282,8 @@ def remove_ontology(group: Group, name: str, prepared: Prepared) -> Recompiled:
     Raises `OntologyInUse` while a subscription names a concept that only this ontology has, and `UnknownOntology`.
     """
     live_subscriptions = group.state.live_subscriptions
-    late = [live_subscriptions.number(id) for id in live_subscriptions if id not in prepared.seen]
+    made_again = _made_again(live_subscriptions, prepared)
+    late = [live_subscriptions.number(id) for id in live_subscriptions if id not in prepared.seen or id in made_again]
     rows = list(subscriptions.trees(group.connection, live_only=False, numbers=late)) if late else []
     came = dependents_of(group.state.vocabulary, prepared.matcher.vocabulary, rows)
     lost = [id for id in (*prepared.dependents, *came) if id in live_subscriptions]

@@ -10,7 +10,7 @@ import pytest
 from kindcast.server.broker import renewal
 from kindcast.server.broker import vocabulary_commands as vocabularies
 from kindcast.server.broker.broker import Broker
-from kindcast.server.errors import StoreUnavailable
+from kindcast.server.errors import OntologyInUse, StoreUnavailable
 from tests.harness.broker import Breaking, event, matched, new, run, running
 
 TURTLE = """
@@ -67,6 +67,63 @@ def test_swap_takes_along_what_came_and_went_while_it_was_prepared(
             for target in ("laptop", "slate"):
                 (found,) = await broker.match([event(target=target).event])
                 assert {match.subscription for match in found.matches} == {"stays", "resumed", "made"}
+
+    run(body)
+
+
+def test_id_that_is_given_again_while_a_swap_is_prepared_is_another_subscription(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subscription that was deleted and made again with its id, as an import does it, keeps its new expression: what
+    was compiled is the old one. It may be paused before, after, or both."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.put_ontology("x", TURTLE.encode(), format="turtle", activate=True)
+            names = {"active", "was-paused", "is-paused", "both"}
+            for name in names:
+                await broker.create_subscription(new(name, "a = 1"))
+            for name in ("was-paused", "both"):
+                await broker.pause(name, "ticket")
+            begun, gate = held(monkeypatch)
+            more = TURTLE + ":Slate rdfs:subClassOf :Computer ."
+            swap = asyncio.ensure_future(broker.put_ontology("x", more.encode(), format="turtle", activate=True))
+            await asyncio.to_thread(begun.wait)
+            for name in names:
+                await broker.delete_subscription(name, "ticket")
+                await broker.create_subscription(new(name, "a = 2"))
+            for name in ("is-paused", "both"):
+                await broker.pause(name, "ticket")
+            gate.set()
+            await swap
+            for name in ("is-paused", "both"):
+                await broker.resume(name, "ticket")
+            one, two = await broker.match([event(a=1).event, event(a=2).event])
+            assert ({each.subscription for each in one.matches}, {each.subscription for each in two.matches}) == (
+                set(),
+                names,
+            )
+
+    run(body)
+
+
+def test_ontology_is_in_use_by_a_subscription_that_was_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names a concept of the ontology now; the one that had its id before named none."""
+
+    async def body() -> None:
+        async with running(tmp_path) as broker:
+            await broker.put_ontology("x", TURTLE.encode(), format="turtle", activate=True)
+            await broker.create_subscription(new("s", "a = 1"))
+            begun, gate = held(monkeypatch)
+            removal = asyncio.ensure_future(broker.vocabulary_commands.delete_ontology("x"))
+            await asyncio.to_thread(begun.wait)
+            await broker.delete_subscription("s", "ticket")
+            await broker.create_subscription(new("s", "target isa Laptop"))
+            gate.set()
+            with pytest.raises(OntologyInUse):
+                await removal
 
     run(body)
 

@@ -180,24 +180,31 @@ class LateMatcher:
 
     def __init__(self, matcher: Matcher) -> None:
         self.matcher = matcher
+        self._numbers: dict[str, int] = {}
+        """The number of each subscription that is known here, by its id."""
         self._meaningless: dict[str, Failure] = {}
 
     @property
     def layer(self) -> OperatorLayer:
         return self.matcher.layer
 
+    def knows_others(self, numbers: Mapping[str, int]) -> bool:
+        """Whether one of these ids was that of another subscription when it became known here. That one was deleted."""
+        return any(self._numbers.get(id, number) != number for id, number in numbers.items())
+
     def lacks(self, ids: Collection[str]) -> list[str]:
         """Returns the subscriptions whose trees are not known here."""
-        return [id for id in ids if id not in self.matcher and id not in self._meaningless]
+        return [id for id in ids if id not in self._numbers]
 
-    def learn_trees(self, trees: Mapping[str, Any]) -> None:
+    def learn_trees(self, rows: Iterable[Row[Any]]) -> None:
         """Adds these subscriptions. A subscription whose tree has no meaning here is undecided for that reason."""
-        for id, tree in trees.items():
-            if id not in self.matcher:
+        for row in rows:
+            if row.id not in self._numbers:
+                self._numbers[row.id] = row.number
                 try:
-                    self.matcher.restore(id, tree)
+                    self.matcher.restore(row.id, row.tree)
                 except InvalidSubscription as error:
-                    self._meaningless[id] = Failure("failed", str(error))
+                    self._meaningless[row.id] = Failure("failed", str(error))
 
     def canonical(self, event: Event) -> CanonicalEvent | None:
         """Returns the canonical event under this version; None if it cannot be read, although it could when it was
@@ -413,10 +420,11 @@ class LateMatchers:
         async with self._turns if size < LONG else self._turns_of_long:
             return await self.run(work)
 
-    def at(self, vocabulary: Vocabulary) -> LateMatcher:
-        """Returns the late matcher of a version. A new one has no subscriptions yet."""
+    def at(self, vocabulary: Vocabulary, numbers: Mapping[str, int]) -> LateMatcher:
+        """Returns the late matcher of a version. A new one has no subscriptions yet. There is a new one as well if one
+        of the ids in `numbers` belongs to another subscription now; cases that were begun keep the old one."""
         late_matcher = self._matchers.get(vocabulary.version)
-        if late_matcher is None:
+        if late_matcher is None or late_matcher.knows_others(numbers):
             late_matcher = self._matchers[vocabulary.version] = self._made(vocabulary)
         self._matchers.move_to_end(vocabulary.version)
         while len(self._matchers) > KEPT:
@@ -547,36 +555,37 @@ def _begin(
     vocabulary: Vocabulary,
     event: Event,
     event_answers: EventAnswers,
-    ids: Sequence[str],
+    numbers: Mapping[str, int],
     *,
     patient: bool,
 ) -> Case | list[str] | None:
     """Begins a case. Returns it, or a list of the subscriptions that the late matcher lacks (it may have been rebuilt),
     or None if the event cannot be read. Runs in the thread of the late matchers."""
-    late_matcher = late_matchers.at(vocabulary)
-    lacking = late_matcher.lacks(ids)
+    late_matcher = late_matchers.at(vocabulary, numbers)
+    lacking = late_matcher.lacks(numbers)
     if lacking:
         return lacking
     canonical = late_matcher.canonical(event)
-    return None if canonical is None else late_matcher.begin(canonical, ids, event_answers, patient=patient)
+    return None if canonical is None else late_matcher.begin(canonical, list(numbers), event_answers, patient=patient)
 
 
 async def _begun(
     late_matchers: LateMatchers,
     vocabulary: Vocabulary,
     open: _Open,
-    begin: Callable[[Sequence[str]], Case | list[str] | None],
+    begin: Callable[[Mapping[str, int]], Case | list[str] | None],
     size: int,
 ) -> Case | None:
     """Returns the case, after the late matcher has the subscriptions of all candidates; None if the event cannot be
     read. Candidates of deleted subscriptions are dropped."""
     while True:
-        found = await late_matchers.run_in_background(partial(begin, tuple(open.numbers)), size)
+        found = await late_matchers.run_in_background(partial(begin, dict(open.numbers)), size)
         if not isinstance(found, list):
             return found
         numbers = [open.numbers[id] for id in found]
-        known = await late_matchers.broker.read(partial(_trees, numbers=numbers))
-        await late_matchers.run_in_background(partial(_learn, late_matchers, vocabulary, known), size)
+        rows = await late_matchers.broker.read(partial(_trees, numbers=numbers))
+        await late_matchers.run_in_background(partial(_learn, late_matchers, vocabulary, rows), size)
+        known = {row.id for row in rows}
         open.numbers = {id: number for id, number in open.numbers.items() if id in known or id not in found}
 
 
@@ -625,13 +634,15 @@ def _retry(event: int, number: int, failure: Failure, tries: int, schedule: Sche
     }
 
 
-def _learn(late_matchers: LateMatchers, vocabulary: Vocabulary, trees: Mapping[str, Any]) -> None:
-    late_matchers.at(vocabulary).learn_trees(trees)
+def _learn(late_matchers: LateMatchers, vocabulary: Vocabulary, rows: Collection[Row[Any]]) -> LateMatcher:
+    """Returns the late matcher, which knows these subscriptions then."""
+    late_matcher = late_matchers.at(vocabulary, {row.id: row.number for row in rows})
+    late_matcher.learn_trees(rows)
+    return late_matcher
 
 
-def _trees(connection: Connection, numbers: Sequence[int]) -> dict[str, Any]:
-    rows: list[Row[Any]] = list(trees(connection, live_only=False, numbers=numbers))
-    return {row.id: row.tree for row in rows}
+def _trees(connection: Connection, numbers: Sequence[int]) -> list[Row[Any]]:
+    return list(trees(connection, live_only=False, numbers=numbers))
 
 
 def wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
@@ -882,18 +893,13 @@ async def decide_now(
     why, and how many were saved. What depends on calls without an answer at the time `until` of the event loop is
     undecided. Subscriptions in `ids` that were deleted meanwhile do not match."""
 
-    def read(connection: Connection) -> dict[str, Any]:
-        return {id: row.tree for id, row in subscriptions.find_subscriptions(connection, ids).items()}
-
-    trees = await late_matchers.broker.read(read)
+    rows = await late_matchers.broker.read(partial(subscriptions.find_subscriptions, ids=ids))
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
     event_answers = EventAnswers(late_matchers.operator_clients, woken=lambda: wake(loop, woken))
 
     def begin() -> Case:
-        late_matcher = late_matchers.at(vocabulary)
-        late_matcher.learn_trees(trees)
-        return late_matcher.begin(
-            event, list(trees), event_answers, patient=late_matchers.is_patient, steps=True, learns=False
+        return _learn(late_matchers, vocabulary, rows.values()).begin(
+            event, list(rows), event_answers, patient=late_matchers.is_patient, steps=True, learns=False
         )
 
     try:
@@ -914,17 +920,14 @@ async def decide_now(
         event_answers.close()
 
 
-async def subscription_plan(
-    late_matchers: LateMatchers, id: str, tree: Mapping[str, Any], vocabulary: Vocabulary
-) -> dict[str, Any]:
+async def subscription_plan(late_matchers: LateMatchers, row: Row[Any], vocabulary: Vocabulary) -> dict[str, Any]:
     """Returns, for each clause of a subscription with operators, its calls in the order of the planner for an event
     without other candidates. Each call has its expected cost, the probability that it holds, and the number of clauses
     of all subscriptions of this server that share it."""
 
     def work() -> list[list[Link]]:
-        late_matcher = late_matchers.at(vocabulary)
-        late_matcher.learn_trees({id: tree})
-        return chains(late_matcher.matcher, id) if id in late_matcher.matcher else []
+        matcher = _learn(late_matchers, vocabulary, [row]).matcher
+        return chains(matcher, row.id) if row.id in matcher else []
 
     found = await late_matchers.run(work)
     holders = iter(await late_matchers.broker.holders([link for chain in found for link in chain]))

@@ -721,7 +721,7 @@ async def plan(id: Id, broker: AppBroker, caller: AppCaller, late_matching: AppL
     if row is None:
         raise UnknownSubscription(id)
     check_visible(reader_of(caller, broker).view, row.tree)
-    told = await subscription_plan(late_matching.late_matchers, row.id, row.tree, broker.vocabulary)
+    told = await subscription_plan(late_matching.late_matchers, row, broker.vocabulary)
     return answer({"subscription": row.id, **told})
 
 

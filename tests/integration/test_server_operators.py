@@ -464,6 +464,26 @@ def test_operator_of_a_deleted_subscription_decides_nothing(store: dict[str, Any
         assert 'kindcast_parked_decided_total{result="withdrawn"} 1.0' in client.get("/metrics").text
 
 
+def test_subscription_made_again_with_its_id_is_decided_by_its_new_expression(
+    store: dict[str, Any], service: OperatorService
+) -> None:
+    """What decides about operators remembers subscriptions. One that was deleted is not the one that has its id now:
+    here by the same `Idempotency-Key`, as by an import."""
+    key = {"Idempotency-Key": "0198f2b0-7c1d-7000-8000-0123456789ab"}
+    with running_application(**store | QUICK) as client:
+        register(client, service, "yes")
+        for number, expression in enumerate(("yes() and a = 1", "yes() and a = 2", "yes() and a = 1"), 1):
+            answer = client.post("/v1/subscriptions", json={"expression": expression}, headers=key)
+            made, wanted = answer.json(), {"number": number, "a": int(expression[-1])}
+            (matched,) = client.post("/v1/match", json={"event": wanted}).json()["matches"]
+            assert matched["subscription"] == made["id"]
+            for a in (1, 2):
+                publish(client, number=number, a=a)
+            until(partial(_has, client, made, 1))
+            assert waiting(client, made) == [wanted]
+            client.delete(f"/v1/subscriptions/{made['id']}", headers=ticket(made)).raise_for_status()
+
+
 def test_operator_statistics_and_parked_candidates_survive_a_restart(
     store: dict[str, Any], service: OperatorService
 ) -> None:

@@ -404,11 +404,12 @@ class Aliases:
             if table.get("spellings", ["en"]) != ["en"]:
                 raise InvalidDeclaration(f'{what}: spellings are ["en"]: only the plurals of English are known')
             self.spelt |= "spellings" in table
+            entries = len(self._iris) + len(self._prefixes)
+            if entries > MOST_ALIASES or len(patterns) + len(listed) > MOST_ALIAS_PATTERNS:
+                raise InvalidDeclaration(
+                    f"aliases have at most {MOST_ALIASES:,} entries and {MOST_ALIAS_PATTERNS} patterns"
+                )
             patterns += [named_pattern(what, "patterns", each, (DIGITAL_LINK_FORM,)) for each in listed]
-        if len(self._iris) + len(self._prefixes) > MOST_ALIASES or len(patterns) > MOST_ALIAS_PATTERNS:
-            raise InvalidDeclaration(
-                f"aliases have at most {MOST_ALIASES:,} entries and {MOST_ALIAS_PATTERNS} patterns"
-            )
         self._patterns = tuple(patterns)
         self._beginnings = tuple(sorted(self._prefixes, key=len, reverse=True))
         self._check_ends()

@@ -83,6 +83,7 @@ def test_main_form_is_reached_by_whole_names_then_prefixes_then_patterns() -> No
         ({"patterns": ["gtin-14"]}, "no built-in"),
         ({"patterns": [{"match": "(", "as": "x"}]}, "patterns"),
         ({"iris": {str(number): "x" for number in range(10_001)}}, "at most"),
+        ({"patterns": [{"match": "(", "as": "x"}] * 65}, "64 patterns"),
     ],
 )
 def test_declaration_of_aliases_is_checked(table: Any, word: str) -> None:

@@ -176,29 +176,18 @@ async def uses_of(
         return await run_to_the_end(look)
 
 
-async def attributes_seen(broker: Broker, reader: EventReader, client: Hashable, view: View | None = None) -> list[str]:
-    """Returns names of attributes: those of the newest events as far as a view shows them, most frequent first, the
-    declared ones, and those of the envelope."""
-    vocabulary = broker.vocabulary
-
-    def look() -> list[str]:
-        read = _in_time(_read(rows, reader, vocabulary, view), RECENT_BUDGET)
-        seen = Counter(name for _, event in read for name in event.attributes)
-        ours = [name for name, _ in seen.most_common() if not name.startswith("ce.")]
-        envelope = sorted(name for name in seen if name.startswith("ce."))
-        return list(dict.fromkeys([*ours, *sorted(vocabulary.attributes.declarations), *envelope]))
-
-    async with long_turns().beside(client):
-        rows = await broker.read(lambda connection: newest_page(connection, RECENT_EVENTS))
-        return await run_to_the_end(look)
+def attributes_seen(seen: SeenAttributes, vocabulary: Vocabulary) -> list[str]:
+    """Returns names of attributes: those of recent events, most frequent first, the declared ones, and those of the
+    envelope."""
+    ours = [name for name in seen.kinds if not name.startswith("ce.")]
+    envelope = sorted(name for name in seen.kinds if name.startswith("ce."))
+    return list(dict.fromkeys([*ours, *sorted(vocabulary.attributes.declarations), *envelope]))
 
 
-async def recent_attributes(
-    broker: Broker, reader: EventReader, client: Hashable, roles: Roles = None
-) -> SeenAttributes:
+async def recent_attributes(broker: Broker, reader: EventReader, roles: Roles = None) -> SeenAttributes:
     """Returns the attributes of the newest events that these roles may see, for advice to subscribers. They are read
-    again if there are newer events, but at most every `RECENT_SECONDS`. Reading stops after `RECENT_BUDGET` seconds or
-    `RECENT_EVENTS` events."""
+    again if there are newer events, but at most every `RECENT_SECONDS`, and once for all clients that wait for them.
+    Reading stops after `RECENT_BUDGET` seconds or `RECENT_EVENTS` events."""
     vocabulary = broker.vocabulary
     view = vocabulary.view_of_roles(roles)
     seeing = None if view is None else roles  # who sees everything sees the same
@@ -217,7 +206,7 @@ async def recent_attributes(
 
     if (seen := fresh()) is not None:
         return seen
-    async with long_turns().beside(client):
+    async with long_turns().beside((broker, seeing)):
         if (seen := fresh()) is None:  # another request may have read them meanwhile
             rows = await broker.read(lambda connection: newest_page(connection, RECENT_EVENTS, after=newest - EVENTS))
             seen = await run_to_the_end(look)

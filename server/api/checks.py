@@ -75,14 +75,15 @@ async def check(
     if position is not None and (type(position) is not int or not 0 <= position <= len(text)):
         raise Problem("invalid-request", "`position` must be a number of characters within the text")
     vocabulary, operators = broker.vocabulary, broker.state.operators.available
-    seen = await recent_attributes(broker, reader, caller.owner, caller.roles)
+    seen = await recent_attributes(broker, reader, caller.roles)
     told = await run_in_turn(lambda: _checked(text, vocabulary, operators, lang, seen), len(text), caller.owner)
     if position is not None:
-        attributes = await attributes_seen(broker, reader, caller.owner, reader_of(caller, broker).view)
         names = list(broker.state.operators.known)
-        told["completions"] = await run_in_turn(
-            lambda: completions(text[:position], vocabulary, attributes, names, lang), len(text), caller.owner
-        )
+
+        def completed() -> list[dict[str, Any]]:
+            return completions(text[:position], vocabulary, attributes_seen(seen, vocabulary), names, lang)
+
+        told["completions"] = await run_in_turn(completed, len(text), caller.owner)
     return answer(told | {"vocabulary_version": vocabulary.version})
 
 

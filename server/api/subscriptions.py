@@ -873,7 +873,7 @@ async def _create(
     if row.secret is not None:
         created["secret"] = row.secret
     shown = _shown(row, broker.vocabulary.version, CLOCK.now())
-    seen = await recent_attributes(broker, reader, caller.owner, caller.roles)
+    seen = await recent_attributes(broker, reader, caller.roles)
     vocabulary, operators = broker.vocabulary, broker.state.operators
 
     def advised() -> tuple[Note, ...]:

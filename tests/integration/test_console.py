@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import Connection
 
 from kindcast.semantic.shipped_vocabularies import shipped
 from kindcast.server import observation
@@ -183,6 +184,28 @@ def test_one_client_looks_into_the_vocabulary_once_at_a_time(
     with ThreadPoolExecutor(len(paths)) as pool:
         assert {each.status_code for each in pool.map(client.get, paths)} == {200}
     assert most == [1]
+
+
+def test_newest_events_are_read_once_for_all_who_write_expressions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each key that is pressed in an editor asks for completions, and events may be large."""
+    read: list[int] = []
+
+    def counted(connection: Connection, limit: int, *, after: int = 0) -> Any:
+        read.append(limit)
+        time.sleep(0.05)  # so that all requests wait for the first
+        return events.newest_page(connection, limit, after=after)
+
+    monkeypatch.setattr(observation, "newest_page", counted)
+    monkeypatch.setattr(observation, "RECENT_SECONDS", 3_600.0)
+    with running_application(tmp_path) as client, ThreadPoolExecutor(4) as pool:
+        publish(client, weight="3 kg")
+        asked = {"expression": "wei", "position": 3}
+        answers = list(pool.map(lambda _: client.post("/v1/check", json=asked).json(), range(4)))
+        assert [[each["insert"] for each in told["completions"]] for told in answers] == [["weight"]] * 4
+        subscribe(client, "weight > 2 kg")
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("limit", ["time", "bytes"])

@@ -511,7 +511,14 @@ class Gate:
         except (Problem, LimitReached) as error:
             await self._refuse(scope, receive, send, problem_of(error), access, caller)
             return
-        await self._carry_out(scope, receive, send, access, caller, needs or frozenset())
+        for meter in caller.meters:  # at once: others ask while this one waits for its tenant to be opened
+            meter.take("requests", 1)
+            meter.under_way += 1
+        try:
+            await self._carry_out(scope, receive, send, access, caller, needs or frozenset())
+        finally:
+            for meter in caller.meters:
+                meter.under_way -= 1
 
     def _admit(self, scope: Scope, caller: Caller, needs: frozenset[Permission] | None) -> None:
         """Admits a request. Raises `Problem`, `LimitReached`."""
@@ -549,9 +556,6 @@ class Gate:
             await self._refuse(scope, receive, send, problem_of(error), access, caller)
             return
         access.usage.count(caller, requests=1)
-        for meter in caller.meters:
-            meter.take("requests", 1)
-            meter.under_way += 1
 
         ending = _EndsWithKey(scope, receive, send, access, caller) if _is_stream(scope) else None
         receive, send = (receive, send) if ending is None else (ending.receive, ending.send)
@@ -581,8 +585,6 @@ class Gate:
         finally:
             if ending is not None:
                 ending.close()
-            for meter in caller.meters:
-                meter.under_way -= 1
             await entered.aclose()
 
     async def _note(self, scope: Scope, access: AccessControl, caller: Caller, status: int) -> None:

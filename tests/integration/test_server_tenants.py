@@ -283,6 +283,30 @@ def test_a_tenant_cannot_lift_its_own_limits(tmp_path: Path) -> None:
         assert keyed.make("subscriber", tenant="shop", limits={"subscriptions": 3})["limits"] == {"subscriptions": 3}
 
 
+def test_limits_hold_also_while_a_tenant_is_being_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 requests that arrive meanwhile, two wait for it; the others are refused before it is open."""
+    refused: list[httpx.Response] = []
+    begin = tenants.Tenants._begin
+
+    async def waiting(self: tenants.Tenants, name: str) -> None:
+        end = time.monotonic() + 20
+        while len(refused) < 6 and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        await begin(self, name)
+
+    monkeypatch.setattr(tenants.Tenants, "_begin", waiting)
+    with running_application(tmp_path) as client, ThreadPoolExecutor(8) as pool:
+        key = Keyed(client).make("subscriber", tenant="shop", limits={"connections": 2})["key"]
+
+        def asked(_: int) -> int:
+            answer = client.get("/v1/subscriptions", headers={"Authorization": f"Bearer {key}"})
+            if answer.status_code == 429:
+                refused.append(answer)
+            return answer.status_code
+
+        assert sorted(pool.map(asked, range(8))) == [200] * 2 + [429] * 6
+
+
 def test_a_server_without_keys_has_only_the_tenant_default(tmp_path: Path) -> None:
     """What is sent to another one must not end up in `default`."""
     with running_application(tmp_path) as client:

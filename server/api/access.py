@@ -566,7 +566,7 @@ class Gate:
             message = await receive()
             if size := len(message.get("body") or message.get("bytes") or message.get("text") or b""):
                 access.usage.count(caller, bytes=size)
-                _check_bytes(scope, caller, body)
+                _check_part(scope, access, caller, body)
                 for meter in caller.meters:
                     meter.take("content-bytes", size, body)
             return message
@@ -711,11 +711,15 @@ def only_default() -> Problem:
     )
 
 
-def _check_bytes(scope: Scope, caller: Caller, body: object) -> None:
-    """Raises `Problem` if the limit of bytes is reached before this part of a body. Frames of a WebSocket are checked
-    as requests."""
+def _check_part(scope: Scope, access: AccessControl, caller: Caller, body: object) -> None:
+    """Raises `Problem` if the limit of bytes is reached before this part of a body, or if the key has ended: a body may
+    take hours. Frames of a WebSocket are checked as requests."""
+    if scope["type"] != "http":
+        return
+    if caller.key is not None and not access.ring.is_valid(caller.key):
+        raise wrong_key()
     try:
-        for meter in caller.meters if scope["type"] == "http" else ():
+        for meter in caller.meters:
             meter.check_again("content-bytes", body)
     except LimitReached as error:
         raise problem_of(error) from None  # the framework answers other errors of a body that it reads with 400

@@ -383,6 +383,26 @@ def test_long_poll_whose_key_was_revoked_gets_nothing(tmp_path: Path) -> None:
     assert [(each.status_code, problem_code(each)) for each in answers] == [(401, "key-wrong")] * 2
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "/v1/events"), ("PUT", "/v1/ontologies/pets")])
+def test_body_whose_key_was_revoked_meanwhile_is_refused(tmp_path: Path, method: str, path: str) -> None:
+    """A body may arrive slowly, for hours."""
+    with running_app(tmp_path) as address, httpx.Client(base_url=address, trust_env=False, timeout=30.0) as client:
+        admin = {"Authorization": f"Bearer {client.post('/v1/keys', json={'role': 'admin'}).json()['key']}"}
+        made = client.post("/v1/keys", json={"role": "admin", "tenant": "default"}, headers=admin).json()
+        mine = {"Authorization": f"Bearer {made['key']}", "Content-Type": "text/turtle"}
+
+        def parts() -> Iterator[bytes]:
+            yield b"<http://x.org/a> "
+            assert client.get("/v1/keys", headers=admin).status_code == 200  # the first part is there
+            assert client.delete(f"/v1/keys/{made['id']}", headers=admin).status_code == 200
+            yield b"<http://x.org/p> 1 ."
+
+        answer = httpx.request(method, f"{address}{path}", content=parts(), headers=mine, timeout=30.0)
+        assert (answer.status_code, problem_code(answer)) == (401, "key-wrong")
+        assert client.get("/v1/events", headers=admin).json()["events"] == []
+        assert client.get("/v1/ontologies", headers=admin).json()["ontologies"] == []
+
+
 def _full(*_: object, **__: object) -> None:
     """What the store does if the disk is full."""
     raise StoreUnavailable

@@ -333,6 +333,12 @@ class Engine(ABC):
         return None
 
     @property
+    def keys(self) -> int:
+        """The number of different keys that clauses ever had, of which the engine keeps some after the clauses are
+        removed; 0 if it keeps none. Takes constant time. May be read in any thread."""
+        return 0
+
+    @property
     def structure(self) -> Mapping[str, int]:
         """The number of parts of each kind by name, for monitoring; empty if the engine does not report it."""
         return {}

@@ -193,7 +193,7 @@ class Columns:
         self._laid_out = 0
         """Count of columns in the cached layouts."""
         self._token = object()
-        self._known = 0
+        self.known = 0
         """Count of assigned numbers and keys. When it has grown, earlier translations may be incomplete."""
 
     def __len__(self) -> int:
@@ -212,7 +212,7 @@ class Columns:
             found = readers[how] = len(self.how)
             self.how.append(how)
             self._keys.append({})
-            self._known += 1
+            self.known += 1
         return found
 
     def key(self, number: int, key: Key) -> int:
@@ -221,7 +221,7 @@ class Columns:
         found = codes.get(key)
         if found is None:
             found = codes[key] = len(codes)
-            self._known += 1
+            self.known += 1
         return found
 
     def columns(self) -> list[ColumnId]:
@@ -240,6 +240,7 @@ class Columns:
         columns = cls()
         for column, how, keys in records:
             columns._keys[columns.number(column, how)] = {key: code for code, key in enumerate(keys)}
+            columns.known += len(keys)
         return columns
 
     def encode(self, events: Sequence[LoweredEvent]) -> EventBatch:
@@ -421,7 +422,7 @@ class Columns:
         table."""
         size = len(table.keys)  # other threads may add keys
         kept = table.translations.get((self._token, number))
-        if kept is not None and kept[0] == (size, self._known):
+        if kept is not None and kept[0] == (size, self.known):
             return kept[1]
         keys = (*table.keys[:size], None)
         if how == ORDERED:
@@ -431,7 +432,7 @@ class Columns:
         else:
             get = self._keys[number].get
             found = np.array([get(key, NOTHING) for key in keys], dtype=np.int32)  # type: ignore[arg-type]
-        table.translations[self._token, number] = ((size, self._known), found)
+        table.translations[self._token, number] = ((size, self.known), found)
         return found
 
 

@@ -287,6 +287,11 @@ class FusedEngine(Engine):
         return self._compaction.nbytes
 
     @property
+    def keys(self) -> int:
+        """The number of keys, each with its code, and of columns."""
+        return self._columns.known
+
+    @property
     def structure(self) -> Mapping[str, int]:
         return self._compaction.structure
 

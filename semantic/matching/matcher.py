@@ -76,6 +76,8 @@ from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 
 __all__ = ["MatchTable", "Matcher"]
 
+TEXTS_A_NAME = 4
+"""A text takes some 150 bytes."""
 BATCH = 1_000
 """Events lowered and matched in one call: enough to spread its overhead, few enough to stay in the cache."""
 TABLE_PART = 4_000
@@ -165,9 +167,10 @@ class Matcher:
 
     @property
     def names(self) -> int:
-        """The number of attribute names, and of ways to read their values, that a subscription ever used. Each takes
-        some 600 bytes until the matcher is rebuilt. May be read in any thread."""
-        return self._lowering.asked
+        """The number of attribute names, and of ways to read their values, that a subscription ever used, and of texts
+        that it compared them with, `TEXTS_A_NAME` of which count as one. Each takes some 600 bytes until the matcher is
+        rebuilt. May be read in any thread."""
+        return self._lowering.asked + self._engine.keys // TEXTS_A_NAME
 
     @property
     def index_bytes(self) -> int | None:

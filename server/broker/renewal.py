@@ -1,9 +1,9 @@
-"""Forgetting attribute names that no subscription uses any more.
+"""Forgetting attribute names and texts that no subscription uses any more.
 
-A matcher numbers each name that a subscription uses, and keeps the number when the subscription is removed: the numbers
-of names are part of all that is compiled. A client that subscribes and unsubscribes with ever new names would fill the
-memory. So when there are many names, all subscriptions are compiled again in the background, and the new matcher
-replaces the old one in one step.
+A matcher numbers each name that a subscription uses, and each text, and keeps the number when the subscription is
+removed: the numbers are part of all that is compiled. A client that subscribes and unsubscribes with ever new names
+would fill the memory. So when there are many, all subscriptions are compiled again in the background, and the new
+matcher replaces the old one in one step. Here, names are what `Matcher.names` counts.
 """
 
 import asyncio
@@ -55,9 +55,9 @@ class Renewal:
         try:
             await self._renew()
             garbage_collection.collect_and_freeze(before)
-            _log.info("attribute names that no subscription uses are forgotten: %d of %d", *self._gone(before))
+            _log.info("names and texts that no subscription uses are forgotten: %d of %d", *self._gone(before))
         except Exception:
-            _log.exception("the attribute names that no subscription uses could not be forgotten")
+            _log.exception("the names and texts that no subscription uses could not be forgotten")
         self._allowed = max(FEWEST_NAMES, GROWTH * self._state.matcher.names)
         self._task = None
 

@@ -128,16 +128,19 @@ def test_ontology_is_in_use_by_a_subscription_that_was_made_again(
     run(body)
 
 
+@pytest.mark.parametrize("what", ["names", "texts"])
 def test_names_that_no_subscription_uses_any_more_are_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """A client that subscribes with ever new names does not fill the memory. What came and went while the matcher was
-    made again is as it should be, and the names in use stay."""
+    """A client that subscribes with ever new names or texts does not fill the memory. What came and went while the
+    matcher was made again is as it should be, and the names in use stay."""
     monkeypatch.setattr(renewal, "FEWEST_NAMES", 100)
     begun, gate = held(monkeypatch)
 
     async def come_and_go(broker: Broker, number: int) -> None:
-        await broker.create_subscription(new("short", " and ".join(f"x{number}_{each} > 1" for each in range(20))))
+        texts = ", ".join(f'"x{number}_{each}"' for each in range(80))
+        names = " and ".join(f"x{number}_{each} > 1" for each in range(20))
+        await broker.create_subscription(new("short", names if what == "names" else f"c in ({texts})"))
         await broker.delete_subscription("short", "ticket")
 
     async def body() -> None:

@@ -13,7 +13,6 @@ in the trees of the others.
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, assert_never, cast
 
@@ -37,7 +36,7 @@ from kindcast.semantic.language.literals import (
     syntax_problem,
     unquoted_name,
 )
-from kindcast.semantic.language.tree import to_tree
+from kindcast.semantic.language.tree import SLOT, filled, to_tree
 from kindcast.semantic.model import (
     All,
     AnyOf,
@@ -442,13 +441,6 @@ _STRING, _WHOLE, _FRACTION = "\x00s", "\x00w", "\x00f"
 """The marks that replace constants in a shape. No expression contains the character NUL."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """A placeholder for a constant in the tree of a shape."""
-
-    number: int
-
-
 class TextShapes:
     """Parses texts to trees and remembers the tree of each shape. Texts may have unlimited shapes, so the owner must
     look at `remembered`."""
@@ -479,8 +471,8 @@ class TextShapes:
             if known is None:
                 known = self._trees[shape] = _skeleton(text, constants)
             if known is not False:
-                filled: dict[str, Any] = _filled(known, constants)
-                return filled
+                given: dict[str, Any] = filled(known, constants)
+                return given
         tree = to_tree(parse_text(text))
         self._trees.setdefault(shape, None)
         return tree
@@ -516,7 +508,7 @@ def _skeleton(text: str, constants: list[str | int | float]) -> Any:
         return False
     found: list[int] = []
     skeleton = _slotted(tree, {(type(mark), mark): number for number, mark in enumerate(marks)}, found)
-    sound = sorted(found) == list(range(len(marks))) and _filled(skeleton, constants) == given
+    sound = sorted(found) == list(range(len(marks))) and filled(skeleton, constants) == given
     return skeleton if sound else False
 
 
@@ -531,15 +523,7 @@ def _slotted(node: Any, numbers: dict[tuple[type, Any], int], found: list[int]) 
     if number is None:
         return node
     found.append(number)
-    return _Slot(number)
-
-
-def _filled(node: Any, constants: list[str | int | float]) -> Any:
-    if type(node) is dict:
-        return {name: _filled(each, constants) for name, each in node.items()}
-    if type(node) is list:
-        return [each if type(each) is str else _filled(each, constants) for each in node]
-    return constants[node.number] if type(node) is _Slot else node
+    return {SLOT: number}
 
 
 # ── expressions in plain words: sentences for people who do not know the subscription language ────────────────────────

@@ -8,7 +8,8 @@ problem with its JSON pointer. It first checks depth and size with an explicit s
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, assert_never, cast, get_args
 
 from kindcast.semantic.errors import InvalidSubscription, Problem
@@ -64,7 +65,7 @@ from kindcast.semantic.model import (
 )
 from kindcast.semantic.units.kinds import parse_dates, parse_instant
 
-__all__ = ["parse_tree", "to_tree"]
+__all__ = ["SLOT", "filled", "filler", "parse_tree", "to_tree"]
 
 
 Json = Any
@@ -539,3 +540,39 @@ def _is_sum(node: Any) -> bool:
 def _is_aggregate(node: Any) -> bool:
     """Whether `node` is an aggregate, such as `{"count": "items"}`."""
     return isinstance(node, Mapping) and len(node) == 1 and next(iter(node)) in AGGREGATES
+
+
+# ── skeletons: trees of one shape without their constants ─────────────────────────────────────────────────────────────
+
+SLOT = "slot"
+"""The key that marks the place of a constant in a skeleton. No operator has this name."""
+
+
+def filled(node: Any, constants: Sequence[Any]) -> Any:
+    """Returns `node` with every `{"slot": k}` replaced by constant k. All containers are copied."""
+    if type(node) is dict:
+        if SLOT in node:
+            return constants[node[SLOT]]
+        return {key: filled(value, constants) for key, value in node.items()}
+    if type(node) is list:
+        return [value if type(value) is str else filled(value, constants) for value in node]
+    return node
+
+
+def filler(node: Any) -> Callable[[Sequence[Any]], Any]:
+    """Returns a function that does the same as `filled` for `node`. For many trees that is faster."""
+    if type(node) is dict and SLOT in node:
+        return itemgetter(node[SLOT])
+    if type(node) is dict:
+        named = [(key, filler(value)) for key, value in node.items()]
+        if len(named) == 1:
+            ((key, only),) = named
+            return lambda constants: {key: only(constants)}
+        return lambda constants: {key: fill(constants) for key, fill in named}
+    if type(node) is list:
+        items = [filler(value) for value in node]
+        if len(node) == 2 and type(node[0]) is str:
+            name, second = node[0], items[1]
+            return lambda constants: [name, second(constants)]
+        return lambda constants: [fill(constants) for fill in items]
+    return lambda constants: node

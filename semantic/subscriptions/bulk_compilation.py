@@ -22,10 +22,11 @@ from kindcast.index.engine import ClauseColumns
 from kindcast.semantic.conditions.lowering import ExpensiveClause, LoweredClause, Lowering, expensive_clause
 from kindcast.semantic.errors import InvalidSubscription
 from kindcast.semantic.language.text import TextShapes
+from kindcast.semantic.language.tree import filled
 from kindcast.semantic.model import Note
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, compiled_again, restore_expression
-from kindcast.semantic.subscriptions.subscription_table import Part, SubscriptionTable, filled, packed
+from kindcast.semantic.subscriptions.subscription_table import Part, SubscriptionTable, packed
 from kindcast.semantic.subscriptions.templates import Operands, ShapeKey, Template, Templates
 from kindcast.semantic.vocabulary.vocabulary import Vocabulary
 

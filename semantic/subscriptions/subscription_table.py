@@ -16,21 +16,20 @@ Trees of one shape are stored in columns, one narrow column for each constant, a
 import json
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from kindcast.semantic.errors import DuplicateSubscription, UnknownSubscription
+from kindcast.semantic.language.tree import filled, filler
 from kindcast.semantic.model import Match, Note, SubscriptionSlot
 
 __all__ = [
     "LATER",
-    "SLOT",
     "ConstantColumn",
     "NamesView",
     "NumberColumn",
@@ -39,16 +38,12 @@ __all__ = [
     "SlotNames",
     "SubscriptionTable",
     "TextColumn",
-    "filled",
     "joined",
     "narrowed",
     "number_column",
     "packed",
 ]
 
-
-SLOT = "slot"
-"""The key that marks the place of a constant in a skeleton. No operator has this name."""
 
 Array = npt.NDArray[Any]
 
@@ -127,42 +122,12 @@ class Part:
     def trees(self) -> Iterator[dict[str, Any]]:
         """Yields all trees in order, without end if they have no constants."""
         rows = zip(*(column.listed() for column in self.columns), strict=True) if self.columns else repeat(())
-        return map(_filler(self.skeleton), rows)
+        return map(filler(self.skeleton), rows)
 
     @property
     def nbytes(self) -> int:
         """The size of the columns in bytes."""
         return sum(column.nbytes for column in self.columns)
-
-
-def filled(node: Any, constants: Sequence[Any]) -> Any:
-    """Returns `node` with every `{"slot": k}` replaced by constant k. All containers are copied."""
-    if type(node) is dict:
-        if SLOT in node:
-            return constants[node[SLOT]]
-        return {key: filled(value, constants) for key, value in node.items()}
-    if type(node) is list:
-        return [value if type(value) is str else filled(value, constants) for value in node]
-    return node
-
-
-def _filler(node: Any) -> Callable[[Sequence[Any]], Any]:
-    """Returns a function that does the same as `filled` for `node`. For many trees that is faster."""
-    if type(node) is dict and SLOT in node:
-        return itemgetter(node[SLOT])
-    if type(node) is dict:
-        named = [(key, _filler(value)) for key, value in node.items()]
-        if len(named) == 1:
-            ((key, only),) = named
-            return lambda constants: {key: only(constants)}
-        return lambda constants: {key: fill(constants) for key, fill in named}
-    if type(node) is list:
-        items = [_filler(value) for value in node]
-        if len(node) == 2 and type(node[0]) is str:
-            name, second = node[0], items[1]
-            return lambda constants: [name, second(constants)]
-        return lambda constants: [fill(constants) for fill in items]
-    return lambda constants: node
 
 
 def number_column(written: Sequence[int | float], values: npt.NDArray[np.float64]) -> NumberColumn:

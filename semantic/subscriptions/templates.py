@@ -26,6 +26,7 @@ from kindcast.semantic.conditions.predicates import checks_of
 from kindcast.semantic.errors import InvalidSubscription
 from kindcast.semantic.language import parse_tree, to_text, to_tree
 from kindcast.semantic.language.literals import quoted_iri, quoted_string
+from kindcast.semantic.language.tree import SLOT
 from kindcast.semantic.model import (
     All,
     AnyOf,
@@ -46,7 +47,6 @@ from kindcast.semantic.model import (
 from kindcast.semantic.operators.declaration import Operator
 from kindcast.semantic.subscriptions.compilation import Compiled, compile_expression, resolve, restore_expression
 from kindcast.semantic.subscriptions.subscription_table import (
-    SLOT,
     ConstantColumn,
     TextColumn,
     joined,

@@ -299,12 +299,7 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
     state = State(LiveSubscriptions(new_matcher(vocabulary)), new_matcher, declared, operators=operators)
     state.shards = settings.shards or 0
     state.commits, state.sequence, state.last_accepted_at = ledger.position(connection)
-    if settings.cache is not None:
-        use_cache(settings.cache)
-    if (
-        settings.engine == "fused"
-    ):  # kernels are compiled and loaded in the background, unless many subscriptions need them at once
-        (warm_up if subscriptions.numbers_of_all(connection)[0] > FEW else warm_up_beside)()
+    _prepare_kernels(connection, settings)
     later = Timer(LATER_SECONDS, _build_later, (state.empty_matcher(vocabulary),))
     later.daemon = True
     later.start()
@@ -317,32 +312,48 @@ def restore(connection: Connection, settings: Settings, snapshots: Snapshots | N
         _log.info("restored %d ontologies, %d events; shards match", len(vocabulary.ontologies), state.sequence)
         return state
     with garbage_collection.paused():
-        token, noted = subscriptions.snapshot_token(connection), subscriptions.changed_since_snapshot(connection)
-        opened = None if snapshots is None else snapshots.open(vocabulary, operators.known.values(), token)
-        saved = 0 if opened is None else len(opened.matcher)
-        if snapshots is not None and opened is not None and not _catch_up(connection, opened, noted, writes=alone):
-            snapshots.refuse("the subscriptions in the database differ from the recorded changes")
-            opened = None
-        if opened is None:
-            state.live_subscriptions = LiveSubscriptions(state.empty_matcher(vocabulary))
-            _read_all(connection, state.live_subscriptions, writes=alone)
-        else:
-            state.live_subscriptions = opened
-        if opened is None and alone:
-            subscriptions.begin_snapshot(connection, None)
-        else:
-            state.snapshot, state.changes_since_snapshot = token, len(noted)
+        saved = _restore_subscriptions(connection, state, snapshots, alone=alone)
         if alone:
             tell_new_rules(connection, state)
     _log.info(
         "restored %d ontologies, %d subscriptions%s, %d events in %.1f s",
         len(vocabulary.ontologies),
         len(state.live_subscriptions),
-        "" if opened is None else f" (with a snapshot of {saved})",
+        "" if saved is None else f" (with a snapshot of {saved})",
         state.sequence,
         time.perf_counter() - started,
     )
     return state
+
+
+def _prepare_kernels(connection: Connection, settings: Settings) -> None:
+    """Compiles and loads the kernels: in the background, unless many subscriptions need them at once."""
+    if settings.cache is not None:
+        use_cache(settings.cache)
+    if settings.engine == "fused":
+        (warm_up if subscriptions.numbers_of_all(connection)[0] > FEW else warm_up_beside)()
+
+
+def _restore_subscriptions(
+    connection: Connection, state: State, snapshots: Snapshots | None, *, alone: bool
+) -> int | None:
+    """Sets the subscriptions of `state`, from a snapshot if it may be used, else from the store. Returns the number of
+    subscriptions in the snapshot; None if it was not used."""
+    token, noted = subscriptions.snapshot_token(connection), subscriptions.changed_since_snapshot(connection)
+    opened = None if snapshots is None else snapshots.open(state.vocabulary, state.operators.known.values(), token)
+    saved = None if opened is None else len(opened.matcher)
+    if snapshots is not None and opened is not None and not _catch_up(connection, opened, noted, writes=alone):
+        snapshots.refuse("the subscriptions in the database differ from the recorded changes")
+        opened = saved = None
+    if opened is None:
+        opened = LiveSubscriptions(state.empty_matcher(state.vocabulary))
+        _read_all(connection, opened, writes=alone)
+    state.live_subscriptions = opened
+    if saved is None and alone:
+        subscriptions.begin_snapshot(connection, None)
+    else:
+        state.snapshot, state.changes_since_snapshot = token, len(noted)
+    return saved
 
 
 def _build_later(matcher: Matcher) -> None:

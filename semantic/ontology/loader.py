@@ -12,7 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import quote
 
 import pyoxigraph as ox
@@ -297,17 +297,9 @@ def read_with_axioms(
     plain = inflate(data, limits)
     syntax = syntax_of(plain, format, name)
     base = BASE + quote(name, safe="", errors="replace") + "/"
-    warnings: list[str] = []
-    survey = RelationSurvey()
     with seeming(plain, syntax):
         document = document_of(plain, syntax, base, limits)
-        triples = document.triples
-        try:
-            quads = counted(triples(), progress, "parse")
-            statements = Statements(survey.noting(quads) if relations else quads, limits)
-        except OntologyError as strict:
-            survey = RelationSurvey()
-            statements, triples = _read_leniently(document, limits, warnings, strict, survey)
+        statements, survey, triples, warnings = _parsed(document, limits, progress, surveys=bool(relations))
     progress("extract", 0, None)
     found = extract(statements, limits)
     warnings += document.warnings
@@ -337,9 +329,7 @@ def read_with_axioms(
         remarks=found.remarks,
         prefixes=tuple(sorted(document.prefixes.items())),
         imports=tuple(sorted(statements.imports)),
-        declares=tuple(
-            sorted(node for node, types in statements.types.items() if ns.ONTOLOGY in types and node[:2] != "_:")
-        ),
+        declares=statements.ontologies,
         warnings=(*warnings, *found.warnings),
         languages=found.languages,
         relations=requested,
@@ -349,23 +339,41 @@ def read_with_axioms(
     return ontology, axioms
 
 
-def _read_leniently(
-    document: Document, limits: Limits, warnings: list[str], strict: OntologyError, survey: RelationSurvey
-) -> tuple[Statements, Callable[[], Iterator[ox.Quad]]]:
+class _Parsed(NamedTuple):
+    """The statements of a document, the predicates that may be relations, and a function that reads the triples again
+    in the same way."""
+
+    statements: Statements
+    survey: RelationSurvey
+    triples: Triples
+    warnings: list[str]
+
+
+def _parsed(document: Document, limits: Limits, progress: Progress, *, surveys: bool) -> _Parsed:
+    survey = RelationSurvey()
+    try:
+        quads = counted(document.triples(), progress, "parse")
+        statements = Statements(survey.noting(quads) if surveys else quads, limits)
+    except OntologyError as error:
+        return _leniently_parsed(document, limits, error)
+    return _Parsed(statements, survey, document.triples, [])
+
+
+def _leniently_parsed(document: Document, limits: Limits, strict: OntologyError) -> _Parsed:
     """Reads the document again and tolerates invalid IRIs and language tags. Triples with an invalid IRI are left out.
-    Returns the statements, and a function that reads the triples in this way again. If this fails too, the first error
-    is raised."""
+    If this fails too, the first error is raised."""
     if strict.line is None or not isinstance(document, RdfDocument):
         raise strict
-    odd = _OddNames()
+    odd, survey = _OddNames(), RelationSurvey()
     try:
         statements = Statements(survey.noting(odd.left_out(document.triples(lenient=True))), limits)
     except OntologyError:
         raise strict from None
     count = "1 triple with an invalid IRI is" if odd.count == 1 else f"{odd.count} triples with invalid IRIs are"
     left_out = f"; {count} left out" if odd.count else ""
-    warnings.append(f"{strict}{left_out}")
-    return statements, lambda: _OddNames().left_out(document.triples(lenient=True))
+    return _Parsed(
+        statements, survey, lambda: _OddNames().left_out(document.triples(lenient=True)), [f"{strict}{left_out}"]
+    )
 
 
 class _OddNames:

@@ -124,6 +124,11 @@ class Statements:
         del self._name, self._kinds
 
     @property
+    def ontologies(self) -> tuple[str, ...]:
+        """The names of the ontologies that the document declares, sorted."""
+        return tuple(sorted(node for node, types in self.types.items() if ns.ONTOLOGY in types and node[:2] != "_:"))
+
+    @property
     def understood(self) -> frozenset[str]:
         """The predicates that are collected."""
         return frozenset(self._handlers())

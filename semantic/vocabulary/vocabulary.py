@@ -237,18 +237,7 @@ class Vocabulary:
         self._units = Units(rates)
         self._aliases = Aliases(aliases)
         stated = Names.of(self._ontologies)
-        self._hierarchy = Hierarchy.build(
-            stated.records,
-            pairs=(pair for each in self._ontologies for pair in each.edges),
-            types=(pair for each in self._ontologies for pair in each.types),
-            equivalences=chain(
-                (pair for each in self._ontologies for pair in each.equivalences),
-                main_forms(self._aliases, _all_names(stated, self._ontologies) if self._aliases else ()),
-            ),
-            matches=(pair for each in self._ontologies for pair in each.matches),
-            schemes=stated.schemes,
-            preference=stated.preference,
-        )
+        self._hierarchy = _hierarchy(self._ontologies, stated, self._aliases)
         names = self._names = stated.including(self._hierarchy.concept_of)
         self._relations = Relations.build(self._ontologies, self._hierarchy, unions)
         self._code_systems = CodeSystems(code_systems, names.records.values, self._aliases.main)
@@ -777,6 +766,22 @@ class Vocabulary:
         """The index of all labels, with hidden ones and short forms. Built at first use; two threads may both build
         it."""
         return LabelIndex(record for _, record in sorted(self._names.records.items()))
+
+
+def _hierarchy(ontologies: Sequence[Ontology], stated: Names, aliases: Aliases) -> Hierarchy:
+    """Returns what all documents state together. A name that stands for another is equivalent to it (rule 24)."""
+    return Hierarchy.build(
+        stated.records,
+        pairs=(pair for each in ontologies for pair in each.edges),
+        types=(pair for each in ontologies for pair in each.types),
+        equivalences=chain(
+            (pair for each in ontologies for pair in each.equivalences),
+            main_forms(aliases, _all_names(stated, ontologies) if aliases else ()),
+        ),
+        matches=(pair for each in ontologies for pair in each.matches),
+        schemes=stated.schemes,
+        preference=stated.preference,
+    )
 
 
 def _all_names(names: Names, ontologies: Sequence[Ontology]) -> set[str]:

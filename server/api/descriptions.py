@@ -252,25 +252,74 @@ WEBHOOK_HEADERS = {
 }
 
 
-@router.get("/asyncapi.json", summary="This interface as an AsyncAPI document")
-async def get_asyncapi(request: Request) -> Response:
-    """Returns the AsyncAPI document: the messages to and from the server, that is, events, messages and
-    acknowledgements."""
-    return answer(asyncapi_document(request.url.netloc, secure=request.url.scheme == "https"))
+def _references(*messages: str) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/messages/{name}"} for name in messages}
+
+
+def _channel(address: str, server: str, *messages: str) -> dict[str, Any]:
+    return {"address": address, "servers": [{"$ref": f"#/servers/{server}"}], "messages": _references(*messages)}
+
+
+_ID = {"id": {"description": "The id of the subscription."}}
+CHANNELS: dict[str, Any] = {
+    "events": _channel("/v1/events", "http", "event", "events"),
+    "stream": {**_channel(STREAM_PATH, "http", "match", "expiring", "streamEnded"), "parameters": _ID},
+    "tail": _channel(TAIL_PATH, "http", "watched"),
+    "websocket": {
+        **_channel(
+            WEBSOCKET_PATH,
+            "websocket",
+            *("match", "event", "acknowledgement", "acknowledged", "refused", "expiring", "ended"),
+        ),
+        "parameters": _ID,
+        "description": f"With the subprotocol `{CLOUDEVENTS}` each message is the event itself.",
+        "bindings": {"ws": {"method": "GET"}},
+    },
+    "webhook": {
+        "address": None,
+        "description": "The sink of a subscription. It receives matches, or with the format `cloudevents` "
+        "events. If the subscription asks for batches, one request has several.",
+        "messages": _references(*SIGNED),
+    },
+    "broker": {
+        "address": None,
+        "description": "The sink of a subscription at a message broker (MQTT, NATS, AMQP, Kafka). It receives "
+        "events by the binding of CloudEvents for its protocol, in structured or binary mode.",
+        "messages": _references("event"),
+    },
+}
+
+
+def _operation(action: str, channel: str, *messages: str, method: str | None = None) -> dict[str, Any]:
+    """Returns an operation with `messages` of a channel; without any, with all of them."""
+    told: dict[str, Any] = {
+        "action": action,
+        "channel": {"$ref": f"#/channels/{channel}"},
+        "messages": [
+            {"$ref": f"#/channels/{channel}/messages/{name}"} for name in messages or CHANNELS[channel]["messages"]
+        ],
+    }
+    return told if method is None else told | {"bindings": {"http": {"method": method}}}
+
+
+OPERATIONS = {
+    "publish": _operation("receive", "events", method="POST"),
+    "stream": _operation("send", "stream", method="GET"),
+    "watch": _operation("send", "tail", method="GET"),
+    "push": _operation("send", "websocket", "match", "event", "acknowledged", "refused", "expiring", "ended"),
+    "acknowledge": _operation("receive", "websocket", "acknowledgement"),
+    "deliver": _operation("send", "webhook", method="POST"),
+    "forward": _operation("send", "broker"),
+}
 
 
 @cache
-def _message_schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
-    """Returns the schemas of all messages, which are the same for every server. Cost: some 10 ms."""
-    return TypeAdapter.json_schemas(
+def _components() -> dict[str, Any]:
+    """Returns all messages with their schemas, which are the same for every server. Cost: some 10 ms."""
+    made, definitions = TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter(kind)) for name, (kind, _, _) in PAYLOADS.items()],
         ref_template="#/components/schemas/{model}",
     )
-
-
-def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
-    """Returns the document of a server with this host and port."""
-    made, definitions = _message_schemas()
     messages: dict[str, Any] = {
         name: {"name": name, "title": title, "contentType": media_type, "payload": made[name, "serialization"]}
         for name, (_, media_type, title) in PAYLOADS.items()
@@ -279,8 +328,12 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
         messages[signed] = {**messages[plain], "name": signed, "headers": WEBHOOK_HEADERS}
     for unsigned in ("matches", "notice", "notices"):
         del messages[unsigned]
+    return {"schemas": definitions.get("$defs", {}), "messages": messages}
+
+
+def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
+    """Returns the document of a server with this host and port."""
     http, websocket = ("https", "wss") if secure else ("http", "ws")
-    id_parameter = {"id": {"description": "The id of the subscription."}}
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -293,58 +346,14 @@ def asyncapi_document(host: str, *, secure: bool = False) -> dict[str, Any]:
             "http": {"host": host, "protocol": http},
             "websocket": {"host": host, "protocol": websocket, "protocolVersion": "13"},
         },
-        "channels": {
-            "events": _channel("/v1/events", "http", "event", "events"),
-            "stream": {**_channel(STREAM_PATH, "http", "match", "expiring", "streamEnded"), "parameters": id_parameter},
-            "tail": _channel(TAIL_PATH, "http", "watched"),
-            "websocket": {
-                **_channel(
-                    WEBSOCKET_PATH,
-                    "websocket",
-                    *("match", "event", "acknowledgement", "acknowledged", "refused", "expiring", "ended"),
-                ),
-                "parameters": id_parameter,
-                "description": f"With the subprotocol `{CLOUDEVENTS}` each message is the event itself.",
-                "bindings": {"ws": {"method": "GET"}},
-            },
-            "webhook": {
-                "address": None,
-                "description": "The sink of a subscription. It receives matches, or with the format `cloudevents` "
-                "events. If the subscription asks for batches, one request has several.",
-                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in SIGNED},
-            },
-            "broker": {
-                "address": None,
-                "description": "The sink of a subscription at a message broker (MQTT, NATS, AMQP, Kafka). It receives "
-                "events by the binding of CloudEvents for its protocol, in structured or binary mode.",
-                "messages": {"event": {"$ref": "#/components/messages/event"}},
-            },
-        },
-        "operations": {
-            "publish": _operation("receive", "events", "event", "events", http={"method": "POST"}),
-            "stream": _operation("send", "stream", "match", "expiring", "streamEnded", http={"method": "GET"}),
-            "watch": _operation("send", "tail", "watched", http={"method": "GET"}),
-            "push": _operation("send", "websocket", "match", "event", "acknowledged", "refused", "expiring", "ended"),
-            "acknowledge": _operation("receive", "websocket", "acknowledgement"),
-            "deliver": _operation("send", "webhook", *SIGNED, http={"method": "POST"}),
-            "forward": _operation("send", "broker", "event"),
-        },
-        "components": {"schemas": definitions.get("$defs", {}), "messages": messages},
+        "channels": CHANNELS,
+        "operations": OPERATIONS,
+        "components": _components(),
     }
 
 
-def _channel(address: str, server: str, *messages: str) -> dict[str, Any]:
-    return {
-        "address": address,
-        "servers": [{"$ref": f"#/servers/{server}"}],
-        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
-    }
-
-
-def _operation(action: str, channel: str, *messages: str, http: dict[str, str] | None = None) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "action": action,
-        "channel": {"$ref": f"#/channels/{channel}"},
-        "messages": [{"$ref": f"#/channels/{channel}/messages/{name}"} for name in messages],
-    }
-    return told if http is None else told | {"bindings": {"http": http}}
+@router.get("/asyncapi.json", summary="This interface as an AsyncAPI document")
+async def get_asyncapi(request: Request) -> Response:
+    """Returns the AsyncAPI document: the messages to and from the server, that is, events, messages and
+    acknowledgements."""
+    return answer(asyncapi_document(request.url.netloc, secure=request.url.scheme == "https"))

@@ -126,6 +126,15 @@ def test_page_what_is_not_compiled_yet_is_read_all_the_same(text: str) -> None:
     assert problems_of(text)[0]["code"] in ("unknown-relation", "unknown-operator", "unbound-variable")
 
 
+def test_page_has_every_code_of_notes_and_problems(repository: Path) -> None:
+    """Programs compare codes, so a code that no page names cannot be understood."""
+    compilation = (repository / "semantic" / "subscriptions" / "compilation.py").read_text(encoding="utf-8")
+    codes = set(re.findall(r'(?:problem|flagged|_note)\(\s*"([a-z-]+)"', compilation))
+    for source in (path for room in ("semantic", "server") for path in (repository / room).rglob("*.py")):
+        codes |= set(re.findall(r'\bNote\(\s*"([a-z-]+)"', source.read_text(encoding="utf-8")))
+    assert {code for code in codes if f"`{code}`" not in page()} == set()
+
+
 def test_page_bounds_are_those_of_the_code() -> None:
     """A figure that is changed in one place only is noticed."""
     table = page().split("## Bounds")[1].split("##")[0]
